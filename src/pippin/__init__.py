@@ -1,0 +1,52 @@
+"""Prediction sets that contain the true class with a chosen probability."""
+
+from pippin.calibration import Predictor, calibrate, load, score, warm_up
+from pippin.example import load_example
+from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
+from pippin.scores import (
+    PAPER_SCORES,
+    Score,
+    aps,
+    ip,
+    linear,
+    margin,
+    parse_score,
+    pip,
+    raps,
+    repip,
+    saps,
+    socop,
+    topk,
+)
+from pippin.sets import PredictionSets
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PAPER_SCORES",
+    "Evaluation",
+    "PredictionSets",
+    "Predictor",
+    "Score",
+    "aps",
+    "calibrate",
+    "coverage",
+    "efficiency",
+    "empty_rate",
+    "evaluate",
+    "informativeness",
+    "ip",
+    "linear",
+    "load",
+    "load_example",
+    "margin",
+    "parse_score",
+    "pip",
+    "raps",
+    "repip",
+    "saps",
+    "score",
+    "socop",
+    "topk",
+    "warm_up",
+]

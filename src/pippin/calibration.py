@@ -1,0 +1,235 @@
+"""The guarantee: a threshold from calibration scores, and the predictor that applies it."""
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin import files, scoring
+from pippin.ranking import (
+    Classes,
+    agree,
+    as_alpha,
+    as_array,
+    as_classes,
+    as_labels,
+    as_rows,
+    exact_alpha,
+    read_only,
+    uniforms,
+)
+from pippin.scores import Score, make_score, parse_score
+from pippin.sets import PredictionSets
+
+Seed = int | np.random.Generator | None
+
+
+def score(
+    probs: Any, labels: ArrayLike | None, score: Score | str, *, seed: Seed = None, from_logits: bool = False
+) -> NDArray[np.float64]:
+    """Scores of the given labels, (n,); with labels=None of every class, (n, K).
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], [2], "pip")
+    array([1.375])
+    """
+    rows = as_rows(probs, from_logits)
+    chosen = parse_score(score)
+    u = _draws(chosen, rows.n, seed)
+    if labels is None:
+        return scoring.class_scores(rows, chosen, u)
+    indices = as_labels(labels, rows.n, as_classes(None, rows))
+    return scoring.label_scores(rows, indices, chosen, u)
+
+
+def quantile_rank(n: int, alpha: float) -> int:
+    """k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
+
+    >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
+    (9, 700)
+    """
+    return math.ceil((n + 1) * (1 - exact_alpha(alpha)))
+
+
+def examples_needed(alpha: float) -> int:
+    """The fewest calibration examples that give a finite threshold.
+
+    >>> examples_needed(0.1)
+    9
+    """
+    return math.ceil(1 / exact_alpha(alpha)) - 1
+
+
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    *,
+    from_logits: bool = False,
+) -> "Predictor":
+    """A predictor whose sets contain the true class with probability at least 1 − alpha.
+
+    The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉.
+    The guarantee holds on average over calibration and test rows that are exchangeable:
+    use rows the classifier was not trained on.
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        score: a score or its spelling.
+        alpha: the share of errors allowed.
+        classes: names of the K columns; a data frame brings its own.
+        seed: for the randomised scores (APS, RAPS, SAPS); a seed or a Generator.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", 0.1, data.classes)
+    >>> round(predictor.threshold, 4)
+    1.3818
+    """
+    rows = as_rows(probs, from_logits)
+    chosen = parse_score(score)
+    level = as_alpha(alpha)
+    names = as_classes(classes, rows)
+    indices = as_labels(labels, rows.n, names)
+    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    scores.sort()
+    return Predictor(chosen, level, _threshold(scores, level), rows.n, names, read_only(scores))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor:
+    """A calibrated score: what turns rows of probabilities into prediction sets.
+
+    `calibration_scores` are sorted; None in a predictor whose file left them out.
+    """
+
+    score: Score
+    alpha: float
+    threshold: float
+    n_calibration: int
+    classes: Classes
+    calibration_scores: NDArray[np.float64] | None
+
+    def at(self, alpha: float) -> "Predictor":
+        """Another level from the same calibration."""
+        if self.calibration_scores is None:
+            raise ValueError(
+                f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
+                "calibrate again, or save with scores=True."
+            )
+        return replace(self, alpha=as_alpha(alpha), threshold=_threshold(self.calibration_scores, alpha))
+
+    def predict(self, probs: Any, seed: Seed = None, *, from_logits: bool = False) -> PredictionSets:
+        """The set of every row: all classes whose score is at most the threshold.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
+        >>> predictor.predict(data.probs[2000:])
+        PredictionSets(2,986 objects, 12 classes, mean size 1.45, 72 % singletons)
+        """
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        sizes, members = scoring.members(rows, self.score, self.threshold, _draws(self.score, rows.n, seed))
+        return PredictionSets(sizes, members, self.classes)
+
+    def predict_one(self, row: Any, seed: Seed = None) -> NDArray[np.int32]:
+        """One object's class indices, most probable first, with the least delay.
+
+        The first call in a process loads the compiled loop; see `pippin.warm_up`.
+        """
+        if type(row) is not np.ndarray or row.dtype.char not in "fd" or not row.flags.c_contiguous:
+            row = np.require(as_array(row), np.float64, ["C", "A"])
+        if row.shape != self._shape:
+            raise ValueError(f"Expected one row of {len(self.classes)} probabilities, got shape {row.shape}.")
+        u = float(uniforms(seed, 1)[0]) if self.score.randomized else 0.0
+        return scoring.one_set(row, self.score, self.threshold, u)
+
+    def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
+        """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""
+        files.write_predictor(
+            path,
+            {
+                "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
+                "alpha": self.alpha,
+                "threshold": self.threshold,
+                "n_calibration": self.n_calibration,
+                "n_classes": len(self.classes),
+                "classes": None if isinstance(self.classes, range) else list(self.classes),
+                "calibration_scores": self.calibration_scores.tolist()
+                if scores and self.calibration_scores is not None
+                else None,
+            },
+        )
+
+    @cached_property
+    def _shape(self) -> tuple[int]:
+        return (len(self.classes),)
+
+    def __repr__(self) -> str:
+        return (
+            f"Predictor({self.score}, alpha={self.alpha:g}, threshold={self.threshold:.6g}, "
+            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
+        )
+
+
+def load(path: "str | PathLike[str]") -> Predictor:
+    """Reads a predictor that `Predictor.save` wrote; every number is what it was, to the last bit.
+
+    Raises:
+        ValueError: the file is damaged, was edited, or needs a newer pippin.
+    """
+    content = files.read_predictor(path)
+    scores = content["calibration_scores"]
+    named = content["classes"]
+    chosen = content["score"]
+    return Predictor(
+        score=make_score(chosen["name"], chosen["parameters"]),
+        alpha=content["alpha"],
+        threshold=content["threshold"],
+        n_calibration=content["n_calibration"],
+        classes=range(content["n_classes"]) if named is None else tuple(named),
+        calibration_scores=None if scores is None else read_only(np.array(scores, dtype=np.float64)),
+    )
+
+
+def warm_up() -> None:
+    """Loads the compiled loops now, so that no later call waits for them.
+
+    The first time on a machine this compiles for some seconds and keeps the result on
+    disk; after that it takes well under a second. Call it when a service starts, or
+    while its image is built.
+    """
+    for kind in (np.float32, np.float64):
+        block = np.full((1, 2), 0.5, dtype=kind)
+        rows = as_rows(block)
+        scoring.one_set(block[0], parse_score("ip"), 1.0, 0.0)
+        scoring.label_scores(rows, np.zeros(1, dtype=np.int64), parse_score("ip"), np.zeros(1))
+        scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
+        scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
+
+
+def _threshold(sorted_scores: NDArray[np.float64], alpha: float) -> float:
+    n = len(sorted_scores)
+    k = quantile_rank(n, alpha)
+    if k > n:
+        warnings.warn(
+            f"{n} calibration examples are too few for alpha={float(alpha):g}: at least {examples_needed(alpha)} are "
+            "needed. The threshold is infinite and every set holds all classes.",
+            stacklevel=3,
+        )
+        return math.inf
+    return float(sorted_scores[k - 1])
+
+
+def _draws(score: Score, n: int, seed: Seed) -> NDArray[np.float64]:
+    return uniforms(seed, n) if score.randomized else np.zeros(n)

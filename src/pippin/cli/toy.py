@@ -1,0 +1,43 @@
+"""`pippin toy`: the paper's six toy cases, drawn and scored."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pippin.toy import CASES, OWN, Case
+
+BAR = 40  # characters for a probability of 1
+NAMES = {"ip": "IP", "margin": "MS", "pip": "PIP"}
+
+
+def toy() -> None:
+    """Score the paper's six toy cases, beside the figures printed in the paper."""
+    console = Console()
+    console.print("Six classifiers give class y the same probability, 0.1; they differ in what they put above it.\n")
+    for number, case in enumerate(CASES, 1):
+        console.print(_drawing(number, case))
+    console.print(_table())
+    console.print("IP cannot tell the cases apart, MS not 3 to 5; PIP orders all six.")
+    console.print("The probabilities are reconstructed from the paper's table; case 5 is one of several that fit.")
+
+
+def _drawing(number: int, case: Case) -> Text:
+    text = Text(f"Case {number}\n", style="bold")
+    for name, p in zip("abcdefgh", case.above, strict=False):
+        text.append(f"  {name}  {p:.2f} ", style="not bold")
+        text.append("█" * round(p * BAR) + "\n", style="blue")
+    text.append(f"  y  {OWN:.2f} ", style="not bold")
+    text.append("█" * round(OWN * BAR) + "\n", style="yellow")
+    return text
+
+
+def _table() -> Table:
+    table = Table(title="Score of y: computed here, and expected from the paper")
+    table.add_column("case", justify="right")
+    for name in NAMES.values():
+        table.add_column(name, justify="right")
+        table.add_column("expected", justify="right", style="dim")
+    for number, case in enumerate(CASES, 1):
+        cells = [f"{v:.2f}" for name, value in case.computed().items() for v in (value, case.expected[name])]
+        table.add_row(str(number), *cells)
+    return table

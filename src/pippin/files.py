@@ -1,0 +1,91 @@
+"""Reading and writing; the only place of the core that touches the disk."""
+
+import hashlib
+import json
+import math
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+FORMAT = "pippin predictor"
+VERSION = 1
+
+_KEYS = {"score", "alpha", "threshold", "n_calibration", "n_classes", "classes", "calibration_scores"}
+
+
+def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
+    """Writes the file under another name and renames it, so that it is never seen half-written."""
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with open(draft, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
+    """Writes the predictor's JSON file.
+
+    Floats are written with as many digits as bring back the same bits; infinity, which
+    JSON lacks, as the text "inf". The checksum is the SHA-256 of the content as JSON
+    without spaces, its keys sorted.
+    """
+    content = {key: _encoded(value) for key, value in content.items()}
+    whole = {"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "predictor": content}
+    write_whole(path, json.dumps(whole, indent=1, allow_nan=False).encode())
+
+
+def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
+    """The content that `write_predictor` was given, checked.
+
+    Raises:
+        ValueError: the file is damaged, was edited, is something else, or is newer.
+    """
+    text = Path(path).read_bytes()
+    try:
+        whole = json.loads(text, parse_constant=_refuse_constant)
+        kind, version = whole["format"], whole["version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is no predictor file, or is damaged or cut short: save the predictor again."
+        ) from error
+    if kind != FORMAT or not isinstance(version, int):
+        raise ValueError(f"{path} is not a predictor: expected the format {FORMAT!r}, got {kind!r}.")
+    if version > VERSION:
+        raise ValueError(
+            f"{path} has format version {version}, but this pippin reads up to {VERSION}: upgrade pippin-conformal."
+        )
+    content = whole.get("predictor")
+    if not isinstance(content, dict) or set(content) != _KEYS or whole.get("sha256") != _checksum(content):
+        raise ValueError(
+            f"{path} was edited or damaged after it was saved (its checksum differs): calibrate again and save."
+        )
+    return {
+        key: _decoded(value) if key in ("threshold", "calibration_scores") else value for key, value in content.items()
+    }
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return [_encoded(v) for v in value] if isinstance(value, list) else value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(v) for v in value]
+    return float(value) if isinstance(value, str) else value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

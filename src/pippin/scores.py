@@ -1,0 +1,363 @@
+"""Every score as data: one formula, and a table of coefficients for each name.
+
+Sort a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
+
+    s(r) = c + (a_r + u·a'_r)·p[r] + Σ_{j<r} w_j·p[j] + (g_r + u·g'_r)   (+ b·p[2] at r = 1)
+
+with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear; it is given
+by its price μ. Nothing here touches data: `plain.py` and `kernels.py` evaluate the
+formula, in the order in which it is written above.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = float | int | bool | tuple[float, ...]
+Vector = NDArray[np.float64]
+
+OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
+
+
+class Coefficients(NamedTuple):
+    """The formula's numbers for K classes.
+
+    `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN for
+    every linear score.
+    """
+
+    constant: float
+    second: float
+    price: float
+    table: Vector
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score: its name and parameters. `str` gives the spelling that `parse_score` reads.
+
+    >>> import pippin
+    >>> print(pippin.repip(gamma=0.05))
+    repip(gamma=0.05)
+    >>> pippin.parse_score("repip(gamma=0.05)") == pippin.repip(gamma=0.05)
+    True
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+    @property
+    def randomized(self) -> bool:
+        """Whether the score draws a u for each object."""
+        return bool(dict(self.parameters).get("randomized", False))
+
+    def replace(self, **parameters: Value) -> "Score":
+        """The same score with some parameters changed.
+
+        >>> import pippin
+        >>> print(pippin.raps().replace(lam=0.1))
+        raps(lam=0.1)
+        """
+        return make_score(self.name, {**dict(self.parameters), **parameters})
+
+    def __str__(self) -> str:
+        defaults = FAMILIES[self.name].defaults
+        told = [f"{k}={_spell(v)}" for k, v in self.parameters if v != defaults.get(k)]
+        return f"{self.name}({', '.join(told)})" if told else self.name
+
+    __repr__ = __str__
+
+
+class Family(NamedTuple):
+    """A named score before its parameters are filled in."""
+
+    defaults: dict[str, Value]
+    coefficients: Callable[..., Coefficients]
+
+
+def ip() -> Score:
+    """Inverse probability, or hinge: 1 − p^y. The smallest sets.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.3, 0.2]], None, pippin.ip())
+    array([[0.5, 0.7, 0.8]])
+    """
+    return make_score("ip", {})
+
+
+def margin() -> Score:
+    """Margin score: the largest other probability minus p^y. The most singletons.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.margin())
+    array([[-0.25,  0.25,  0.25]])
+    """
+    return make_score("margin", {})
+
+
+def aps(randomized: bool = True) -> Score:
+    """Adaptive prediction sets: Σ_{r<R} p[r] + u·p[R]; u = 1 when not randomised.
+
+    Romano, Sesia, Candès (2020), Classification with valid and adaptive coverage.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.aps(randomized=False))
+    array([[0.5 , 0.75, 1.  ]])
+    """
+    return make_score("aps", {"randomized": randomized})
+
+
+def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
+    """Regularised APS: APS + λ·(R − k_reg)⁺.
+
+    Angelopoulos, Bates, Malik, Jordan (2021), Uncertainty sets for image classifiers.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.raps(1, 2, randomized=False))
+    array([[0.5 , 0.75, 2.  ]])
+    """
+    return make_score("raps", {"lam": lam, "k_reg": k_reg, "randomized": randomized})
+
+
+def pip(beta: float = 1.0) -> Score:
+    """Penalized inverse probability: 1 − p^y + Σ_{r<R} p[r]/r^β.
+
+    IP at rank 1, 1 + margin at rank 2, between 0 and 2 when β = 1 (the paper's score).
+    β = 0 adds the whole mass above y; a large β gives 1 + margin below rank 1.
+    Melki et al. (2024).
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.pip())
+    array([[0.5  , 1.25 , 1.375]])
+    """
+    return make_score("pip", {"beta": beta})
+
+
+def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
+    """Regularised PIP: PIP + γ·(R − k_reg)⁺. PIP's singletons in smaller sets.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.repip(gamma=1, k_reg=2))
+    array([[0.5  , 1.25 , 2.375]])
+    """
+    return make_score("repip", {"gamma": gamma, "k_reg": k_reg, "beta": beta})
+
+
+def saps(lam: float = 0.1, randomized: bool = True) -> Score:
+    """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomised.
+
+    Huang et al. (2024), Conformal prediction for deep classifier via label ranking.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.saps(0.5, randomized=False))
+    array([[0.5, 1. , 1.5]])
+    """
+    return make_score("saps", {"lam": lam, "randomized": randomized})
+
+
+def topk() -> Score:
+    """The rank itself: every set has the same size.
+
+    >>> import pippin
+    >>> pippin.score([[0.2, 0.5, 0.3]], None, pippin.topk())
+    array([[3., 1., 2.]])
+    """
+    return make_score("topk", {})
+
+
+def socop(mu: float = 8.0) -> Score:
+    """Singleton-optimised: the cheapest sets when leaving a singleton costs μ classes.
+
+    s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
+    μ = 0 gives IP's sets. Wang, Sun, Dobriban (2025), arXiv 2509.24095.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.socop(mu=1))
+    array([[2., 6., 6.]])
+    """
+    return make_score("socop", {"mu": mu})
+
+
+def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vector = (0.0,)) -> Score:
+    """Your own score: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r, from two vectors over the ranks.
+
+    `weights` are w_1, w_2, … (not negative), `penalties` g_1, g_2, … (not decreasing); the
+    last value of each holds for all later ranks. IP is `linear((0,))`.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.linear(weights=(1, 0.5)))
+    array([[0.5  , 1.25 , 1.375]])
+    """
+    return make_score("linear", {"weights": weights, "penalties": penalties})
+
+
+def make_score(name: str, parameters: Mapping[str, object]) -> Score:
+    """The score of that name; parameters not given keep their defaults.
+
+    Raises:
+        ValueError: an unknown name or parameter, or a value out of range.
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"Unknown score {name!r}: expected one of {', '.join(FAMILIES)}.")
+    defaults = FAMILIES[name].defaults
+    for key in parameters:
+        if key not in defaults:
+            takes = f"takes {', '.join(defaults)}" if defaults else "takes no parameters"
+            raise ValueError(f"The score {name} has no parameter {key!r}: it {takes}.")
+    filled = {**defaults, **parameters}
+    return Score(name, tuple((key, _checked(name, key, filled[key])) for key in defaults))
+
+
+def parse_score(text: "str | Score") -> Score:
+    """Reads a score's spelling, such as `repip(gamma=0.05, k_reg=2)`; a Score passes through.
+
+    >>> import pippin
+    >>> pippin.parse_score("raps( lam = 1e-2 )")
+    raps(lam=0.01)
+
+    Raises:
+        ValueError: the text is not a score's name with keyword parameters.
+    """
+    if isinstance(text, Score):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"Expected a score or its name, got {type(text).__name__}: pass for example 'repip'.")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return make_score(node.id, {})
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+            values = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+            if len(values) == len(node.keywords):
+                return make_score(node.func.id, values)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if str(error).startswith(("Unknown score", "The score")):
+            raise
+    raise ValueError(f"Cannot read the score {text!r}: write a name or name(parameter=value), like repip(gamma=0.05).")
+
+
+@lru_cache(maxsize=64)
+def coefficients(score: Score, n_classes: int) -> Coefficients:
+    """The score's numbers for `n_classes` ranks."""
+    ranks = np.arange(1, n_classes + 1, dtype=np.float64)
+    made = FAMILIES[score.name].coefficients(ranks, **dict(score.parameters))
+    made.table.flags.writeable = False
+    return made
+
+
+def _linear_table(
+    ranks: Vector,
+    *,
+    constant: float = 0.0,
+    own: float | Vector = 0.0,
+    own_u: float | Vector = 0.0,
+    above: float | Vector = 0.0,
+    penalty: float | Vector = 0.0,
+    penalty_u: float | Vector = 0.0,
+    second: float = 0.0,
+) -> Coefficients:
+    table = np.empty((ranks.size, 5))
+    for column, values in enumerate((own, own_u, above, penalty, penalty_u)):
+        table[:, column] = values
+    return Coefficients(constant, second, math.nan, table)
+
+
+def _adaptive(r: Vector, randomized: bool, lam: float = 0.0, k_reg: int = 0) -> Coefficients:
+    penalty = lam * np.maximum(r - k_reg, 0.0)
+    return _linear_table(r, own=float(not randomized), own_u=float(randomized), above=1.0, penalty=penalty)
+
+
+def _penalized(r: Vector, beta: float, gamma: float = 0.0, k_reg: int = 0) -> Coefficients:
+    penalty = gamma * np.maximum(r - k_reg, 0.0)
+    weights = 1.0 / r if beta == 1.0 else r**-beta
+    return _linear_table(r, constant=1.0, own=-1.0, above=weights, penalty=penalty)
+
+
+def _sorted_adaptive(r: Vector, lam: float, randomized: bool) -> Coefficients:
+    first = (r == 1.0).astype(np.float64)
+    below = lam * (r - 2.0 + float(not randomized)) * (1.0 - first)
+    return _linear_table(
+        r,
+        own=first * (not randomized),
+        own_u=first * randomized,
+        above=first,
+        penalty=below,
+        penalty_u=lam * (1.0 - first) * randomized,
+    )
+
+
+def _custom(r: Vector, weights: tuple[float, ...], penalties: tuple[float, ...]) -> Coefficients:
+    above, penalty = (np.array(v)[np.minimum(r.astype(int) - 1, len(v) - 1)] for v in (weights, penalties))
+    return _linear_table(r, constant=1.0, own=-1.0, above=above, penalty=penalty)
+
+
+FAMILIES: dict[str, Family] = {
+    "ip": Family({}, lambda r: _linear_table(r, constant=1.0, own=-1.0)),
+    "margin": Family({}, lambda r: _linear_table(r, own=-1.0, above=(r == 1.0).astype(float), second=1.0)),
+    "aps": Family({"randomized": True}, _adaptive),
+    "raps": Family({"lam": 0.02, "k_reg": 3, "randomized": True}, _adaptive),
+    "pip": Family({"beta": 1.0}, _penalized),
+    "repip": Family({"gamma": 0.02, "k_reg": 3, "beta": 1.0}, _penalized),
+    "saps": Family({"lam": 0.1, "randomized": True}, _sorted_adaptive),
+    "topk": Family({}, lambda r: _linear_table(r, penalty=r)),
+    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu)),
+    "linear": Family({"weights": (), "penalties": (0.0,)}, _custom),
+}
+
+
+def _checked(name: str, key: str, value: object) -> Value:
+    """The value in its canonical type, or an error that says what was expected."""
+    if key == "randomized":
+        wanted = "True or False"
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+    elif key == "k_reg":
+        wanted = "a whole number of at least 0"
+        if _is_real(value) and value >= 0 and value == int(value):
+            return int(value)
+    elif key == "weights":
+        wanted = "one or more finite numbers, none negative"
+        if (numbers := _as_vector(value)) and min(numbers) >= 0:
+            return numbers
+    elif key == "penalties":
+        wanted = "one or more finite numbers, none smaller than the one before"
+        if (numbers := _as_vector(value)) and list(numbers) == sorted(numbers):
+            return numbers
+    else:
+        wanted = "a finite number of at least 0"
+        if _is_real(value) and value >= 0:
+            return float(value)
+    raise ValueError(f"The score {name} needs {key} to be {wanted}, got {value!r}.")
+
+
+def _is_real(value: object) -> TypeGuard[float]:
+    return (
+        isinstance(value, int | float | np.integer | np.floating)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
+
+
+def _as_vector(value: object) -> tuple[float, ...]:
+    """The numbers of a sequence; none, if it is not one of finite numbers."""
+    numbers = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(numbers, list | tuple) or not all(_is_real(x) for x in numbers):
+        return ()
+    return tuple(float(x) for x in numbers)
+
+
+def _spell(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_spell, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value)
+
+
+PAPER_SCORES: tuple[Score, ...] = (ip(), margin(), aps(), raps(), pip(), repip())
