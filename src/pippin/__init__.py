@@ -1,7 +1,9 @@
 """Prediction sets that contain the true class with a chosen probability."""
 
 from pippin.calibration import Predictor, calibrate, load, score, warm_up
+from pippin.evidence import differences
 from pippin.example import load_example
+from pippin.experiment import Comparison, Sweep, compare, sweep
 from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin.scores import (
     PAPER_SCORES,
@@ -19,18 +21,24 @@ from pippin.scores import (
     topk,
 )
 from pippin.sets import PredictionSets
+from pippin.tuning import Tuned, tune
 
 __version__ = "0.1.0"
 
 __all__ = [
     "PAPER_SCORES",
+    "Comparison",
     "Evaluation",
     "PredictionSets",
     "Predictor",
     "Score",
+    "Sweep",
+    "Tuned",
     "aps",
     "calibrate",
+    "compare",
     "coverage",
+    "differences",
     "efficiency",
     "empty_rate",
     "evaluate",
@@ -47,6 +55,8 @@ __all__ = [
     "saps",
     "score",
     "socop",
+    "sweep",
     "topk",
+    "tune",
     "warm_up",
 ]

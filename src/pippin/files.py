@@ -1,12 +1,17 @@
 """Reading and writing; the only place of the core that touches the disk."""
 
 import hashlib
+import io
 import json
 import math
 import os
+import zipfile
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 FORMAT = "pippin predictor"
 VERSION = 1
@@ -68,6 +73,39 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
     return {
         key: _decoded(value) if key in ("threshold", "calibration_scores") else value for key, value in content.items()
     }
+
+
+class Checkpoint:
+    """Finished splits on disk: `values[:, :done]` is filled at once from an earlier, stopped run.
+
+    Without a path nothing is kept. A file of another experiment is refused, not overwritten.
+    """
+
+    def __init__(self, path: str | None, fingerprint: str, values: NDArray[np.float64]) -> None:
+        self.path, self.fingerprint, self.values = path, fingerprint, values
+        self.done = 0
+        if path is None or not Path(path).exists():
+            return
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                known, earlier = str(kept["fingerprint"]), kept["values"]
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is no checkpoint, or is damaged: delete it to start anew.") from error
+        if known != fingerprint:
+            raise ValueError(
+                f"{path} belongs to another run (other data, scores, alpha, fraction or seed): "
+                "delete it or choose another output folder."
+            )
+        self.done = min(earlier.shape[1], values.shape[1])
+        values[:, : self.done] = earlier[:, : self.done]
+
+    def keep(self, done: int) -> None:
+        """Notes that the first `done` splits are finished."""
+        self.done = done
+        if self.path is not None:
+            buffer = io.BytesIO()
+            np.savez(buffer, fingerprint=np.array(self.fingerprint), values=self.values[:, :done])
+            write_whole(self.path, buffer.getvalue())
 
 
 def _checksum(content: dict[str, Any]) -> str:

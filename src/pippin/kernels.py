@@ -14,12 +14,14 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from pippin import counting
+from pippin.plain import Indices, Places, Vector
 from pippin.ranking import SUM_TOLERANCE, Floats, ranked_order
-from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, score_at
 
-Vector = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 CHUNK = 64  # entries compared at once before any is looked at
@@ -72,7 +74,7 @@ def _any_at_least(chunk: Floats, low: Any) -> bool:
 
 
 @compiled
-def _collect_above(row: Floats, label: int, values: Floats, classes: NDArray[np.int32]) -> int:
+def _collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
     """Collects the classes that rank above the label (ties by index); returns how many."""
     own = row[label]
     count = 0
@@ -101,7 +103,7 @@ def _largest_but(row: Floats, label: int) -> Any:
 
 
 @compiled
-def _sort_down(values: Floats, classes: NDArray[np.int32]) -> None:
+def _sort_down(values: Floats, classes: Indices) -> None:
     """Shell sort by falling value, equal values by rising class."""
     gap = 1
     while gap < values.size // 9:
@@ -134,7 +136,7 @@ def _largest_below(row: Floats, high: Any) -> Any:
 
 
 @compiled
-def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: NDArray[np.int32]) -> int:
+def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
     """Appends the classes with low <= p < high at `end`; returns the new end."""
     for start in range(0, row.size, CHUNK):
         chunk = row[start : start + CHUNK]
@@ -148,7 +150,7 @@ def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes
 
 
 @compiled
-def _rank_more(row: Floats, known: int, values: Floats, classes: NDArray[np.int32]) -> int:
+def _rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
     """Ranks the next band of classes after the first `known`; returns how many are known then.
 
     The first band holds all that reach 1/32 (or every class, if there are few); a later
@@ -168,13 +170,30 @@ def _rank_more(row: Floats, known: int, values: Floats, classes: NDArray[np.int3
     return end
 
 
+_score_at = compiled(score_at)
+register_jitable(score_at)
+register_jitable(counting._counts)
+count_fixed = compiled(counting.count_fixed)
+count_randomized = compiled(counting.count_randomized)
+
+
 @compiled
-def _linear(c: Coefficients, u: float, rank: int, p: float, mass_above: float) -> float:
-    """s(rank + 1), but for the term b·p[2] of rank 1."""
-    s = c.constant + (c.table[rank, OWN] + u * c.table[rank, OWN_U]) * p
-    s += mass_above
-    s += c.table[rank, PENALTY] + u * c.table[rank, PENALTY_U]
-    return s
+def _lowest_price(
+    row: Floats, price: float, enough: float, known: int, values: Floats, classes: Indices
+) -> tuple[float, int]:
+    """SOCOP's τ, or some ratio on the way to it that is at most `enough`; and how many ranks are known."""
+    mass, tau = 0.0, np.inf
+    for m in range(1, row.size):
+        if m == known:
+            known = _rank_more(row, known, values, classes)
+        mass += values[m]
+        ratio = (m + price) / mass
+        if not ratio < tau:
+            break
+        tau = ratio
+        if tau <= enough:
+            break
+    return tau, known
 
 
 @compiled
@@ -186,104 +205,61 @@ def _rank_matters(c: Coefficients) -> bool:
         for column in (OWN, OWN_U, PENALTY, PENALTY_U):
             if c.table[r, column] != c.table[0, column]:
                 return True
-    return c.second != 0.0
+    return c.second != 0.0 or not np.isnan(c.price)
 
 
 @compiled
-def _label_score(
-    row: Floats, label: int, c: Coefficients, u: float, rank_matters: bool, values: Floats, classes: NDArray[np.int32]
-) -> float:
-    count = _collect_above(row, label, values, classes) if rank_matters else 0
-    _sort_down(values[:count], classes[:count])
-    mass = 0.0
-    for j in range(count):
-        mass += c.table[j, ABOVE] * values[j]
-    s = _linear(c, u, count, np.float64(row[label]), mass)
-    if count == 0 and c.second != 0.0:
-        s += c.second * _largest_but(row, label)
-    return s
-
-
-@compiled
-def _label_score_socop(row: Floats, label: int, price: float, values: Floats, classes: NDArray[np.int32]) -> float:
-    own = np.float64(row[label])
-    inverse = 1.0 / (own + 0.0)
+def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, classes: Indices) -> tuple[int, float]:
+    """The label's rank and M."""
+    if np.isnan(c.price):
+        rank = _collect_above(row, label, values, classes)
+        if rank == 0:
+            return 0, (c.second * _largest_but(row, label) if c.second != 0.0 else 0.0)
+        _sort_down(values[:rank], classes[:rank])
+        mass = 0.0
+        for j in range(rank):
+            mass += c.table[j, ABOVE] * values[j]
+        return rank, mass
     known = _rank_more(row, 0, values, classes)
     if classes[0] == label:
-        return inverse
-    mass, tau, m = 0.0, np.inf, 1
-    while m < row.size:
-        if m == known:
-            known = _rank_more(row, known, values, classes)
-        mass += values[m]
-        ratio = (m + price) / mass
-        if not ratio < tau:
-            break
-        tau = ratio
-        if tau <= inverse:
-            return inverse
-        m += 1
-    return tau
+        return 0, 0.0
+    return 1, _lowest_price(row, c.price, 1.0 / (np.float64(row[label]) + 0.0), known, values, classes)[0]
 
 
 @compiled
-def _set_size_socop(row: Floats, price: float, threshold: float, values: Floats, classes: NDArray[np.int32]) -> int:
-    known = _rank_more(row, 0, values, classes)
-    if not 1.0 / (np.float64(values[0]) + 0.0) <= threshold:
-        return 0
-    mass, tau, m = 0.0, np.inf, 1
-    while m < row.size and not tau <= threshold:
-        if m == known:
+def _next_mass(
+    row: Floats, c: Coefficients, rank: int, mass: float, enough: float, known: int, values: Floats, classes: Indices
+) -> tuple[float, int]:
+    """M at `rank`, from M at the rank before it; and how many ranks are known then."""
+    if rank == known:
+        known = _rank_more(row, known, values, classes)
+    if rank == 0:
+        if c.second == 0.0:
+            return 0.0, known
+        if known == 1:
             known = _rank_more(row, known, values, classes)
-        mass += values[m]
-        ratio = (m + price) / mass
-        if not ratio < tau:
-            break
-        tau = ratio
-        m += 1
-    if not tau <= threshold:
-        return 1
-    size = 1
-    while size < row.size:
-        if size == known:
-            known = _rank_more(row, known, values, classes)
-        if not 1.0 / (np.float64(values[size]) + 0.0) <= threshold:
-            break
-        size += 1
-    return size
-
-
-@compiled
-def _set_size(
-    row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: NDArray[np.int32]
-) -> int:
-    """Ranks as many classes as the set needs; classes[:size] are its members."""
+        return c.second * values[1], known
     if not np.isnan(c.price):
-        return _set_size_socop(row, c.price, threshold, values, classes)
-    size, known, mass = 0, 0, 0.0
-    while size < row.size:
-        if size == known or (size == 0 and known == 1 and c.second != 0.0):
-            known = _rank_more(row, known, values, classes)
-            if known == 1 and c.second != 0.0:
-                continue
-        p = np.float64(values[size])
-        s = _linear(c, u, size, p, mass)
-        if size == 0 and c.second != 0.0:
-            s += c.second * values[1]
-        if not s <= threshold:
-            break
-        mass += c.table[size, ABOVE] * p
-        size += 1
-    return size
+        return _lowest_price(row, c.price, enough, known, values, classes) if rank == 1 else (mass, known)
+    before = 0.0 if rank == 1 else mass
+    return before + c.table[rank - 1, ABOVE] * values[rank - 1], known
 
 
 @compiled
-def label_scores(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Fills `scores` with the score of one class per row.
+def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
+    """Ranks as many classes as the set needs; classes[:size] are its members."""
+    known, mass = 0, 0.0
+    for rank in range(row.size):
+        mass, known = _next_mass(row, c, rank, mass, threshold, known, values, classes)
+        if not _score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
+            return rank
+    return row.size
 
-    Returns how many rows may be no distribution; the score of a row with a negative or
-    missing probability is left as it is.
-    """
+
+@compiled
+def _label_places(
+    block: Floats, labels: NDArray[np.int64], c: Coefficients, ranks: Indices, p: Vector, masses: Vector
+) -> int:
     n, n_classes = block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
@@ -295,17 +271,27 @@ def label_scores(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: V
             suspects += 1
             continue
         suspects += _is_doubtful(row)
-        if np.isnan(c.price):
-            scores[i] = _label_score(row, labels[i], c, u[i], rank_matters, values, classes)
-        else:
-            scores[i] = _label_score_socop(row, labels[i], c.price, values, classes)
+        p[i] = row[labels[i]]
+        if rank_matters:
+            ranks[i], masses[i] = _place_of_label(row, labels[i], c, values, classes)
     return suspects
+
+
+def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients) -> tuple[Places, int]:
+    """The place of one class per row, and how many rows may be no distribution.
+
+    A rank is exact only as far as the score depends on it: SOCOP's is 0 or 1, IP's 0.
+    """
+    n = len(block)
+    row = np.arange(n, dtype=np.int32)
+    places = Places(row, np.zeros(n, dtype=np.int32), np.ones(n), np.zeros(n))
+    return places, _label_places(block, labels, c, places.rank, places.p, places.mass)
 
 
 @compiled
 def members(
     block: Floats, c: Coefficients, threshold: float, u: Vector, sizes: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Indices, int]:
     """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect."""
     n, n_classes = block.shape
     values = np.empty(n_classes, block.dtype)
@@ -330,7 +316,7 @@ def members(
 
 
 @compiled
-def one_set(row: Floats, c: Coefficients, threshold: float, u: float) -> tuple[NDArray[np.int32], bool]:
+def one_set(row: Floats, c: Coefficients, threshold: float, u: float) -> tuple[Indices, bool]:
     """The members of one row's set, best first, and whether the row is suspect."""
     values = np.empty(row.size, row.dtype)
     classes = np.empty(row.size, np.int32)
@@ -339,9 +325,64 @@ def one_set(row: Floats, c: Coefficients, threshold: float, u: float) -> tuple[N
     return classes[: _set_size(row, c, u, threshold, values, classes)], _is_doubtful(row)
 
 
+@compiled
+def _band(
+    block: Floats, c: Coefficients, low: float, high: float, sizes: NDArray[np.int64]
+) -> tuple[Indices, Indices, Vector, Vector]:
+    n, n_classes = block.shape
+    values = np.empty(n_classes, block.dtype)
+    classes = np.empty(n_classes, np.int32)
+    rows = np.empty(2 * n + n_classes, np.int32)
+    ranks = np.empty(rows.size, np.int32)
+    p = np.empty(rows.size)
+    masses = np.empty(rows.size)
+    used = 0
+    for i in range(n):
+        row = block[i]
+        known, mass = 0, 0.0
+        if used + n_classes > rows.size:
+            rows, ranks, p, masses = _doubled(rows), _doubled(ranks), _doubled(p), _doubled(masses)
+        for rank in range(n_classes):
+            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            own = np.float64(values[rank])
+            if not _score_at(c, rank, own, mass, 0.0) <= high:
+                break
+            if _score_at(c, rank, own, mass, 1.0) <= low:
+                sizes[i] = rank + 1
+            else:
+                rows[used], ranks[used], p[used], masses[used] = i, rank, own, mass
+                used += 1
+    return rows[:used].copy(), ranks[:used].copy(), p[:used].copy(), masses[:used].copy()
+
+
+@compiled
+def _doubled(array: Any) -> Any:
+    wider = np.empty(2 * array.size, array.dtype)
+    wider[: array.size] = array
+    return wider
+
+
+def band(block: Floats, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
+    """Sizes that every threshold from `low` to `high` reaches, and the places that some reach."""
+    sizes = np.zeros(len(block), dtype=np.int64)
+    return sizes, Places(*_band(block, c, low, high, sizes))
+
+
+@compiled
+def _class_scores(block: Floats, order: Indices, c: Coefficients, u: Vector, scores: Vector) -> None:
+    values = np.empty(block.shape[1], block.dtype)
+    for i in range(block.shape[0]):
+        row, classes = block[i], order[i]
+        for rank in range(row.size):
+            values[rank] = row[classes[rank]]
+        known, mass = row.size, 0.0
+        for rank in range(row.size):
+            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            scores[i, classes[rank]] = _score_at(c, rank, np.float64(values[rank]), mass, u[i])
+
+
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
     """The score of every class, in the columns' own order."""
-    scores = np.empty(block.shape)
     if block.dtype == np.float32:
         # One sort of whole numbers: the probability's bits upside down, then the class.
         bits = (block + np.float32(0)).view(np.uint32)
@@ -351,31 +392,6 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
         order = (keys & np.uint64(0xFFFFFFFF)).astype(np.int32)
     else:
         order = ranked_order(block).astype(np.int32)
+    scores = np.empty(block.shape)
     _class_scores(block, order, c, u, scores)
     return scores
-
-
-@compiled
-def _class_scores(block: Floats, order: NDArray[np.int32], c: Coefficients, u: Vector, scores: Vector) -> None:
-    for i in range(block.shape[0]):
-        row, ranked = block[i], order[i]
-        if np.isnan(c.price):
-            mass = 0.0
-            for r in range(row.size):
-                p = np.float64(row[ranked[r]])
-                s = _linear(c, u[i], r, p, mass)
-                if r == 0:
-                    s += c.second * row[ranked[1]]
-                scores[i, ranked[r]] = s
-                mass += c.table[r, ABOVE] * p
-        else:
-            mass, tau = 0.0, np.inf
-            for m in range(1, row.size):
-                mass += row[ranked[m]]
-                ratio = (m + c.price) / mass
-                if not ratio < tau:
-                    break
-                tau = ratio
-            for r in range(row.size):
-                inverse = 1.0 / (np.float64(row[ranked[r]]) + 0.0)
-                scores[i, ranked[r]] = inverse if r == 0 else max(inverse, tau)

@@ -2,11 +2,14 @@
 
 Sort a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
 
-    s(r) = c + (a_r + u·a'_r)·p[r] + Σ_{j<r} w_j·p[j] + (g_r + u·g'_r)   (+ b·p[2] at r = 1)
+    s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r)
+    M_1 = b·p[2],  M_r = Σ_{j<r} w_j·p[j]
 
-with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear; it is given
-by its price μ. Nothing here touches data: `plain.py` and `kernels.py` evaluate the
-formula, in the order in which it is written above.
+with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear:
+
+    s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
+
+`score_at` is the formula. `plain.py` and `kernels.py` find p[r] and M_r for it.
 """
 
 import ast
@@ -14,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +82,14 @@ class Family(NamedTuple):
 
     defaults: dict[str, Value]
     coefficients: Callable[..., Coefficients]
+
+
+def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
+    """s at `rank` (counted from 0): of numbers in compiled code, of whole arrays in NumPy."""
+    if np.isnan(c.price):
+        own = c.table[rank, OWN] + u * c.table[rank, OWN_U]
+        return (c.constant + own * p) + mass + (c.table[rank, PENALTY] + u * c.table[rank, PENALTY_U])
+    return np.maximum(1.0 / (p + 0.0), mass)  # a probability of -0.0 counts as 0
 
 
 def ip() -> Score:

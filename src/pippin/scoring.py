@@ -5,19 +5,20 @@ probabilities, the compiled loops (`kernels.py`) are loaded and serve everything
 Both give the same bits, so nobody can tell but by the clock.
 """
 
+import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin import plain
-from pippin.ranking import Rows
-from pippin.scores import Score, coefficients
+from pippin.plain import Places, Vector
+from pippin.ranking import Rows, read_only
+from pippin.scores import Coefficients, Score, coefficients, score_at
 from pippin.threads import run
-
-Vector = NDArray[np.float64]
 
 BLOCK = 1 << 18  # probabilities per block: a megabyte of float32
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
@@ -25,29 +26,61 @@ WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compile
 _scored_in_numpy = 0
 
 
-def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> Vector:
-    """The score of one class per row."""
+def label_places(rows: Rows, labels: NDArray[np.int64], score: Score) -> Places:
+    """What the formula needs of one class per row; `at_places` makes scores of it."""
     c = coefficients(score, rows.n_classes)
-    scores = np.empty(rows.n)
-    kernels = _compiled(rows.array.size)
+    found: dict[int, Places] = {}
+    kernels = compiled(rows.array.size)
 
     def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
         if kernels is None:
             rows.check(start, stop)
-            scores[part] = plain.label_scores(rows.block(start, stop), labels[part], c, u[part])
-        elif kernels.label_scores(rows.block(start, stop), labels[part], c, u[part], scores[part]):
-            rows.check(start, stop)
+            found[start] = plain.label_places(rows.block(start, stop), labels[start:stop], c)
+        else:
+            found[start], suspects = kernels.label_places(rows.block(start, stop), labels[start:stop], c)
+            if suspects:
+                rows.check(start, stop)
 
     run(work, _blocks(rows))
+    return _joined(found)
+
+
+def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
+    """The scores of some places as a function of u, (n,) or (…, n): one number per row."""
+    here = c._replace(table=c.table[places.rank])
+
+    def scores(u: Vector) -> Vector:
+        with np.errstate(divide="ignore", over="ignore"):
+            found: Vector = score_at(here, slice(None), places.p, places.mass, u[..., places.row])
+        return found
+
     return scores
+
+
+def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> Vector:
+    """The score of one class per row."""
+    return at_places(label_places(rows, labels, score), coefficients(score, rows.n_classes))(u)
+
+
+def band(rows: Rows, score: Score, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
+    """Set sizes that every threshold from `low` to `high` reaches, and the places that only some reach."""
+    c = coefficients(score, rows.n_classes)
+    sizes = np.zeros(rows.n, dtype=np.int64)
+    found: dict[int, Places] = {}
+    engine = compiled(rows.array.size) or plain
+
+    def work(start: int, stop: int) -> None:
+        sizes[start:stop], found[start] = engine.band(rows.block(start, stop), c, low, high)
+
+    run(work, _blocks(rows))
+    return sizes, _joined(found)
 
 
 def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
     """The score of every class of every row."""
     c = coefficients(score, rows.n_classes)
     scores = np.empty((rows.n, rows.n_classes))
-    kernels = _compiled(rows.array.size)
+    kernels = compiled(rows.array.size)
 
     def work(start: int, stop: int) -> None:
         rows.check(start, stop)
@@ -63,7 +96,7 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
     c = coefficients(score, rows.n_classes)
     sizes = np.zeros(rows.n, dtype=np.int64)
     found: dict[int, NDArray[np.int32]] = {}
-    kernels = _compiled(rows.array.size)
+    kernels = compiled(rows.array.size)
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)
@@ -89,12 +122,47 @@ def one_set(row: NDArray[np.float64], score: Score, threshold: float, u: float) 
     return found
 
 
+def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
+    """Every row sorted downwards, and each label as its rank (from 0): the same scores, ranked already."""
+    ranked = np.empty((rows.n, rows.n_classes), rows.block(0, 1).dtype)
+    ranks = np.empty(rows.n, dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
+        block = rows.block(start, stop)
+        own: Any = np.take_along_axis(block, labels[start:stop, None], axis=1)
+        before = np.arange(rows.n_classes) < labels[start:stop, None]
+        ranks[start:stop] = ((block > own) | ((block == own) & before)).sum(axis=1)
+        ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
+
+    run(work, _blocks(rows))
+    return Rows(read_only(ranked), False, None), ranks
+
+
+def checksum(rows: Rows, labels: NDArray[np.int64]) -> str:
+    """The SHA-256 of rows and labels, whatever array they came in."""
+    digest = hashlib.sha256(repr(rows.array.shape).encode())
+    for start, stop in _blocks(rows):
+        digest.update(np.ascontiguousarray(rows.array[start:stop]).data)
+    digest.update(labels.data)
+    return digest.hexdigest()
+
+
+def _joined(found: dict[int, Places]) -> Places:
+    """The places of all blocks, their rows counted from the first block's."""
+    parts = [(start, found[start]) for start in sorted(found)]
+    return Places(
+        np.concatenate([part.row + np.int32(start) for start, part in parts]),
+        *(np.concatenate([part[column] for _, part in parts]) for column in (1, 2, 3)),
+    )
+
+
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
     step = max(1, BLOCK // rows.n_classes)
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 
-def _compiled(work: int) -> ModuleType | None:
+def compiled(work: int) -> ModuleType | None:
     """The compiled loops, once they are loaded or worth loading."""
     global _scored_in_numpy
     if "pippin.kernels" not in sys.modules:

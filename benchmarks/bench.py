@@ -1,0 +1,176 @@
+"""What pippin costs, beside its peers, on the same arrays in the same run.
+
+    python benchmarks/bench.py [--quick] [--out FILE.json]
+
+Every figure is a median of interleaved repeats. The machine's noise moves seconds, so
+ratios are what to compare between runs. Sets are checked to agree before anything is
+timed, and an absent peer is listed as absent.
+"""
+
+import argparse
+import json
+import os
+import platform
+import warnings
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import contest
+import numpy as np
+from matrix import SCORES
+from measure import first_calls, fresh_process, interleaved, slope
+from rich.console import Console
+from rich.table import Table
+
+import pippin
+from data import made
+from pippin.threads import n_threads
+
+MATRIX = str(Path(__file__).parent / "matrix.py")
+console = Console(width=120 if not os.isatty(1) else None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Times pippin beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: does it run at all?")
+    parser.add_argument("--out", type=Path, help="write all figures to this JSON file")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")  # of the peers
+    pippin.warm_up()
+    figures = measure(arguments.quick)
+    show(figures)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """All cases, by name."""
+    repeats = 1 if quick else 5
+    n, n_classes = (3_000, 200) if quick else (50_000, 1_000)
+    large = (64, 20_000, 1) if quick else (4_096, 150_000, 3)
+    example = pippin.load_example()
+    small = np.array(example.probs), np.array(example.labels, dtype=np.int64)
+    probs, labels = made(n, n_classes)
+    head = probs[:5_000], labels[:5_000]
+    cut = contest.AGREED
+    return {
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": n_threads(),
+        },
+        "peers": {name: version(name) if there else None for name, there in contest.present().items()},
+        "quick": quick,
+        "small": contest.whole(
+            contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, repeats * 3
+        ),
+        "matrix": fresh_process(MATRIX, str(n), str(n_classes), str(repeats)),
+        "matrix_peers": contest.whole(contest.ADAPTIVE, (probs, labels), probs, head, 1 if quick else 2),
+        "large": fresh_process(MATRIX, *map(str, large)),
+        "one_row_12": contest.one_row(*small, SCORES, repeats),
+        "one_row_1000": contest.one_row(*made(2_500, 200 if quick else 1_000, seed=1), SCORES, repeats),
+        "growth_rows": [
+            growth("n", [(probs[: n // part], labels[: n // part]) for part in (8, 4, 2, 1)], score, repeats)
+            for score in ("repip", "aps(randomized=False)")
+        ],
+        "growth_classes": [
+            growth("K", [made(200 if quick else 1_000, k) for k in (1_000, 4_000, 16_000, 64_000)], score, repeats)
+            for score in ("repip", "aps(randomized=False)")
+        ],
+        "first_call": first_calls(compile_too=not quick),
+    }
+
+
+def growth(along: str, cases: list[tuple[Any, Any]], score: str, repeats: int) -> dict[str, Any]:
+    """Seconds of calibrate and predict over growing matrices, and the slope of their logarithms."""
+    works = {str(i): partial(calibrate_and_predict, *case, score) for i, case in enumerate(cases)}
+    seconds = list(interleaved(works, repeats).values())
+    sizes = [case[0].shape[0 if along == "n" else 1] for case in cases]
+    return {"score": score, "along": along, "sizes": sizes, "seconds": seconds, "slope": slope(sizes, seconds)}
+
+
+def calibrate_and_predict(probs: Any, labels: Any, score: str) -> None:
+    pippin.calibrate(probs, labels, score).predict(probs)
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Prints one table per case."""
+    show_contest("4,986 × 12, the embedded example: calibrate 1,998, predict 2,988", figures["small"])
+    show_matrix(figures["matrix"])
+    shape = f"{figures['matrix']['rows']:,} × {figures['matrix']['classes']:,}"
+    show_contest(f"{shape} float32: calibrate and predict, beside peers", figures["matrix_peers"])
+    show_matrix(figures["large"])
+    show_one_row(figures["one_row_12"])
+    show_one_row(figures["one_row_1000"])
+    table = Table("score", "along", "sizes", "ms", "slope", title="Growth: calibrate and predict")
+    for case in (*figures["growth_rows"], *figures["growth_classes"]):
+        sizes, times = (" ".join(texts) for texts in (map(str, case["sizes"]), map(milli, case["seconds"])))
+        table.add_row(case["score"], case["along"], sizes, times, f"{case['slope']:.2f}")
+    console.print(table)
+    table = Table("compiled loops", "import pippin, s", "first calibrate, s", "warm_up, s", title="A fresh process")
+    for name, case in figures["first_call"].items():
+        table.add_row(name, *(f"{case[key]:.3f}" for key in ("import", "calibrate", "warm_up")))
+    console.print(table)
+
+
+def show_contest(title: str, rows: list[dict[str, Any]]) -> None:
+    table = Table("peer", "pippin", "theirs, ms", "ours, ms", "theirs / ours", "sets", title=title)
+    for row in rows:
+        if row["present"]:
+            cells = milli(row["theirs_s"]), milli(row["ours_s"]), f"{row['ratio']:.1f}", row["agreement"]
+        else:
+            cells = "absent", "", "", ""
+        table.add_row(row["peer"], row["ours"], *cells)
+    console.print(table)
+
+
+def show_matrix(case: dict[str, Any]) -> None:
+    read = case["one_read"]
+    title = (
+        f"{case['rows']:,} × {case['classes']:,} float32, {case['bytes'] / 1e6:,.0f} MB; "
+        f"one read (one thread) is {milli(read)} ms; × are multiples of it; extra memory by {case['memory_read_from']}"
+    )
+    columns = (
+        "score",
+        "calibrate, ms",
+        "×",
+        "predict, ms",
+        "×",
+        "mean size",
+        "extra MB",
+        "of input",
+        "extra MB",
+        "of input",
+    )
+    table = Table(*columns, title=title)
+    for score, row in case["scores"].items():
+        cells = [score]
+        for step in ("calibrate", "predict"):
+            cells += [milli(row[step]), f"{row[step] / read:.1f}"]
+        cells.append(f"{row['mean_size']:.1f}")
+        for step in ("calibrate", "predict"):
+            grown = row[f"{step}_bytes"]
+            cells += [f"{grown / 1e6:.1f}", f"{grown / case['bytes']:.2%}"]
+        table.add_row(*cells)
+    console.print(table)
+
+
+def show_one_row(rows: list[dict[str, Any]]) -> None:
+    title = f"One row, K = {rows[0]['classes']:,}"
+    table = Table("score", "predict_one, µs", "peers, µs", "fastest / ours", title=title)
+    for row in rows:
+        theirs = ", ".join(f"{name} {seconds * 1e6:.0f}" for name, seconds in row["theirs_s"].items())
+        ratio = f"{row['ratio']:.1f}" if row["ratio"] else ""
+        table.add_row(row["score"], f"{row['ours_s'] * 1e6:.1f}", theirs, ratio)
+    console.print(table)
+
+
+def milli(seconds: float) -> str:
+    """Milliseconds with three digits."""
+    return f"{seconds * 1e3:.3g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+"""Which score, on these data, and how sure is that: random splits, shared by all scores.
+
+The rows are ranked once. From split to split only the threshold changes, and a score's
+thresholds lie close together: sets are counted from their sizes at the lowest one plus
+the few classes that enter up to the highest. So a split costs an order statistic and
+some counting, whatever the number of classes.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin import counting, scoring
+from pippin.calibration import quantile_rank
+from pippin.counting import Known, Scored
+from pippin.files import Checkpoint
+from pippin.plain import Places, Vector
+from pippin.progress import progress_bar
+from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
+from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score
+from pippin.threads import run
+
+if TYPE_CHECKING:
+    import polars
+
+METRICS = ("threshold", "coverage", "efficiency", "informativeness", "empty_rate")
+AT_ONCE = 200  # splits between two checkpoints
+SPREAD = 6  # standard deviations around the middle threshold that are prepared for
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Rows to be split again and again: ranked once, their labels given as ranks."""
+
+    rows: Rows
+    ranks: NDArray[np.int64]
+    n_calibration: int
+    alpha: float
+    seed: int
+
+    @property
+    def n_test(self) -> int:
+        return self.rows.n - self.n_calibration
+
+
+def compare(
+    probs: Any,
+    labels: ArrayLike,
+    scores: Sequence[Score | str] = PAPER_SCORES,
+    alpha: float = 0.1,
+    splits: int = 1000,
+    calibration_fraction: float = 0.45,
+    seed: int = 0,
+    *,
+    classes: Classes | None = None,
+    from_logits: bool = False,
+    checkpoint: str | None = None,
+) -> "Comparison":
+    """Calibrates and tests every score on the same random splits.
+
+    Args:
+        probs: (n, K) probabilities of rows that the classifier was not trained on.
+        labels: the true classes.
+        scores: scores or their spellings.
+        alpha: the share of errors allowed.
+        splits: how many times the rows are divided.
+        calibration_fraction: the share of rows that calibrates; the rest tests.
+        seed: makes the splits; split i is the same for every score.
+        checkpoint: a file that keeps what is done, so that a stopped run goes on from there.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=100)
+    >>> for row in comparison.summary().iter_rows(named=True):
+    ...     print(f"{row['score']:5} {row['efficiency']:.2f} {row['informativeness']:.2f}")
+    ip    1.37 0.69
+    repip 1.47 0.73
+    """
+    rows = as_rows(probs, from_logits)
+    truth = as_labels(labels, rows.n, as_classes(classes, rows))
+    chosen = tuple(dict.fromkeys(parse_score(score) for score in scores))
+    if not chosen:
+        raise ValueError("Expected at least one score to compare, got none: pass for example ['ip', 'repip'].")
+    trial = make_trial(rows, truth, calibration_fraction, alpha, seed)
+    return Comparison(
+        chosen, trial.alpha, seed, rows.n, trial.n_calibration, measure(trial, chosen, splits, checkpoint)
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """What every score did on every split: values[score, split, metric], the metrics as in METRICS."""
+
+    scores: tuple[Score, ...]
+    alpha: float
+    seed: int
+    n: int
+    n_calibration: int
+    values: NDArray[np.float64]
+
+    @property
+    def splits(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def n_test(self) -> int:
+        return self.n - self.n_calibration
+
+    def metric(self, name: str) -> NDArray[np.float64]:
+        """One metric, (scores, splits)."""
+        return self.values[:, :, METRICS.index(name)]
+
+    @property
+    def table(self) -> "polars.DataFrame":
+        """One row per score and split."""
+        import polars
+
+        names = np.repeat([str(score) for score in self.scores], self.splits)
+        numbers = np.tile(np.arange(self.splits), len(self.scores))
+        flat = self.values.reshape(-1, len(METRICS))
+        return polars.DataFrame(
+            {"score": names, "split": numbers, **{name: flat[:, i] for i, name in enumerate(METRICS)}}
+        )
+
+    def summary(self) -> "polars.DataFrame":
+        """One row per score: the mean and standard deviation of every metric over the splits."""
+        import polars
+
+        columns: dict[str, Any] = {"score": [str(score) for score in self.scores]}
+        for name in METRICS:
+            values = self.metric(name)
+            columns[name] = values.mean(axis=1)
+            columns[f"{name}_sd"] = values.std(axis=1, ddof=1) if self.splits > 1 else np.zeros(len(values))
+        return polars.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
+
+
+def sweep(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    parameter: str | None = None,
+    values: Sequence[float] = (0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
+    splits: int = 100,
+    alpha: float = 0.1,
+    calibration_fraction: float = 0.45,
+    seed: int = 0,
+    *,
+    classes: Classes | None = None,
+    from_logits: bool = False,
+) -> "Sweep":
+    """Compares one score at many values of one of its parameters, on the same splits.
+
+    Without `parameter` it is the score's first: gamma of RePIP, lam of RAPS and SAPS,
+    beta of PIP, mu of SOCOP.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> swept = pippin.sweep(data.probs, data.labels, "repip", "gamma", (0, 0.02, 0.5), splits=20)
+    >>> swept.summary()["efficiency"].round(2).to_list()
+    [1.69, 1.48, 1.41]
+    """
+    base = parse_score(score)
+    numeric = [name for name, value in base.parameters if not isinstance(value, bool | tuple)]
+    if not numeric or (parameter is not None and parameter not in numeric):
+        has = f"has {', '.join(numeric)}" if numeric else "has no parameter to sweep"
+        raise ValueError(f"The score {base.name} {has}, got {parameter!r}.")
+    chosen = parameter or numeric[0]
+    steps = tuple(dict.fromkeys(values))
+    scores = [base.replace(**{chosen: value}) for value in steps]
+    comparison = compare(
+        probs,
+        labels,
+        scores,
+        alpha,
+        splits,
+        calibration_fraction,
+        seed,
+        classes=classes,
+        from_logits=from_logits,
+    )
+    return Sweep(base, chosen, steps, comparison)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """A comparison of one score at many values of one parameter."""
+
+    score: Score
+    parameter: str
+    values: tuple[float, ...]
+    comparison: Comparison
+
+    @property
+    def table(self) -> "polars.DataFrame":
+        """One row per value and split."""
+        return self._with_value(self.comparison.table, self.comparison.splits)
+
+    def summary(self) -> "polars.DataFrame":
+        """One row per value: the mean and standard deviation of every metric over the splits."""
+        return self._with_value(self.comparison.summary(), 1)
+
+    def _with_value(self, table: "polars.DataFrame", each: int) -> "polars.DataFrame":
+        import polars
+
+        return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
+
+
+def make_trial(rows: Rows, labels: NDArray[np.int64], calibration_fraction: float, alpha: float, seed: int) -> Trial:
+    """Ranks the rows once for all that follows."""
+    if not 0 < calibration_fraction < 1:
+        raise ValueError(
+            f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}: "
+            "0.45 leaves 55 % of the rows to test."
+        )
+    n_calibration = round(calibration_fraction * rows.n)
+    if not 0 < n_calibration < rows.n:
+        raise ValueError(
+            f"Expected enough rows for both calibration and test, got {rows.n} with a calibration fraction of "
+            f"{calibration_fraction}: pass more rows."
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"Expected a seed that is a whole number of at least 0, got {seed!r}.")
+    ranked, ranks = scoring.ranked_rows(rows, labels)
+    return Trial(ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+
+
+def split_generator(seed: int, index: int) -> np.random.Generator:
+    """The source of all randomness of one split."""
+    return np.random.default_rng([seed, index])
+
+
+def draw_split(trial: Trial, index: int) -> tuple[NDArray[np.bool_], Vector]:
+    """Split number `index`, the same for every score: which rows calibrate, and a u for each row.
+
+    The split's generator first chooses the calibration rows, then draws u for them and
+    for the test rows, each in row order; `calibrate(…, seed=generator)` followed by
+    `predict(…, seed=generator)` draws the same.
+    """
+    generator = split_generator(trial.seed, index)
+    calibration = np.zeros(trial.rows.n, dtype=bool)
+    calibration[generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)] = True
+    u = np.empty(trial.rows.n)
+    u[calibration] = generator.random(trial.n_calibration)
+    u[~calibration] = generator.random(trial.n_test)
+    return calibration, u
+
+
+def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str | None = None) -> NDArray[np.float64]:
+    """values[score, split, metric] of every score on every split."""
+    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
+        raise ValueError(f"Expected at least one split, got {splits!r}.")
+    values = np.empty((len(scores), splits, len(METRICS)))
+    kept = Checkpoint(checkpoint, _fingerprint(trial, scores), values)
+    counters = [counter(trial, score, splits) for score in scores] if kept.done < splits else []
+
+    def work(start: int, stop: int) -> None:
+        for index in range(start, stop):
+            calibration, u = draw_split(trial, index)
+            for number, count in enumerate(counters):
+                values[number, index] = count(calibration, u)
+
+    with progress_bar("splits", splits) as advance:
+        advance(kept.done)
+        while kept.done < splits:
+            start, stop = kept.done, min(kept.done + AT_ONCE, splits)
+            run(work, [(a, min(a + 10, stop)) for a in range(start, stop, 10)])
+            advance(stop - start)
+            kept.keep(stop)
+    return values
+
+
+def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.bool_], Vector], Sequence[float]]:
+    """A function of a split that gives the metrics of the score."""
+    n, m, k = trial.rows.n, trial.n_test, quantile_rank(trial.n_calibration, trial.alpha)
+    if k > trial.n_calibration:
+        return lambda calibration, u: (math.inf, 1.0, trial.rows.n_classes, 0.0, 0.0)
+    c = coefficients(score, trial.rows.n_classes)
+    u = np.random.default_rng(trial.seed).random(n)
+    label, label_row, _ = _scored(scoring.label_places(trial.rows, trial.ranks, score), score, c, u)
+    low, high = _reach(trial, np.sort(label.scores), k)
+    sizes, places = scoring.band(trial.rows, score, low, high)
+    place, place_row, rank = _scored(places, score, c, u)
+    known = Known(label, label_row, sizes, place, place_row, np.minimum(rank, 2).astype(np.int8))
+    engine = scoring.compiled(splits * n // 1000) or counting
+
+    def count(calibration: NDArray[np.bool_], u: Vector) -> Sequence[float]:
+        if score.randomized:
+            threshold, *found = engine.count_randomized(known, calibration, k, u)
+        else:
+            threshold, *found = engine.count_fixed(known, calibration, k)
+        if not low <= threshold <= high:
+            found[1:] = _count_anew(trial, score, threshold, calibration, u)
+        return threshold, *(x / m for x in found)
+
+    return count
+
+
+def _scored(
+    places: Places, score: Score, c: Coefficients, u: Vector
+) -> tuple[Scored, NDArray[np.int32], NDArray[np.int32]]:
+    """The places with their scores, their rows and their ranks; sorted, if the score takes no u."""
+    scores = scoring.at_places(places, c)(u)
+    if not score.randomized:
+        order = np.argsort(scores, kind="stable")
+        row, rank, p, mass = places
+        places, scores = Places(row[order], rank[order], p[order], mass[order]), scores[order]
+    here = c._replace(table=c.table[places.rank])
+    return Scored(here, places.p, places.mass, scores), places.row, places.rank
+
+
+def _count_anew(
+    trial: Trial, score: Score, threshold: float, calibration: NDArray[np.bool_], u: Vector
+) -> tuple[int, int, int]:
+    """For a threshold outside the prepared levels, which is legal but next to never seen."""
+    sizes, _ = scoring.members(trial.rows, score, threshold, u)
+    sizes = sizes[~calibration]
+    return int(sizes.sum()), int((sizes == 1).sum()), int((sizes == 0).sum())
+
+
+def _reach(trial: Trial, ordered: Vector, k: int) -> tuple[float, float]:
+    """Levels between which the thresholds of practically all splits lie."""
+    n, share = trial.rows.n, k / (trial.n_calibration + 1)
+    spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
+    first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)
+    return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else math.inf
+
+
+def _fingerprint(trial: Trial, scores: Sequence[Score]) -> str:
+    """What a checkpoint must agree with to be continued."""
+    return "\n".join(
+        [
+            scoring.checksum(trial.rows, trial.ranks),
+            *(f"{score.name}{score.parameters}" for score in scores),
+            f"{trial.alpha} {trial.n_calibration} {trial.seed}",
+        ]
+    )

@@ -1,0 +1,136 @@
+"""The answer in plain words: which score to take for what, and the fronts that families trace."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin import scoring
+from pippin.evidence import CoverageCheck, check_order, check_spread, difference
+from pippin.experiment import Comparison, Trial, draw_split, measure
+from pippin.ranking import Rows
+from pippin.scores import Score, parse_score
+from pippin.tuning import FRONTS, preferred
+
+FRONT_SPLITS = 100
+ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
+CURVE_SCORES = 4_000_000  # class scores sorted for one curve
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The score for one preference, with its means."""
+
+    preference: str
+    score: Score
+    efficiency: float
+    informativeness: float
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Everything a report says beyond the table."""
+
+    sentences: tuple[str, ...]
+    compared: tuple[Pick, ...]  # the best of the scores that were compared
+    tuned: tuple[Pick, ...]  # the best of these and of all members of the fronts
+    fronts: dict[str, Comparison]
+    checks: tuple[CoverageCheck, ...]
+
+
+def judge(trial: Trial, comparison: Comparison) -> Verdict:
+    """Names the best score for each preference, among those compared and among tuned ones."""
+    splits = min(FRONT_SPLITS, comparison.splits)
+    fronts = {
+        family: Comparison(
+            members, trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, measure(trial, members, splits)
+        )
+        for family, members in FRONTS.items()
+    }
+    merged: dict[Score, NDArray[np.float64]] = {}
+    for found in (comparison, *fronts.values()):
+        merged.update(zip(found.scores, found.values[:, :splits], strict=True))
+    everything = Comparison(
+        tuple(merged), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, np.stack(list(merged.values()))
+    )
+    compared, tuned = _picks(comparison), _picks(everything)
+    checks = (check_spread(comparison), check_order(trial, parse_score("ip")))
+    return Verdict(_sentences(comparison, compared, tuned), compared, tuned, fronts, checks)
+
+
+def _picks(comparison: Comparison) -> tuple[Pick, ...]:
+    sizes = comparison.metric("efficiency").mean(axis=1)
+    singletons = comparison.metric("informativeness").mean(axis=1)
+    limit = float(f"{ROOM * sizes.min():.3g}")
+    found = []
+    for prefer, max_size in (("size", None), ("singletons", None), ("singletons", max(limit, float(sizes.min())))):
+        score, words = preferred(comparison, prefer, max_size)
+        i = comparison.scores.index(score)
+        found.append(Pick(words, score, float(sizes[i]), float(singletons[i])))
+    return tuple(found)
+
+
+def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
+    smallest, most, both = compared
+    told = [
+        f"On these data {both.score} gives {both.informativeness:.0%} singletons at {both.efficiency:.2f} classes per "
+        "set" + (_aside(both, smallest, most) + "." if len(comparison.scores) > 1 else ".")
+    ]
+    if both.score != smallest.score:
+        gap = difference(comparison, "informativeness", both.score, smallest.score)
+        sure = "clear" if gap.clear else "not clear"
+        told.append(
+            f"Against {smallest.score} that is {gap.mean:+.1%} singletons (95 % interval {gap.low:+.1%} to "
+            f"{gap.high:+.1%}, so the difference is {sure} for new rows like these)."
+        )
+    best = tuned[2]
+    if best.score not in comparison.scores:
+        told.append(
+            f"Tuned, {best.score} does better still: {best.informativeness:.0%} singletons at {best.efficiency:.2f} "
+            "classes per set; choose it with `pippin.tune`, on rows that do not calibrate."
+        )
+    return tuple(told)
+
+
+def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
+    others = []
+    if smallest.score != both.score:
+        others.append(
+            f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has only "
+            f"{smallest.informativeness:.0%} singletons"
+        )
+    if most.score != both.score:
+        others.append(
+            f"{most.score} has {most.informativeness:.0%} singletons but {most.efficiency:.2f} classes per set"
+        )
+    return "; " + ", and ".join(others) if others else ", the smallest sets and the most singletons at once"
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaCurve:
+    """One split at every level: what holds when the threshold is the i-th smallest calibration score.
+
+    Counts are over `n_test` test rows: labels covered, the sum of sizes, singletons, empty sets.
+    """
+
+    score: Score
+    n_test: int
+    thresholds: NDArray[np.float64]
+    covered: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    singletons: NDArray[np.int64]
+    empty: NDArray[np.int64]
+
+
+def alpha_curve(trial: Trial, score: Score) -> AlphaCurve:
+    """The first split at all levels, from the scores of all classes of its test rows."""
+    calibration, u = draw_split(trial, 0)
+    labels = scoring.label_scores(trial.rows, trial.ranks, score, u)
+    thresholds = np.sort(labels[calibration])
+    test = np.flatnonzero(~calibration)[: max(1, CURVE_SCORES // trial.rows.n_classes)]
+    by_rank = scoring.class_scores(Rows(trial.rows.array[test], False, None), score, u[test])
+    first, second, every = np.sort(by_rank[:, 0]), np.sort(by_rank[:, 1]), np.sort(by_rank, axis=None)
+    covered, reached, beyond, sizes = (
+        np.searchsorted(values, thresholds, side="right") for values in (np.sort(labels[test]), first, second, every)
+    )
+    return AlphaCurve(score, len(test), thresholds, covered, sizes, reached - beyond, len(test) - reached)

@@ -1,0 +1,96 @@
+"""Other packages asked the same question: calibrate on P and y, then one mask of sets per T.
+
+Each function returns `predict(T) -> (n, K) bool`. P, y and T are writable NumPy arrays and
+y holds class indices. An absent peer shows as an ImportError.
+"""
+
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+Predict = Callable[[NDArray[Any]], Mask]
+
+
+def mapie(score: str, P, y, alpha: float = 0.1, seed: int = 7) -> Predict:
+    """MAPIE's "lac", "aps" or "raps"; it draws u from RandomState(seed) to calibrate, and again to predict.
+
+    Its "raps" keeps a fifth of the rows to choose λ and k itself.
+    """
+    from mapie.classification import SplitConformalClassifier
+
+    model = SplitConformalClassifier(
+        _given(P.shape[1]), confidence_level=1 - alpha, conformity_score=score, prefit=True, random_state=seed
+    ).conformalize(P, y)
+    options = {} if score == "lac" else {"conformity_score_params": {"include_last_label": "randomized"}}
+    return lambda T: model.predict_set(T, **options)[1][:, :, 0]
+
+
+def mapie_uniforms(n: int, seed: int = 7) -> NDArray[np.float64]:
+    """The paper's u of MAPIE's n objects: MAPIE takes u' = 1 − u off the sum that includes the class."""
+    return 1.0 - np.random.RandomState(seed).uniform(size=n)
+
+
+def torchcp(score: str, P, y, alpha: float = 0.1, **options: Any) -> Predict:
+    """TorchCP's LAC, Margin, APS, RAPS or SAPS on probabilities as they are."""
+    torch, scores, SplitPredictor = _torchcp()  # noqa: N806
+    predictor = SplitPredictor(getattr(scores, score)(score_type="identity", **options), alpha=alpha)
+    table = torch.from_numpy(P)
+    # Margin writes −1 into the matrix that it calibrates on.
+    predictor.calculate_threshold(table.clone() if score == "Margin" else table, torch.from_numpy(y).long())
+    return lambda T: predictor.predict_with_logits(torch.from_numpy(T)).numpy().astype(bool)
+
+
+def crepes(score: str, P, y, alpha: float = 0.1) -> Predict:
+    """crepes' hinge or margin."""
+    from crepes import ConformalClassifier, extras
+
+    measure = getattr(extras, score)
+    model = ConformalClassifier().fit(measure(P, np.arange(P.shape[1]), y))
+    return lambda T: model.predict_set(measure(T), confidence=1 - alpha, smoothing=False).astype(bool)
+
+
+def crepes_from_scores(calibration, test, alpha: float = 0.1) -> Mask:
+    """crepes' sets from anybody's scores: those of the true labels, and those of every class."""
+    from crepes import ConformalClassifier
+
+    model = ConformalClassifier().fit(calibration)
+    return model.predict_set(test, confidence=1 - alpha, smoothing=False).astype(bool)
+
+
+def _given(n_classes: int):
+    """A classifier whose inputs are its probabilities already."""
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    class Given(ClassifierMixin, BaseEstimator):
+        classes_ = np.arange(n_classes)
+
+        def fit(self, X, y):
+            return self
+
+        def predict_proba(self, X):
+            return np.asarray(X, dtype=float)
+
+        def predict(self, X):
+            return np.asarray(X).argmax(axis=1)
+
+    return Given()
+
+
+def _torchcp():
+    """torchsort cannot be installed without a compiler and no score needs it: an empty module takes its place."""
+    if "torchsort" not in sys.modules:
+        empty = types.ModuleType("torchsort")
+        empty.soft_rank = empty.soft_sort = None
+        sys.modules["torchsort"] = empty
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its imports, not of its scores
+        import torch
+        from torchcp.classification import score
+        from torchcp.classification.predictor import SplitPredictor
+    return torch, score, SplitPredictor

@@ -1,0 +1,28 @@
+"""The benchmark runs, small, with every case and every peer."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCH = Path(__file__).parent.parent / "benchmarks" / "bench.py"
+
+
+def test_quick_benchmark_has_every_case_and_peer(tmp_path):
+    """`bench.py --quick` ends well, found all peers, and wrote a positive ratio wherever a peer has the score."""
+    out = tmp_path / "bench.json"
+    done = subprocess.run([sys.executable, BENCH, "--quick", "--out", out], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text())
+    assert None not in figures["peers"].values()
+    for row in figures["small"] + figures["matrix_peers"]:
+        assert row["ratio"] > 0
+    for case in ("matrix", "large"):
+        assert len(figures[case]["scores"]) == 7
+        assert figures[case]["one_read"] > 0
+    for case in ("one_row_12", "one_row_1000"):
+        assert all(row["ours_s"] > 0 for row in figures[case])
+    for case in figures["growth_rows"] + figures["growth_classes"]:
+        assert len(case["sizes"]) == len(case["seconds"]) >= 4
+    assert figures["first_call"]["from disk"]["import"] > 0
+    assert "theirs / ours" in done.stdout

@@ -1,0 +1,39 @@
+"""`import pippin` is light."""
+
+import subprocess
+import sys
+
+PROBE = """
+import sys, time, numpy
+before = time.perf_counter()
+import pippin
+spent = time.perf_counter() - before
+heavy = {"numba", "llvmlite", "torch", "pandas", "polars", "matplotlib", "scipy", "sklearn", "rich", "typer"}
+print(sorted(heavy & set(sys.modules)), spent)
+"""
+
+
+def test_import_loads_nothing_heavier_than_numpy():
+    """Neither numba, torch, pandas nor matplotlib, nor what only the command line needs."""
+    printed = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True).stdout
+    assert printed.startswith("[] ")
+
+
+def test_small_work_does_not_load_the_compiler():
+    """A first look at the example stays in NumPy."""
+    code = (
+        "import sys, pippin; d = pippin.load_example();"
+        "p = pippin.calibrate(d.probs[:2000], d.labels[:2000]); p.predict(d.probs[2000:]);"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_much_work_loads_the_compiler():
+    """The same calls, repeated, move to the compiled loops by themselves."""
+    code = (
+        "import sys, pippin; d = pippin.load_example();"
+        "[pippin.calibrate(d.probs, d.labels) for _ in range(20)];"
+        "assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

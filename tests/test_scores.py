@@ -1,0 +1,237 @@
+"""Scores as values: their spelling, their parameters, and the public names."""
+
+import dataclasses
+import inspect
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+
+SIZES = st.floats(0, 1e300)  # any parameter that is a number of at least 0
+COUNTS = st.integers(0, 10**12)
+VECTORS = st.lists(SIZES, min_size=1, max_size=6)
+SCORES = st.one_of(
+    st.sampled_from([pippin.ip(), pippin.margin(), pippin.topk()]),
+    st.builds(pippin.aps, st.booleans()),
+    st.builds(pippin.raps, SIZES, COUNTS, st.booleans()),
+    st.builds(pippin.pip, SIZES),
+    st.builds(pippin.repip, SIZES, COUNTS, SIZES),
+    st.builds(pippin.saps, SIZES, st.booleans()),
+    st.builds(pippin.socop, SIZES),
+    st.builds(pippin.linear, VECTORS, VECTORS.map(sorted)),
+)
+
+
+@given(SCORES)
+def test_every_spelling_reads_back(score):
+    """str(score) parses to the same score, each parameter with the same bits and type."""
+    back = pippin.parse_score(str(score))
+    assert back == score
+    assert hash(back) == hash(score)
+    assert repr(back.parameters) == repr(score.parameters)
+
+
+@pytest.mark.parametrize(
+    ("score", "spelling"),
+    [
+        (pippin.ip(), "ip"),
+        (pippin.margin(), "margin"),
+        (pippin.topk(), "topk"),
+        (pippin.aps(), "aps"),
+        (pippin.aps(randomized=False), "aps(randomized=False)"),
+        (pippin.raps(), "raps"),
+        (pippin.raps(lam=1, k_reg=0), "raps(lam=1, k_reg=0)"),
+        (pippin.pip(beta=0), "pip(beta=0)"),
+        (pippin.repip(gamma=0.1 + 0.2), "repip(gamma=0.30000000000000004)"),
+        (pippin.repip(k_reg=5.0), "repip(k_reg=5)"),
+        (pippin.saps(lam=0.5, randomized=False), "saps(lam=0.5, randomized=False)"),
+        (pippin.socop(), "socop"),
+        (pippin.socop(mu=1e300), "socop(mu=1e+300)"),
+        (pippin.socop(mu=5e-324), "socop(mu=5e-324)"),
+        (pippin.linear([1, 0.5]), "linear(weights=(1, 0.5))"),
+        (pippin.linear(np.array([1.0]), (0, 1)), "linear(weights=(1,), penalties=(0, 1))"),
+    ],
+)
+def test_spellings(score, spelling):
+    """Only what differs from the defaults is written."""
+    assert str(score) == repr(score) == spelling
+    assert pippin.parse_score(spelling) == score
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("  ip  ", pippin.ip()),
+        ("ip()", pippin.ip()),
+        ("raps( k_reg = 2 , lam=1e-2 )", pippin.raps(0.01, 2)),
+        ("linear(weights=[1, 0])", pippin.linear((1, 0))),
+        (pippin.pip(2), pippin.pip(2)),
+    ],
+)
+def test_other_ways_to_write_a_score(text, score):
+    """Spaces, brackets and order are free; a score passes through."""
+    assert pippin.parse_score(text) == score
+
+
+UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), like repip\(gamma=0.05\)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", UNREADABLE),
+        ("   ", UNREADABLE),
+        ("repip(", UNREADABLE),
+        ("repip(0.05)", UNREADABLE),
+        ("repip(*[1])", UNREADABLE),
+        ("repip(**{'gamma': 1})", UNREADABLE),
+        ("repip(gamma)", UNREADABLE),
+        ("repip(gamma=1, gamma=2)", UNREADABLE),
+        ("repip(gamma=x)", UNREADABLE),
+        ("repip(gamma=float('1'))", UNREADABLE),
+        ("repip(gamma=__import__('os').getpid())", UNREADABLE),
+        ("__import__('os')", UNREADABLE),
+        ("__import__('os').system('true')", UNREADABLE),
+        ("pip(beta=pip(beta=1))", UNREADABLE),
+        ("ip()()", UNREADABLE),
+        ("pippin.ip()", UNREADABLE),
+        ("ip, margin", UNREADABLE),
+        ("ip; margin", UNREADABLE),
+        ("lambda: ip", UNREADABLE),
+        ("'ip'", UNREADABLE),
+        ("ip\0", UNREADABLE),
+        ("(" * 10_000, UNREADABLE),
+        ("repip(gamma=" + "-" * 10_000 + "1)", UNREADABLE),
+        ("repips", r"Unknown score 'repips': expected one of ip, margin, aps, raps, pip, repip, saps, topk, socop"),
+        ("IP", r"Unknown score 'IP'"),
+        ("print(sep=1)", r"Unknown score 'print'"),
+        ("repip(lam=1)", r"The score repip has no parameter 'lam': it takes gamma, k_reg, beta"),
+        ("ip(beta=1)", r"The score ip has no parameter 'beta': it takes no parameters"),
+        ("repip(gamma=-1)", r"The score repip needs gamma to be a finite number of at least 0, got -1"),
+        ("repip(gamma=1e999)", r"needs gamma to be a finite number of at least 0, got inf"),
+        ("repip(gamma=1" + "0" * 400 + ")", r"needs gamma to be a finite number"),
+        ("repip(gamma='1')", r"needs gamma to be a finite number of at least 0, got '1'"),
+        ("repip(gamma=True)", r"needs gamma to be a finite number of at least 0, got True"),
+        ("repip(gamma=1j)", r"needs gamma to be a finite number of at least 0, got 1j"),
+        ("repip(k_reg=2.5)", r"needs k_reg to be a whole number of at least 0, got 2.5"),
+        ("raps(randomized=1)", r"The score raps needs randomized to be True or False, got 1"),
+        ("linear", r"The score linear needs weights to be one or more finite numbers, none negative, got \(\)"),
+        ("linear(weights=1)", r"needs weights to be one or more finite numbers, none negative, got 1"),
+        ("linear(weights={})", r"needs weights to be one or more finite numbers, none negative, got {}"),
+        (None, r"Expected a score or its name, got NoneType: pass for example 'repip'"),
+        (3, r"Expected a score or its name, got int"),
+        (b"ip", r"Expected a score or its name, got bytes"),
+        (pippin.ip, r"Expected a score or its name, got function"),
+    ],
+    ids=lambda value: repr(value)[:40].split(" at ")[0],
+)
+def test_what_is_no_score(text, words):
+    """Nothing is evaluated, and the error says what to write."""
+    with pytest.raises(ValueError, match=words):
+        pippin.parse_score(text)
+    with pytest.raises(ValueError, match=words):
+        pippin.calibrate([[0.5, 0.5]] * 20, [0] * 20, text)
+
+
+NUMBER = r"a finite number of at least 0, got "
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        *[(lambda v=v: pippin.repip(gamma=v), "repip needs gamma to be " + NUMBER) for v in (-1, math.nan, math.inf)],
+        (lambda: pippin.repip(beta=-0.5), "repip needs beta to be " + NUMBER + "-0.5"),
+        (lambda: pippin.pip(beta=None), "pip needs beta to be " + NUMBER + "None"),
+        (lambda: pippin.pip(beta=np.array([1.0])), "pip needs beta to be " + NUMBER),
+        (lambda: pippin.raps(lam="0.1"), "raps needs lam to be " + NUMBER + "'0.1'"),
+        (lambda: pippin.saps(lam=-1), "saps needs lam to be " + NUMBER + "-1"),
+        (lambda: pippin.socop(mu=-1e-9), "socop needs mu to be " + NUMBER + "-1e-09"),
+        (lambda: pippin.socop(mu=10**400), "socop needs mu to be " + NUMBER),
+        (lambda: pippin.raps(k_reg=-1), "raps needs k_reg to be a whole number of at least 0, got -1"),
+        (lambda: pippin.raps(k_reg=True), "raps needs k_reg to be a whole number of at least 0, got True"),
+        (lambda: pippin.repip(k_reg=math.inf), "repip needs k_reg to be a whole number of at least 0, got inf"),
+        (lambda: pippin.aps(randomized=0), "aps needs randomized to be True or False, got 0"),
+        (lambda: pippin.saps(randomized="no"), "saps needs randomized to be True or False, got 'no'"),
+        (lambda: pippin.linear([]), "linear needs weights to be one or more finite numbers, none negative"),
+        (lambda: pippin.linear([1, -1]), "linear needs weights to be one or more finite numbers, none negative"),
+        (lambda: pippin.linear([1, math.nan]), "linear needs weights"),
+        (lambda: pippin.linear([[1, 2]]), "linear needs weights"),
+        (lambda: pippin.linear("12"), "linear needs weights"),
+        (lambda: pippin.linear([1], [1, 0]), "linear needs penalties to be .*none smaller than the one before"),
+        (lambda: pippin.linear([1], []), "linear needs penalties"),
+        (lambda: pippin.raps().replace(gamma=1), r"The score raps has no parameter 'gamma': it takes lam, k_reg"),
+        (lambda: pippin.raps().replace(lam=-1), "raps needs lam to be " + NUMBER + "-1"),
+    ],
+)
+def test_parameters_out_of_range(make, words):
+    """A value that the formula cannot take is refused where it is given."""
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_parameters_take_their_canonical_type():
+    """NumPy's numbers, whole floats and lists are the same score as Python's own."""
+    assert repr(pippin.repip(np.float64(1), np.int64(2), np.int32(3)).parameters) == repr(
+        (("gamma", 1.0), ("k_reg", 2), ("beta", 3.0))
+    )
+    assert pippin.raps(k_reg=3.0, randomized=np.True_) == pippin.raps()
+    assert pippin.linear([1, 0]) == pippin.linear(np.array([1.0, 0.0])) == pippin.linear((1, 0), penalties=[0])
+    assert pippin.repip(gamma=np.float32(0.1)) != pippin.repip(gamma=0.1)
+
+
+def test_replace_changes_only_what_is_named():
+    """replace gives another score and leaves the first as it was."""
+    first = pippin.repip(gamma=0.5, k_reg=1)
+    assert first.replace(beta=2) == pippin.repip(0.5, 1, 2)
+    assert first.replace() == first == pippin.repip(0.5, 1)
+
+
+def test_scores_are_values():
+    """Equal scores are one key; other parameters are another; nothing can be assigned."""
+    assert len({pippin.pip(), pippin.pip(1), pippin.parse_score("pip"), pippin.pip(2), pippin.repip()}) == 3
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        pippin.pip().name = "ip"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        pippin.pip().parameters = ()
+    weights = np.array([1.0, 0.5])
+    score = pippin.linear(weights)
+    weights[0] = 0
+    assert score == pippin.linear((1, 0.5))
+
+
+def test_only_the_scores_with_a_u_are_randomized():
+    """APS, RAPS and SAPS draw, unless told not to."""
+    makers = (pippin.ip, pippin.margin, pippin.pip, pippin.repip, pippin.topk, pippin.socop)
+    assert not any(make().randomized for make in makers)
+    for make in (pippin.aps, pippin.raps, pippin.saps):
+        assert make().randomized
+        assert not make(randomized=False).randomized
+
+
+def test_the_papers_scores():
+    """The six scores of the paper, in its order, with λ = γ = 0.02, k_reg = 3 and β = 1."""
+    assert [(score.name, dict(score.parameters)) for score in pippin.PAPER_SCORES] == [
+        ("ip", {}),
+        ("margin", {}),
+        ("aps", {"randomized": True}),
+        ("raps", {"lam": 0.02, "k_reg": 3, "randomized": True}),
+        ("pip", {"beta": 1.0}),
+        ("repip", {"gamma": 0.02, "k_reg": 3, "beta": 1.0}),
+    ]
+
+
+def test_all_is_true():
+    """`__all__` names everything public, once; besides it there are only submodules."""
+    public = {name for name in dir(pippin) if not name.startswith("_")}
+    values = {name for name in public if not inspect.ismodule(getattr(pippin, name))}
+    assert values == set(pippin.__all__)
+    assert len(pippin.__all__) == len(values)
+    modules = [getattr(pippin, name) for name in public - values]
+    assert all(module.__name__.startswith("pippin.") for module in modules)
+    imported = {}
+    exec("from pippin import *", imported)
+    assert values <= set(imported)

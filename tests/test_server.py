@@ -1,0 +1,115 @@
+"""Safe in a server: many threads at once, after a fork, in workers; no more threads than asked."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+
+import pippin
+
+SCORES = ("pip", "raps", "socop", "margin")
+
+
+def made(n=6000, n_classes=200, seed=0):
+    rng = np.random.default_rng(seed)
+    probs = rng.dirichlet(np.full(n_classes, 0.05), n).astype(np.float32)
+    return probs, rng.integers(0, n_classes, n)
+
+
+def outcome(score="pip"):
+    """Everything a request needs: calibrate, predict, one row; over a million numbers, so compiled and in threads."""
+    probs, labels = made()
+    predictor = pippin.calibrate(probs, labels, score, 0.2, seed=1)
+    sets = predictor.predict(probs, seed=2)
+    return (
+        predictor.threshold,
+        int(sets.members.sum()),
+        sets.sizes.tolist(),
+        predictor.predict_one(probs[0], 3).tolist(),
+    )
+
+
+def test_many_threads_at_once_change_nothing():
+    """24 requests in 12 threads, of all scores mixed, give what they give alone."""
+    alone = {score: outcome(score) for score in SCORES}
+    with ThreadPoolExecutor(12) as pool:
+        for score, found in pool.map(lambda s: (s, outcome(s)), SCORES * 6):
+            assert found == alone[score]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_use_after_fork():
+    """A child forked from a process whose threads are running computes the same."""
+    before = outcome()
+    assert any(thread.name.startswith("pippin") for thread in threading.enumerate())
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(outcome, ["pip"] * 4) == [before] * 4
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_use_in_multiprocessing_workers(method):
+    """Workers that start anew compute the same."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(outcome, ["pip", "raps"]) == [outcome("pip"), outcome("raps")]
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_use_in_joblib_workers(backend):
+    """joblib's processes and threads compute the same; a predictor travels to them."""
+    probs, labels = made()
+    predictor = pippin.calibrate(probs, labels, "repip")
+    alone = predictor.predict(probs).members.tolist()
+    found = joblib.Parallel(2, backend=backend)(joblib.delayed(predictor.predict)(probs) for _ in range(4))
+    assert all(sets.members.tolist() == alone for sets in found)
+
+
+THREADS = """
+import threading, numpy as np, pippin, sys
+before = threading.active_count()
+probs = np.random.default_rng(0).dirichlet(np.full(200, 0.05), 20000)
+for _ in range(3):
+    pippin.calibrate(probs, np.zeros(20000, int), "pip")
+    pippin.score(probs, None, "aps")
+print(threading.active_count() - before)
+"""
+
+
+@pytest.mark.parametrize(("asked", "most"), [("1", 0), ("2", 2), ("3", 3), (None, len(os.sched_getaffinity(0)))])
+def test_no_more_threads_than_asked(asked, most):
+    """`PIPPIN_NUM_THREADS` holds; one means that no thread is started at all."""
+    env = {k: v for k, v in os.environ.items() if k != "PIPPIN_NUM_THREADS"}
+    if asked:
+        env["PIPPIN_NUM_THREADS"] = asked
+    run = subprocess.run([sys.executable, "-c", THREADS], env=env, check=True, capture_output=True, text=True)
+    assert int(run.stdout) <= most
+    assert asked != "3" or int(run.stdout) == 3
+
+
+def test_the_number_of_threads_changes_nothing(monkeypatch):
+    """One thread gives the bits of many."""
+    many = outcome("raps")
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")
+    assert outcome("raps") == many
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", ""])
+def test_a_wrong_number_of_threads_is_said(monkeypatch, value):
+    """Expected, received."""
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", value)
+    with pytest.raises(ValueError, match="PIPPIN_NUM_THREADS to be a whole number of at least 1"):
+        outcome()
+
+
+def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
+    """A bad row in a late block is named; the next call works."""
+    probs, labels = made(20_000)
+    probs[15_000, 7] = np.nan
+    with pytest.raises(ValueError, match="Row 15000 has nan in column 7"):
+        pippin.calibrate(probs, labels, "pip")
+    outcome()
