@@ -109,7 +109,7 @@ NUMBERS = st.floats(allow_nan=False)
 def test_any_floats_come_back(tmp_path_factory, scores, threshold, alpha):
     """Signed zeros, subnormals and infinities among the scores as well."""
     path = tmp_path_factory.mktemp("floats") / "p.json"
-    predictor = held(threshold, scores, alpha)
+    predictor = held(threshold, sorted(scores), alpha)
     predictor.save(path)
     assert same(pippin.load(path), predictor)
 
@@ -261,7 +261,7 @@ def test_a_number_edited_out_of_range_is_refused(number, saved):
     [
         ({"version": 2}, "format version 2, but this pippin reads up to 1: upgrade pippin-conformal"),
         ({"version": 10**30}, "upgrade pippin-conformal"),
-        ({"version": 0}, "version 0"),
+        ({"version": 0}, "version from 1 to 1, got 0"),
         ({"version": "1"}, "version"),
         ({"version": None}, "version"),
         ({"format": "pippin comparison"}, "is not a predictor: expected the format 'pippin predictor', got 'pippin co"),

@@ -102,7 +102,7 @@ def calibrate(
     indices = as_labels(labels, rows.n, names)
     scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
     scores.sort()
-    return Predictor(chosen, level, _threshold(scores, level), rows.n, names, read_only(scores))
+    return Predictor(chosen, level, _threshold(scores, alpha), rows.n, names, read_only(scores))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +147,7 @@ class Predictor:
 
         The first call in a process loads the compiled loop; see `pippin.warm_up`.
         """
-        if type(row) is not np.ndarray or row.dtype.char not in "fd" or not row.flags.c_contiguous:
+        if type(row) is not np.ndarray or row.dtype not in (np.float32, np.float64) or not row.flags.carray:
             row = np.require(as_array(row), np.float64, ["C", "A"])
         if row.shape != self._shape:
             raise ValueError(f"Expected one row of {len(self.classes)} probabilities, got shape {row.shape}.")
@@ -189,17 +189,10 @@ def load(path: "str | PathLike[str]") -> Predictor:
         ValueError: the file is damaged, was edited, or needs a newer pippin.
     """
     content = files.read_predictor(path)
-    scores = content["calibration_scores"]
-    named = content["classes"]
-    chosen = content["score"]
-    return Predictor(
-        score=make_score(chosen["name"], chosen["parameters"]),
-        alpha=content["alpha"],
-        threshold=content["threshold"],
-        n_calibration=content["n_calibration"],
-        classes=range(content["n_classes"]) if named is None else tuple(named),
-        calibration_scores=None if scores is None else read_only(np.array(scores, dtype=np.float64)),
-    )
+    try:
+        return _predictor(**content)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} holds no sound predictor ({error}): calibrate again and save.") from error
 
 
 def warm_up() -> None:
@@ -216,6 +209,27 @@ def warm_up() -> None:
         scoring.label_scores(rows, np.zeros(1, dtype=np.int64), parse_score("ip"), np.zeros(1))
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
+
+
+def _predictor(
+    score: Any, alpha: Any, threshold: Any, n_calibration: Any, n_classes: Any, classes: Any, calibration_scores: Any
+) -> Predictor:
+    """A predictor from the content of its file, each part checked against the others."""
+    names = range(n_classes) if classes is None else tuple(classes)
+    scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
+    sound = {
+        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
+        "threshold": isinstance(threshold, float) and not math.isnan(threshold),
+        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
+        "n_classes": isinstance(n_classes, int) and n_classes >= 2,
+        "classes": len(set(names)) == n_classes == len(names),
+        "calibration_scores": scores is None
+        or (scores.shape == (n_calibration,) and bool((scores[1:] >= scores[:-1]).all())),
+    }
+    for part, good in sound.items():
+        if not good:
+            raise ValueError(f"its {part} makes no sense")
+    return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 
 
 def _threshold(sorted_scores: NDArray[np.float64], alpha: float) -> float:

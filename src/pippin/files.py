@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import secrets
 import zipfile
 from os import PathLike
 from pathlib import Path
@@ -22,7 +23,7 @@ _KEYS = {"score", "alpha", "threshold", "n_calibration", "n_classes", "classes",
 def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
     """Writes the file under another name and renames it, so that it is never seen half-written."""
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(draft, "wb") as stream:
             stream.write(data)
@@ -42,7 +43,7 @@ def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> Non
     """
     content = {key: _encoded(value) for key, value in content.items()}
     whole = {"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "predictor": content}
-    write_whole(path, json.dumps(whole, indent=1, allow_nan=False).encode())
+    write_whole(path, json.dumps(whole, allow_nan=False).encode())
 
 
 def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
@@ -59,14 +60,16 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
         raise ValueError(
             f"{path} is no predictor file, or is damaged or cut short: save the predictor again."
         ) from error
-    if kind != FORMAT or not isinstance(version, int):
+    if kind != FORMAT:
         raise ValueError(f"{path} is not a predictor: expected the format {FORMAT!r}, got {kind!r}.")
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(f"{path} is damaged: expected a format version from 1 to {VERSION}, got {version!r}.")
     if version > VERSION:
         raise ValueError(
             f"{path} has format version {version}, but this pippin reads up to {VERSION}: upgrade pippin-conformal."
         )
     content = whole.get("predictor")
-    if not isinstance(content, dict) or set(content) != _KEYS or whole.get("sha256") != _checksum(content):
+    if not isinstance(content, dict) or set(content) != _KEYS or not _is_sound(content, whole.get("sha256")):
         raise ValueError(
             f"{path} was edited or damaged after it was saved (its checksum differs): calibrate again and save."
         )
@@ -111,6 +114,13 @@ class Checkpoint:
 def _checksum(content: dict[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_sound(content: dict[str, Any], checksum: object) -> bool:
+    try:
+        return checksum == _checksum(content)
+    except ValueError:  # a number too large for a float
+        return False
 
 
 def _encoded(value: Any) -> Any:

@@ -1,9 +1,10 @@
 """How good prediction sets are: functions of (sets, labels) that return numbers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pippin.ranking import as_labels
 from pippin.sets import PredictionSets
@@ -11,22 +12,28 @@ from pippin.sets import PredictionSets
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
     """The share of sets that contain the true label."""
-    return float(sets.contains(labels).mean())
+    return _mean(sets.contains(labels))
 
 
 def efficiency(sets: PredictionSets) -> float:
     """The mean set size; smaller is better."""
-    return float(sets.sizes.mean())
+    return _mean(sets.sizes)
 
 
 def informativeness(sets: PredictionSets) -> float:
     """The share of sets with exactly one class (oneC); larger is better."""
-    return float((sets.sizes == 1).mean())
+    return _mean(sets.sizes == 1)
 
 
 def empty_rate(sets: PredictionSets) -> float:
     """The share of sets with no class at all."""
-    return float((sets.sizes == 0).mean())
+    return _mean(sets.sizes == 0)
+
+
+def _mean(values: NDArray[Any]) -> float:
+    if not len(values):
+        raise ValueError("Expected at least one prediction set to measure, got none.")
+    return float(values.mean())
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ def evaluate(sets: PredictionSets, labels: ArrayLike) -> Evaluation:
     weed         1  1.0000
     """
     truth = as_labels(labels, len(sets), sets.classes)
-    inside = sets.contains(truth)
+    inside = sets.hold(truth)
     by_size = np.bincount(sets.sizes)
     covered_by_size = np.bincount(sets.sizes, weights=inside)
     by_class = np.bincount(truth, minlength=len(sets.classes))
@@ -93,7 +100,7 @@ def evaluate(sets: PredictionSets, labels: ArrayLike) -> Evaluation:
     sizes, present = np.flatnonzero(by_size).tolist(), np.flatnonzero(by_class).tolist()
     return Evaluation(
         n=len(sets),
-        coverage=coverage(sets, truth),
+        coverage=float(inside.mean()),
         efficiency=efficiency(sets),
         informativeness=informativeness(sets),
         empty_rate=empty_rate(sets),

@@ -28,7 +28,7 @@ class Rows:
 
     array: NDArray[Any]
     logits: bool
-    names: tuple[str, ...] | None
+    names: tuple[str | int, ...] | None
 
     @property
     def n(self) -> int:
@@ -77,20 +77,24 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
 
 def as_array(values: Any) -> NDArray[Any]:
     """A NumPy array of numbers, without a copy where the source allows it."""
-    if hasattr(values, "detach"):
-        values = values.detach()
-        if str(values.dtype) == "torch.bfloat16":
-            values = values.float()
-    if not hasattr(values, "__array__") and hasattr(values, "__dlpack__"):
-        values = np.from_dlpack(values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise ValueError("Expected probabilities without a mask, got masked entries: fill them or leave the rows out.")
     try:
+        if hasattr(values, "detach"):
+            values = values.detach()
+            if str(values.dtype) == "torch.bfloat16":
+                values = values.float()
+        if not hasattr(values, "__array__") and hasattr(values, "__dlpack__"):
+            values = np.from_dlpack(values)
         array = np.asarray(values)
-        if array.dtype.kind not in "fiub":
+        if array.dtype.kind == "O":
             array = array.astype(np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
         where = getattr(getattr(values, "device", None), "type", "cpu")
         hint = "move it with .cpu()" if where != "cpu" else "pass one row of numbers per object, all of one length"
         raise ValueError(f"Expected a matrix of numbers, got {type(values).__name__}: {hint}.") from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"Expected a matrix of numbers, got {array.dtype}: convert it to floats.")
     return array
 
 
@@ -100,16 +104,24 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
     Raises:
         ValueError: another number of labels than rows, or a label that is no class.
     """
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"Expected {n} labels, one per row, got {type(labels).__name__}: pass whole numbers or class names."
+        ) from error
     if array.ndim != 1 or array.size != n:
         raise ValueError(f"Expected {n} labels, one per row, got shape {array.shape}: pass labels in row order.")
+    given = array.tolist()
+    if array.dtype.kind == "O" and all(isinstance(label, int) for label in given):
+        array = np.array(given, dtype=np.int64)
     if array.dtype.kind in "OUST" or (array.dtype.kind in "iu" and _are_numbered(classes)):
-        index = {name: i for i, name in enumerate(classes)}
-        found = [index.get(name) for name in array.tolist()]
-        if None in found:
-            row = found.index(None)
+        index: dict[Any, int] = {name: i for i, name in enumerate(classes)}
+        found = [index.get(label, -1) if isinstance(label, str | int) else -1 for label in given]
+        if -1 in found:
+            row = found.index(-1)
             raise ValueError(
-                f"Row {row} has the label {array.tolist()[row]!r}, which is not one of the {len(classes)} classes "
+                f"Row {row} has the label {given[row]!r}, which is not one of the {len(classes)} classes "
                 f"({_shortened(classes)}): correct the label or pass classes= with all names."
             )
         return np.array(found, dtype=np.int64)
@@ -133,11 +145,11 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
             frame's, a repeated name, or names that are neither all str nor all int.
     """
     if classes is None:
-        return _unique(rows.names) if rows.names else range(rows.n_classes)
-    if isinstance(classes, str):
-        raise ValueError(
-            f"Expected a list of class names, got the text {classes!r}: pass for example ['crop', 'weed']."
-        )
+        if rows.names is None or rows.names == tuple(range(rows.n_classes)):
+            return range(rows.n_classes)
+        return _unique(rows.names)
+    if isinstance(classes, str) or not hasattr(classes, "__iter__"):
+        raise ValueError(f"Expected a list of class names, got {classes!r}: pass for example ['crop', 'weed'].")
     names = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     strings = all(isinstance(c, str) for c in names)
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
@@ -154,9 +166,9 @@ def agree(classes: Classes, rows: Rows) -> None:
             f"Expected {len(classes)} columns, one per class ({_shortened(classes)}), got {rows.n_classes}: "
             "pass the same classes in the same order."
         )
-    if rows.names is not None and not isinstance(classes, range):
-        for column, (name, wanted) in enumerate(zip(rows.names, map(str, classes), strict=True)):
-            if name != wanted:
+    if rows.names is not None and (isinstance(rows.names[0], int) or not isinstance(classes, range)):
+        for column, (name, wanted) in enumerate(zip(rows.names, classes, strict=True)):
+            if str(name) != str(wanted):
                 raise ValueError(
                     f"Column {column} is {name!r}, expected {wanted!r}: "
                     "select the columns in the order of the classes, frame[list(classes)]."
@@ -176,7 +188,7 @@ def exact_alpha(alpha: Any) -> Fraction:
     """
     try:
         exact = Fraction(str(alpha))
-    except ValueError:
+    except (ValueError, ZeroDivisionError):
         exact = Fraction(0)
     if not 0 < exact < 1:
         raise ValueError(
@@ -223,7 +235,7 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
     return view
 
 
-def _check_probabilities(block: Floats, first_row: int, names: tuple[str, ...] | None) -> None:
+def _check_probabilities(block: Floats, first_row: int, names: tuple[str | int, ...] | None) -> None:
     with np.errstate(invalid="ignore", over="ignore"):
         sums = block.sum(axis=1, dtype=np.float64)
         good = (np.abs(sums - 1.0) <= SUM_TOLERANCE) & (block >= 0).all(axis=1)
@@ -233,7 +245,7 @@ def _check_probabilities(block: Floats, first_row: int, names: tuple[str, ...] |
     raise ValueError(f"Row {first_row + row} {_what_is_wrong(block[row], float(sums[row]), names)}")
 
 
-def _what_is_wrong(row: Floats, total: float, names: tuple[str, ...] | None) -> str:
+def _what_is_wrong(row: Floats, total: float, names: tuple[str | int, ...] | None) -> str:
     def at(column: int) -> str:
         return f"column {column}" + (f" ({names[column]!r})" if names else "")
 
@@ -241,7 +253,7 @@ def _what_is_wrong(row: Floats, total: float, names: tuple[str, ...] | None) -> 
     if broken.any():
         column = int(broken.argmax())
         return f"has {row[column]} in {at(column)}, expected probabilities: remove or repair that row."
-    if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1):
+    if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1.1):
         if abs(total - 100.0) <= 100 * SUM_TOLERANCE and row.min() >= 0:
             return "sums to 100, expected 1: these look like percentages, divide them by 100."
         return f"sums to {total:.4g}, expected 1: these look like logits: pass from_logits=True."
@@ -254,11 +266,13 @@ def _what_is_wrong(row: Floats, total: float, names: tuple[str, ...] | None) -> 
     )
 
 
-def _column_names(probs: Any) -> tuple[str, ...] | None:
+def _column_names(probs: Any) -> tuple[str | int, ...] | None:
     columns = getattr(probs, "columns", None)
-    if columns is None or not all(isinstance(c, str) for c in columns):
+    if columns is None or callable(columns):
         return None
-    return tuple(columns)
+    names = tuple(c.item() if isinstance(c, np.generic) else c for c in columns)
+    alike = any(all(isinstance(c, kind) for c in names) for kind in (str, int))
+    return names if alike else None
 
 
 def _unique(names: Any) -> Classes:

@@ -55,6 +55,10 @@ class Score:
     name: str
     parameters: tuple[tuple[str, Value], ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.name not in FAMILIES or [key for key, _ in self.parameters] != list(FAMILIES[self.name].defaults):
+            raise ValueError(f"Cannot make a score {self.name!r} by hand: use pippin.repip(…) or pippin.parse_score.")
+
     @property
     def randomized(self) -> bool:
         """Whether the score draws a u for each object."""
@@ -348,11 +352,12 @@ def _checked(name: str, key: str, value: object) -> Value:
 
 
 def _is_real(value: object) -> TypeGuard[float]:
-    return (
-        isinstance(value, int | float | np.integer | np.floating)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _as_vector(value: object) -> tuple[float, ...]:

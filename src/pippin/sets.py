@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin.ranking import Classes, as_labels
+from pippin.ranking import Classes, as_labels, read_only
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,8 +36,8 @@ class PredictionSets:
     classes: Classes
 
     def __post_init__(self) -> None:
-        self.sizes.flags.writeable = False
-        self.members.flags.writeable = False
+        object.__setattr__(self, "sizes", read_only(self.sizes))
+        object.__setattr__(self, "members", read_only(self.members))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -64,19 +64,21 @@ class PredictionSets:
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where each set begins in `members`; one more entry than there are sets."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
+        return read_only(np.concatenate([[0], np.cumsum(self.sizes)]))
 
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
         """Membership as an n × K array, made when it is first asked for."""
         mask = np.zeros((len(self), len(self.classes)), dtype=bool)
         mask[np.repeat(np.arange(len(self)), self.sizes), self.members] = True
-        mask.flags.writeable = False
-        return mask
+        return read_only(mask)
 
     def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Whether each object's set holds the given label (an index or a class name)."""
-        wanted = as_labels(labels, len(self), self.classes)
+        return self.hold(as_labels(labels, len(self), self.classes))
+
+    def hold(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each object's set holds the class of that index."""
         inside = np.zeros(len(self), dtype=bool)
         hit = self.members == np.repeat(wanted, self.sizes)
         inside[np.repeat(np.arange(len(self)), self.sizes)[hit]] = True
