@@ -12,7 +12,6 @@ from reference import ranking, score_of
 import pippin
 from pippin import kernels, plain
 from pippin.scores import coefficients
-from pippin.scoring import at_places
 
 every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 
@@ -62,10 +61,10 @@ def test_compiled_loops_give_the_bits_of_numpy(score, data, seed):
     c = coefficients(score, n_classes)
     of_classes = plain.class_scores(probs, c, u)
     assert np.array_equal(kernels.class_scores(probs, c, u), of_classes)
-    places, suspects = kernels.label_places(probs, labels, c)
+    places, of_labels, suspects = kernels.label_places(probs, labels, c, u)
     assert suspects == 0
-    wanted_places = plain.label_places(probs, labels, c)
-    assert np.array_equal(at_places(places, c)(u), at_places(wanted_places, c)(u))
+    assert np.array_equal(of_labels, plain.label_places(probs, labels, c, u)[1])
+    assert np.array_equal(of_labels, plain.at_places(places, c)(u))
     for threshold in some_thresholds(of_classes, seed):
         sizes = np.zeros(n, dtype=np.int64)
         found, suspects = kernels.members(probs, c, threshold, u, sizes)

@@ -101,7 +101,6 @@ def calibrate(
     names = as_classes(classes, rows)
     indices = as_labels(labels, rows.n, names)
     scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
-    scores.sort()
     return Predictor(chosen, level, _threshold(scores, alpha), rows.n, names, read_only(scores))
 
 
@@ -109,7 +108,7 @@ def calibrate(
 class Predictor:
     """A calibrated score: what turns rows of probabilities into prediction sets.
 
-    `calibration_scores` are sorted; None in a predictor whose file left them out.
+    `scores` are the calibration scores in any order; None, if its file left them out.
     """
 
     score: Score
@@ -117,16 +116,21 @@ class Predictor:
     threshold: float
     n_calibration: int
     classes: Classes
-    calibration_scores: NDArray[np.float64] | None
+    scores: NDArray[np.float64] | None
+
+    @cached_property
+    def calibration_scores(self) -> NDArray[np.float64] | None:
+        """The scores of the true labels, sorted."""
+        return None if self.scores is None else read_only(np.sort(self.scores))
 
     def at(self, alpha: float) -> "Predictor":
         """Another level from the same calibration."""
-        if self.calibration_scores is None:
+        if self.scores is None:
             raise ValueError(
                 f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
                 "calibrate again, or save with scores=True."
             )
-        return replace(self, alpha=as_alpha(alpha), threshold=_threshold(self.calibration_scores, alpha))
+        return replace(self, alpha=as_alpha(alpha), threshold=_threshold(self.scores, alpha))
 
     def predict(self, probs: Any, seed: Seed = None, *, from_logits: bool = False) -> PredictionSets:
         """The set of every row: all classes whose score is at most the threshold.
@@ -206,7 +210,7 @@ def warm_up() -> None:
         block = np.full((1, 2), 0.5, dtype=kind)
         rows = as_rows(block)
         scoring.one_set(block[0], parse_score("ip"), 1.0, 0.0)
-        scoring.label_scores(rows, np.zeros(1, dtype=np.int64), parse_score("ip"), np.zeros(1))
+        scoring.label_scores(rows, read_only(np.zeros(1, dtype=np.int64)), parse_score("ip"), np.zeros(1))
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
 
@@ -232,8 +236,8 @@ def _predictor(
     return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 
 
-def _threshold(sorted_scores: NDArray[np.float64], alpha: float) -> float:
-    n = len(sorted_scores)
+def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
+    n = len(scores)
     k = quantile_rank(n, alpha)
     if k > n:
         warnings.warn(
@@ -242,7 +246,7 @@ def _threshold(sorted_scores: NDArray[np.float64], alpha: float) -> float:
             stacklevel=3,
         )
         return math.inf
-    return float(sorted_scores[k - 1])
+    return float(np.partition(scores, k - 1)[k - 1])
 
 
 def _draws(score: Score, n: int, seed: Seed) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from pippin import counting, scoring
 from pippin.calibration import quantile_rank
 from pippin.counting import Known, Scored
 from pippin.files import Checkpoint
-from pippin.plain import Places, Vector
+from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
 from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score
@@ -283,7 +283,7 @@ def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.boo
         return lambda calibration, u: (math.inf, 1.0, trial.rows.n_classes, 0.0, 0.0)
     c = coefficients(score, trial.rows.n_classes)
     u = np.random.default_rng(trial.seed).random(n)
-    label, label_row, _ = _scored(scoring.label_places(trial.rows, trial.ranks, score), score, c, u)
+    label, label_row, _ = _scored(scoring.label_places(trial.rows, trial.ranks, score, u)[0], score, c, u)
     low, high = _reach(trial, np.sort(label.scores), k)
     sizes, places = scoring.band(trial.rows, score, low, high)
     place, place_row, rank = _scored(places, score, c, u)
@@ -306,7 +306,7 @@ def _scored(
     places: Places, score: Score, c: Coefficients, u: Vector
 ) -> tuple[Scored, NDArray[np.int32], NDArray[np.int32]]:
     """The places with their scores, their rows and their ranks; sorted, if the score takes no u."""
-    scores = scoring.at_places(places, c)(u)
+    scores = at_places(places, c)(u)
     if not score.randomized:
         order = np.argsort(scores, kind="stable")
         row, rank, p, mass = places

@@ -1,174 +1,35 @@
 """The formula in compiled loops that read a row once and stop early.
 
 The true label's score needs only the classes above it; a set needs only the classes in
-it and one more. So no row is sorted whole: classes are ranked in bands of falling
-probability (at most 32 can exceed 1/32), and a band is opened only when the walk down
-the ranks gets there. Sums run in rank order in float64, as in `plain.py`: the same bits.
-
-Each loop is serial and releases the GIL; `scoring.py` gives blocks of rows to threads.
-Importing this module imports numba, so it is imported where it is used.
+it and one more: `ranks.py` finds these. Sums run in rank order in float64, as in
+`plain.py`: the same bits. Each loop is serial and releases the GIL; `scoring.py` gives
+blocks of rows to threads. Importing this module imports numba, so it is imported where
+it is used.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import numba
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from pippin import counting
 from pippin.plain import Indices, Places, Vector
-from pippin.ranking import SUM_TOLERANCE, Floats, ranked_order
-from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, score_at
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-CHUNK = 64  # entries compared at once before any is looked at
-FIRST_BAND = 1 / 32
-DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
-
-
-def compiled(function: F, **options: Any) -> F:
-    """Compiles at the first call and keeps the result on disk, where a folder can be written."""
-    try:
-        return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function))
-    except RuntimeError:  # numba found no writable folder for its cache
-        return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
-
-
-def summing(function: F) -> F:
-    """Compiles a plain sum that may be reordered; no score is ever computed in it."""
-    return compiled(function, fastmath={"reassoc"})
-
-
-@summing
-def _total(row: Floats) -> Any:
-    total = row[0] - row[0]
-    for k in range(row.size):
-        total += row[k]
-    return total
-
-
-@compiled
-def _is_broken(row: Floats) -> bool:
-    """Whether an entry is negative or NaN."""
-    good = True
-    for k in range(row.size):
-        good &= row[k] >= 0
-    return not good
-
-
-@compiled
-def _is_doubtful(row: Floats) -> bool:
-    """Whether the sum is far enough from 1 to be looked at again."""
-    return not abs(_total(row) - 1.0) <= DOUBTFUL
-
-
-@compiled
-def _any_at_least(chunk: Floats, low: Any) -> bool:
-    found = False
-    for k in range(chunk.size):
-        found |= chunk[k] >= low
-    return found
-
-
-@compiled
-def _collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
-    """Collects the classes that rank above the label (ties by index); returns how many."""
-    own = row[label]
-    count = 0
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, own):
-            for k in range(chunk.size):
-                if chunk[k] > own or (chunk[k] == own and start + k < label):
-                    values[count] = chunk[k]
-                    classes[count] = start + k
-                    count += 1
-    return count
-
-
-@compiled
-def _largest_but(row: Floats, label: int) -> Any:
-    """The largest probability of the other classes."""
-    largest = row[1] if label == 0 else row[0]
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, largest):
-            for k in range(chunk.size):
-                if chunk[k] > largest and start + k != label:
-                    largest = chunk[k]
-    return largest
-
-
-@compiled
-def _sort_down(values: Floats, classes: Indices) -> None:
-    """Shell sort by falling value, equal values by rising class."""
-    gap = 1
-    while gap < values.size // 9:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, values.size):
-            value, k = values[i], classes[i]
-            j = i
-            while j >= gap and (values[j - gap] < value or (values[j - gap] == value and classes[j - gap] > k)):
-                values[j], classes[j] = values[j - gap], classes[j - gap]
-                j -= gap
-            values[j], classes[j] = value, k
-        gap //= 3
-
-
-@compiled
-def _largest_below(row: Floats, high: Any) -> Any:
-    """The largest probability under `high`; −1 if there is none."""
-    largest = row.dtype.type(-1)
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        found = False
-        for k in range(chunk.size):
-            found |= (chunk[k] > largest) & (chunk[k] < high)
-        if found:
-            for k in range(chunk.size):
-                if largest < chunk[k] < high:
-                    largest = chunk[k]
-    return largest
-
-
-@compiled
-def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
-    """Appends the classes with low <= p < high at `end`; returns the new end."""
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, low):
-            for k in range(chunk.size):
-                if low <= chunk[k] < high:
-                    values[end] = chunk[k]
-                    classes[end] = start + k
-                    end += 1
-    return end
-
-
-@compiled
-def _rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
-    """Ranks the next band of classes after the first `known`; returns how many are known then.
-
-    The first band holds all that reach 1/32 (or every class, if there are few); a later
-    one all that reach half of the largest probability not yet known.
-    """
-    real = row.dtype.type
-    high = real(np.inf)
-    end = known
-    if known > 0:
-        high = values[known - 1]
-    else:
-        low = real(FIRST_BAND) if row.size > CHUNK else real(0)
-        end = _collect(row, low, high, 0, values, classes)
-    if end == known:
-        end = _collect(row, _largest_below(row, high) * real(0.5), high, known, values, classes)
-    _sort_down(values[known:end], classes[known:end])
-    return end
-
+from pippin.ranking import Floats, ranked_order
+from pippin.ranks import (
+    FEW,
+    best_two,
+    collect_above,
+    compiled,
+    is_broken,
+    is_doubtful,
+    largest_but,
+    next_best,
+    rank_more,
+    sort_down,
+    total,
+)
+from pippin.scores import ABOVE, Coefficients, score_at
 
 _score_at = compiled(score_at)
 register_jitable(score_at)
@@ -185,7 +46,7 @@ def _lowest_price(
     mass, tau = 0.0, np.inf
     for m in range(1, row.size):
         if m == known:
-            known = _rank_more(row, known, values, classes)
+            known = rank_more(row, known, values, classes)
         mass += values[m]
         ratio = (m + price) / mass
         if not ratio < tau:
@@ -197,30 +58,20 @@ def _lowest_price(
 
 
 @compiled
-def _rank_matters(c: Coefficients) -> bool:
-    """Whether more than a class's own probability enters its score; only IP's does not."""
-    for r in range(c.table.shape[0]):
-        if c.table[r, ABOVE] != 0.0:
-            return True
-        for column in (OWN, OWN_U, PENALTY, PENALTY_U):
-            if c.table[r, column] != c.table[0, column]:
-                return True
-    return c.second != 0.0 or not np.isnan(c.price)
-
-
-@compiled
 def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, classes: Indices) -> tuple[int, float]:
     """The label's rank and M."""
+    if c.flat:
+        return 0, 0.0
     if np.isnan(c.price):
-        rank = _collect_above(row, label, values, classes)
+        rank = collect_above(row, label, values, classes)
         if rank == 0:
-            return 0, (c.second * _largest_but(row, label) if c.second != 0.0 else 0.0)
-        _sort_down(values[:rank], classes[:rank])
+            return 0, (c.second * largest_but(row, label) if c.second != 0.0 else 0.0)
+        sort_down(values[:rank], classes[:rank])
         mass = 0.0
         for j in range(rank):
             mass += c.table[j, ABOVE] * values[j]
         return rank, mass
-    known = _rank_more(row, 0, values, classes)
+    known = rank_more(row, 0, values, classes)
     if classes[0] == label:
         return 0, 0.0
     return 1, _lowest_price(row, c.price, 1.0 / (np.float64(row[label]) + 0.0), known, values, classes)[0]
@@ -232,12 +83,12 @@ def _next_mass(
 ) -> tuple[float, int]:
     """M at `rank`, from M at the rank before it; and how many ranks are known then."""
     if rank == known:
-        known = _rank_more(row, known, values, classes)
+        known = rank_more(row, known, values, classes)
     if rank == 0:
         if c.second == 0.0:
             return 0.0, known
         if known == 1:
-            known = _rank_more(row, known, values, classes)
+            known = rank_more(row, known, values, classes)
         return c.second * values[1], known
     if not np.isnan(c.price):
         return _lowest_price(row, c.price, enough, known, values, classes) if rank == 1 else (mass, known)
@@ -258,34 +109,57 @@ def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: 
 
 @compiled
 def _label_places(
-    block: Floats, labels: NDArray[np.int64], c: Coefficients, ranks: Indices, p: Vector, masses: Vector
+    block: Floats,
+    labels: NDArray[np.int64],
+    c: Coefficients,
+    u: Vector,
+    ranks: Indices,
+    p: Vector,
+    masses: Vector,
+    scores: Vector,
 ) -> int:
     n, n_classes = block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
-    rank_matters = _rank_matters(c)
+    few = n_classes <= FEW
+    best, best_classes, totals, broken = best_two(block[:n] if few else block[:0])
+    linear = np.isnan(c.price)
     suspects = 0
     for i in range(n):
-        row = block[i]
-        if _is_broken(row):
+        label = labels[i]
+        if broken[i] if few else is_broken(block[i]):
             suspects += 1
             continue
-        suspects += _is_doubtful(row)
-        p[i] = row[labels[i]]
-        if rank_matters:
-            ranks[i], masses[i] = _place_of_label(row, labels[i], c, values, classes)
+        suspects += is_doubtful(totals[i] if few else total(block[i]))
+        if few and linear and (c.flat or label == best_classes[0, i]):
+            rank, mass = 0, c.second * best[1, i]
+        elif few and linear and label == best_classes[1, i]:
+            rank, mass = 1, c.table[0, ABOVE] * best[0, i]
+        else:
+            rank, mass = _place_of_label(block[i], label, c, values, classes)
+        p[i], ranks[i], masses[i] = block[i, label], rank, mass
+        scores[i] = _score_at(c, rank, p[i], mass, u[i])
     return suspects
 
 
-def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients) -> tuple[Places, int]:
-    """The place of one class per row, and how many rows may be no distribution.
+def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
+    """The place of one class per row, its score, and how many rows may be no distribution.
 
     A rank is exact only as far as the score depends on it: SOCOP's is 0 or 1, IP's 0.
     """
     n = len(block)
     row = np.arange(n, dtype=np.int32)
     places = Places(row, np.zeros(n, dtype=np.int32), np.ones(n), np.zeros(n))
-    return places, _label_places(block, labels, c, places.rank, places.p, places.mass)
+    scores = np.zeros(n)
+    return places, scores, _label_places(block, labels, c, u, places.rank, places.p, places.mass, scores)
+
+
+@compiled
+def _doubled(array: Any) -> Any:
+    wider = np.empty(2 * array.size, array.dtype)
+    for i in range(array.size):
+        wider[i] = array[i]
+    return wider
 
 
 @compiled
@@ -296,20 +170,34 @@ def members(
     n, n_classes = block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
+    few = n_classes <= FEW
+    best, best_classes, totals, broken = best_two(block[:n] if few else block[:0])
+    quick = few and np.isnan(c.price)
     found = np.empty(4 * n + n_classes, np.int32)
     used, suspects = 0, 0
     for i in range(n):
-        row = block[i]
-        if _is_broken(row):
+        if broken[i] if few else is_broken(block[i]):
             suspects += 1
             continue
-        suspects += _is_doubtful(row)
-        size = _set_size(row, c, u[i], threshold, values, classes)
-        if used + size > found.size:
-            wider = np.empty(2 * (used + size), np.int32)
-            wider[:used] = found[:used]
-            found = wider
-        found[used : used + size] = classes[:size]
+        suspects += is_doubtful(totals[i] if few else total(block[i]))
+        if used + n_classes > found.size:
+            found = _doubled(found)
+        if quick:
+            size, k, p, mass = 0, best_classes[0, i], best[0, i], c.second * best[1, i]
+            while _score_at(c, size, np.float64(p), mass, u[i]) <= threshold:
+                found[used + size] = k
+                mass = (0.0 if size == 0 else mass) + c.table[size, ABOVE] * p
+                size += 1
+                if size == 1:
+                    k, p = best_classes[1, i], best[1, i]
+                elif size < n_classes:
+                    p, k = next_best(block, i, p, k)
+                else:
+                    break
+        else:
+            size = _set_size(block[i], c, u[i], threshold, values, classes)
+            for j in range(size):
+                found[used + j] = classes[j]
         sizes[i] = size
         used += size
     return found[:used].copy(), suspects
@@ -320,9 +208,9 @@ def one_set(row: Floats, c: Coefficients, threshold: float, u: float) -> tuple[I
     """The members of one row's set, best first, and whether the row is suspect."""
     values = np.empty(row.size, row.dtype)
     classes = np.empty(row.size, np.int32)
-    if _is_broken(row):
+    if is_broken(row):
         return classes[:0], True
-    return classes[: _set_size(row, c, u, threshold, values, classes)], _is_doubtful(row)
+    return classes[: _set_size(row, c, u, threshold, values, classes)], is_doubtful(total(row))
 
 
 @compiled
@@ -353,13 +241,6 @@ def _band(
                 rows[used], ranks[used], p[used], masses[used] = i, rank, own, mass
                 used += 1
     return rows[:used].copy(), ranks[:used].copy(), p[:used].copy(), masses[:used].copy()
-
-
-@compiled
-def _doubled(array: Any) -> Any:
-    wider = np.empty(2 * array.size, array.dtype)
-    wider[: array.size] = array
-    return wider
 
 
 def band(block: Floats, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.int64], Places]:

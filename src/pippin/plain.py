@@ -4,6 +4,7 @@ Small data use it, because compiling would cost more than it saves. The loops of
 `kernels.py` give the same bits; this is what they are tested against.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +34,25 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
     return scores
 
 
-def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients) -> Places:
-    """The place of one class per row."""
+def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector) -> tuple[Places, Vector]:
+    """The place of one class per row, and its score."""
     order, p, mass = _ranked(block, c)
     row = np.arange(len(block), dtype=np.int32)
     rank = (order == labels[:, None]).argmax(axis=1).astype(np.int32)
-    return Places(row, rank, p[row, rank], mass[row, rank])
+    places = Places(row, rank, p[row, rank], mass[row, rank])
+    return places, at_places(places, c)(u)
+
+
+def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
+    """The scores of some places as a function of u, one number per row."""
+    here = c._replace(table=c.table[places.rank])
+
+    def scores(u: Vector) -> Vector:
+        with np.errstate(divide="ignore", over="ignore"):
+            found: Vector = score_at(here, slice(None), places.p, places.mass, u[places.row])
+        return found
+
+    return scores
 
 
 def members(block: Floats, c: Coefficients, threshold: float, u: Vector) -> tuple[NDArray[np.int64], Indices]:

@@ -112,10 +112,10 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
         ) from error
     if array.ndim != 1 or array.size != n:
         raise ValueError(f"Expected {n} labels, one per row, got shape {array.shape}: pass labels in row order.")
-    given = array.tolist()
-    if array.dtype.kind == "O" and all(isinstance(label, int) for label in given):
-        array = np.array(given, dtype=np.int64)
+    if array.dtype.kind == "O" and all(isinstance(label, int) for label in array.tolist()):
+        array = array.astype(np.int64)
     if array.dtype.kind in "OUST" or (array.dtype.kind in "iu" and _are_numbered(classes)):
+        given = array.tolist()
         index: dict[Any, int] = {name: i for i, name in enumerate(classes)}
         found = [index.get(label, -1) if isinstance(label, str | int) else -1 for label in given]
         if -1 in found:
@@ -124,7 +124,7 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
                 f"Row {row} has the label {given[row]!r}, which is not one of the {len(classes)} classes "
                 f"({_shortened(classes)}): correct the label or pass classes= with all names."
             )
-        return np.array(found, dtype=np.int64)
+        return read_only(np.array(found, dtype=np.int64))
     if array.dtype.kind not in "iu":
         raise ValueError(f"Expected labels that are whole numbers or class names, got {array.dtype}: convert them.")
     outside = (array < 0) | (array >= len(classes))
@@ -134,7 +134,7 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
             f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}: "
             "labels are column numbers counted from 0."
         )
-    return array.astype(np.int64, copy=False)
+    return read_only(np.ascontiguousarray(array, dtype=np.int64))
 
 
 def as_classes(classes: Classes | None, rows: Rows) -> Classes:

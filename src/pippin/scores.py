@@ -32,12 +32,13 @@ class Coefficients(NamedTuple):
     """The formula's numbers for K classes.
 
     `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN for
-    every linear score.
+    every linear score. `flat` says that a class's own probability is all that counts.
     """
 
     constant: float
     second: float
     price: float
+    flat: bool
     table: Vector
 
 
@@ -280,7 +281,8 @@ def _linear_table(
     table = np.empty((ranks.size, 5))
     for column, values in enumerate((own, own_u, above, penalty, penalty_u)):
         table[:, column] = values
-    return Coefficients(constant, second, math.nan, table)
+    flat = second == 0.0 and not table[:, ABOVE].any() and bool((table == table[0]).all())
+    return Coefficients(constant, second, math.nan, flat, table)
 
 
 def _adaptive(r: Vector, randomized: bool, lam: float = 0.0, k_reg: int = 0) -> Coefficients:
@@ -321,7 +323,7 @@ FAMILIES: dict[str, Family] = {
     "repip": Family({"gamma": 0.02, "k_reg": 3, "beta": 1.0}, _penalized),
     "saps": Family({"lam": 0.1, "randomized": True}, _sorted_adaptive),
     "topk": Family({}, lambda r: _linear_table(r, penalty=r)),
-    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu)),
+    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu, flat=False)),
     "linear": Family({"weights": (), "penalties": (0.0,)}, _custom),
 }
 

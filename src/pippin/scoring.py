@@ -7,7 +7,7 @@ Both give the same bits, so nobody can tell but by the clock.
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pippin import plain
 from pippin.plain import Places, Vector
 from pippin.ranking import Rows, read_only
-from pippin.scores import Coefficients, Score, coefficients, score_at
+from pippin.scores import Score, coefficients
 from pippin.threads import run
 
 BLOCK = 1 << 18  # probabilities per block: a megabyte of float32
@@ -26,40 +26,31 @@ WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compile
 _scored_in_numpy = 0
 
 
-def label_places(rows: Rows, labels: NDArray[np.int64], score: Score) -> Places:
-    """What the formula needs of one class per row; `at_places` makes scores of it."""
+def label_places(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> tuple[Places, Vector]:
+    """What the formula needs of one class per row, and the score that it gives."""
     c = coefficients(score, rows.n_classes)
     found: dict[int, Places] = {}
+    scores = np.empty(rows.n)
     kernels = compiled(rows.array.size)
 
     def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
         if kernels is None:
             rows.check(start, stop)
-            found[start] = plain.label_places(rows.block(start, stop), labels[start:stop], c)
+            found[start], scores[part] = plain.label_places(rows.block(start, stop), labels[part], c, u[part])
         else:
-            found[start], suspects = kernels.label_places(rows.block(start, stop), labels[start:stop], c)
+            block = rows.block(start, stop)
+            found[start], scores[part], suspects = kernels.label_places(block, labels[part], c, u[part])
             if suspects:
                 rows.check(start, stop)
 
     run(work, _blocks(rows))
-    return _joined(found)
-
-
-def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
-    """The scores of some places as a function of u, (n,) or (…, n): one number per row."""
-    here = c._replace(table=c.table[places.rank])
-
-    def scores(u: Vector) -> Vector:
-        with np.errstate(divide="ignore", over="ignore"):
-            found: Vector = score_at(here, slice(None), places.p, places.mass, u[..., places.row])
-        return found
-
-    return scores
+    return _joined(found), scores
 
 
 def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> Vector:
     """The score of one class per row."""
-    return at_places(label_places(rows, labels, score), coefficients(score, rows.n_classes))(u)
+    return label_places(rows, labels, score, u)[1]
 
 
 def band(rows: Rows, score: Score, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
@@ -116,7 +107,7 @@ def one_set(row: NDArray[np.float64], score: Score, threshold: float, u: float) 
     """The members of one object's set, best first, by the compiled loop always."""
     from pippin import kernels
 
-    found, suspect = kernels.one_set(row, coefficients(score, row.size), threshold, u)
+    found, suspect = kernels.one_set(read_only(row), coefficients(score, row.size), threshold, u)
     if suspect:
         Rows(row[None], False, None).check(0, 1)
     return found
@@ -136,7 +127,7 @@ def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np
         ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
 
     run(work, _blocks(rows))
-    return Rows(read_only(ranked), False, None), ranks
+    return Rows(read_only(ranked), False, None), read_only(ranks)
 
 
 def checksum(rows: Rows, labels: NDArray[np.int64]) -> str:
@@ -150,6 +141,8 @@ def checksum(rows: Rows, labels: NDArray[np.int64]) -> str:
 
 def _joined(found: dict[int, Places]) -> Places:
     """The places of all blocks, their rows counted from the first block's."""
+    if len(found) == 1:
+        return found[0]
     parts = [(start, found[start]) for start in sorted(found)]
     return Places(
         np.concatenate([part.row + np.int32(start) for start, part in parts]),
@@ -158,7 +151,7 @@ def _joined(found: dict[int, Places]) -> Places:
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    step = max(1, BLOCK // rows.n_classes)
+    step = max(4, BLOCK // rows.n_classes)
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 

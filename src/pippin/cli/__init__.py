@@ -1,29 +1,98 @@
-"""The command line: one file per command; each parses, calls one function, and prints."""
+"""The command line: one file per command; each parses, calls one function, and writes.
 
+Results go to standard output, everything else to standard error. Exit codes: 0 done,
+2 wrong use or bad input (one sentence), 130 interrupted.
+"""
+
+import os
 import sys
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
-from pippin.cli.example import example
+from pippin.cli.calibrate import calibrate
+from pippin.cli.compare import compare
+from pippin.cli.evaluate import evaluate
+from pippin.cli.predict import predict
+from pippin.cli.sweep import sweep
 from pippin.cli.toy import toy
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Prediction sets that contain the true class with a chosen probability.",
-)
-app.command()(example)
-app.command()(toy)
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command(epilog="Example: pippin compare data.npz --scores ip,repip --out out")(compare)
+app.command(epilog="Example: pippin sweep data.npz --score repip --values 0,0.01,0.1 --out out")(sweep)
+app.command(epilog="Example: pippin toy")(toy)
+app.command(epilog="Example: pippin calibrate data.npz --score repip --alpha 0.1 --out predictor.json")(calibrate)
+app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
+app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
+
+
+@app.callback(invoke_without_command=True, epilog="Start with: pippin compare")
+def pippin(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Prediction sets that contain the true class with a chosen probability."""
+    if version:
+        from pippin import __version__
+
+        print(f"pippin {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main() -> None:
     """Runs a command; wrong input is one sentence on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to stop
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = _show_warning
+        sys.exit(_run())
+
+
+def _run() -> int:
     try:
-        app()
-    except (ValueError, OSError) as error:
-        print(f"pippin: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        print(f"pippin: {' '.join(sentence.split())}", file=sys.stderr)
+        return 2
+    return int(code or 0)
 
 
-if __name__ == "__main__":
-    main()
+def _sentence(error: Exception) -> str | None:
+    """What to tell the user; None for an error that is ours."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"Cannot use {error.filename or 'a file'} ({error.strerror}): check the path."
+    if isinstance(error, ValueError | OSError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "Not enough memory for these data: pass fewer rows at once."
+    if hasattr(error, "format_message"):  # wrong use, found while the arguments were read
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "pippin"
+        return f"{error.format_message().rstrip('.')}: see {path} --help."
+    return None
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"pippin: warning: {' '.join(str(message).split())}", file=sys.stderr)

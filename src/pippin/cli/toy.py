@@ -1,27 +1,33 @@
 """`pippin toy`: the paper's six toy cases, drawn and scored."""
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from pippin.toy import CASES, OWN, Case
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 BAR = 40  # characters for a probability of 1
 NAMES = {"ip": "IP", "margin": "MS", "pip": "PIP"}
 
 
 def toy() -> None:
-    """Score the paper's six toy cases, beside the figures printed in the paper."""
-    console = Console()
-    console.print("Six classifiers give class y the same probability, 0.1; they differ in what they put above it.\n")
+    """Score the paper's six toy cases, beside its figures."""
+    from pippin.cli.printing import console
+
+    screen = console()
+    screen.print("Six classifiers give class y the same probability, 0.1; they differ in what they put above it.\n")
     for number, case in enumerate(CASES, 1):
-        console.print(_drawing(number, case))
-    console.print(_table())
-    console.print("IP cannot tell the cases apart, MS not 3 to 5; PIP orders all six.")
-    console.print("The probabilities are reconstructed from the paper's table; case 5 is one of several that fit.")
+        screen.print(_drawing(number, case))
+    screen.print(_table())
+    screen.print("IP cannot tell the cases apart, MS not 3 to 5; PIP orders all six.")
+    screen.print("The probabilities are reconstructed from the paper's table; case 5 is one of several that fit.")
 
 
-def _drawing(number: int, case: Case) -> Text:
+def _drawing(number: int, case: Case) -> "Text":
+    from rich.text import Text
+
     text = Text(f"Case {number}\n", style="bold")
     for name, p in zip("abcdefgh", case.above, strict=False):
         text.append(f"  {name}  {p:.2f} ", style="not bold")
@@ -31,7 +37,9 @@ def _drawing(number: int, case: Case) -> Text:
     return text
 
 
-def _table() -> Table:
+def _table() -> "Table":
+    from rich.table import Table
+
     table = Table(title="Score of y: computed here, and expected from the paper")
     table.add_column("case", justify="right")
     for name in NAMES.values():

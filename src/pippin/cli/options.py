@@ -1,0 +1,81 @@
+"""Arguments that several commands share, and how their texts are read."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pippin.scores import Score
+    from pippin.tables import Data
+
+_DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
+
+DataFile = Annotated[Path, typer.Argument(metavar="DATA", help=f"{_DATA}.", show_default=False)]
+DataOrExample = Annotated[
+    Path | None,
+    typer.Argument(metavar="DATA", help=f"{_DATA}; without it, an embedded example.", show_default=False),
+]
+PredictorFile = Annotated[Path, typer.Argument(metavar="PREDICTOR", help="What calibrate wrote.", show_default=False)]
+LabelsFile = Annotated[
+    Path | None, typer.Option(help="Labels in a .npy file, for data that hold none.", show_default=False)
+]
+Alpha = Annotated[float, typer.Option(help="The share of errors allowed; 0.1 asks for 90 % coverage.")]
+CalibrationFraction = Annotated[float, typer.Option(help="The share of rows that calibrates; the rest tests.")]
+Splits = Annotated[int, typer.Option(help="How many times the rows are divided at random.")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Makes the splits; the same seed gives the same results.")]
+DrawSeed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Makes a randomised score (aps, raps, saps) repeatable.", show_default=False),
+]
+OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
+
+
+def read_or_example(path: Path | None, labels: Path | None) -> "Data":
+    """The file's data; the embedded example without a file."""
+    from pippin.tables import example_data, read_data
+
+    if path is not None:
+        return read_data(path, labels)
+    if labels is not None:
+        raise ValueError(f"Expected data for the labels of {labels}, got none: name the file of probabilities first.")
+    return example_data()
+
+
+def read_scores(text: str) -> "tuple[Score, ...]":
+    """Scores from a list such as `raps(lam=0.1, k_reg=2),pip`; `paper` and `all` stand for several.
+
+    >>> read_scores("raps(lam=0.1, k_reg=2),pip")
+    (raps(lam=0.1, k_reg=2), pip)
+    """
+    from pippin.scores import FAMILIES, PAPER_SCORES, make_score, parse_score
+
+    every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
+    several = {"paper": PAPER_SCORES, "all": every}
+    return tuple(score for part in _split(text) for score in several.get(part) or (parse_score(part),))
+
+
+def read_values(text: str) -> tuple[float, ...]:
+    """Numbers from a list such as `0,0.01,1`; whole ones stay whole.
+
+    >>> read_values("0, 0.01,1")
+    (0, 0.01, 1)
+    """
+    try:
+        return tuple(int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(
+            f"Expected --values to be numbers between commas, got {text!r}: write for example 0,0.01,0.1."
+        ) from error
+
+
+def _split(text: str) -> list[str]:
+    """The parts between those commas that stand outside parentheses."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]

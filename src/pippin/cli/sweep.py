@@ -1,0 +1,69 @@
+"""`pippin sweep`: one score at many values of one of its parameters."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pippin.cli.options import (
+    Alpha,
+    CalibrationFraction,
+    DataOrExample,
+    LabelsFile,
+    OutFolder,
+    Splits,
+    SplitSeed,
+    read_or_example,
+    read_values,
+)
+
+if TYPE_CHECKING:
+    from pippin.experiment import Sweep
+    from pippin.tables import Data
+
+ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]
+Parameter = Annotated[
+    str | None,
+    typer.Option(
+        help="What is varied; if not given gamma of repip, lam of raps and saps, beta of pip, mu of socop.",
+        show_default=False,
+    ),
+]
+Values = Annotated[str, typer.Option(help="Numbers between commas.")]
+
+
+def sweep(
+    data: DataOrExample = None,
+    score: ScoreName = "repip",
+    parameter: Parameter = None,
+    values: Values = "0,0.001,0.01,0.02,0.05,0.1,0.5,1",
+    splits: Splits = 100,
+    alpha: Alpha = 0.1,
+    calibration_fraction: CalibrationFraction = 0.45,
+    seed: SplitSeed = 0,
+    out: OutFolder = Path("out"),
+    labels: LabelsFile = None,
+) -> None:
+    """Vary one parameter of a score, on the same random splits."""
+    import pippin
+    from pippin.cli.outputs import output_folder
+    from pippin.tables import write_table
+
+    steps = read_values(values)
+    given = read_or_example(data, labels)
+    truth = given.truth()
+    with output_folder(out):
+        swept = pippin.sweep(given.rows, truth, score, parameter, steps, splits, alpha, calibration_fraction, seed)
+        write_table(out / "sweep.parquet", swept.table)
+        write_table(out / "sweep.csv", swept.summary())
+    _show(swept, given, out)
+
+
+def _show(swept: "Sweep", data: "Data", out: Path) -> None:
+    from pippin.cli.printing import console, metrics_table, setting, warn_of_few
+
+    warn_of_few(swept.comparison)
+    screen = console()
+    screen.print(setting(swept.comparison, data))
+    screen.print(metrics_table(f"{swept.parameter} of {swept.score.name}", swept.values, swept.summary()))
+    screen.print(f"Every split is in {out / 'sweep.parquet'}, the summary in {out / 'sweep.csv'}.")

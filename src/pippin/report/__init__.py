@@ -1,0 +1,80 @@
+"""Figures and the report page: results as files. Needs the extra `report`; draws and computes nothing new."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pippin.experiment import Comparison, Sweep
+from pippin.files import write_whole
+from pippin.metrics import Evaluation
+from pippin.verdict import AlphaCurve, Verdict
+
+__all__ = ["write_report", "write_sweep", "write_toy"]
+
+
+def write_report(
+    out: Path,
+    *,
+    title: str,
+    comparison: Comparison,
+    verdict: Verdict,
+    curves: Sequence[AlphaCurve],
+    evaluations: dict[str, Evaluation],
+    run: dict[str, str],
+) -> Path:
+    """Writes the figures (PNG and SVG) and report.html into the folder, and returns the page's path.
+
+    Args:
+        curves: one for each compared score, all of the same split.
+        evaluations: the sets of one split for each score, by its spelling.
+        run: how to repeat it, name and value: the command, the data, its checksum.
+    """
+    from pippin.report import figures
+    from pippin.report.fronts import front, read_front
+    from pippin.report.page import build_page
+    from pippin.report.style import inline, save_figure
+
+    drawings = {"violins": figures.violins(comparison), "front": front(comparison, verdict)}
+    shown = _told(verdict, evaluations)
+    if shown is not None:
+        drawings["sizes"] = figures.sizes(evaluations)
+        drawings["classes"] = figures.classes(evaluations[shown], comparison.alpha, shown)
+    images = {name: inline(figure) for name, figure in drawings.items()}
+    page = build_page(
+        title, comparison, verdict, curves, evaluations, shown, read_front(comparison, verdict), images, run
+    )
+    out = _folder(out)
+    for name, figure in drawings.items():
+        save_figure(figure, out, name)
+    write_whole(out / "report.html", page.encode())
+    return out / "report.html"
+
+
+def write_sweep(out: Path, sweep: Sweep) -> Path:
+    """Writes the sweep's figure as sweep.png and sweep.svg, and returns the PNG's path."""
+    from pippin.report import figures
+    from pippin.report.style import save_figure
+
+    figure = figures.sweep(sweep)
+    save_figure(figure, _folder(out), "sweep")
+    return Path(out) / "sweep.png"
+
+
+def write_toy(out: Path) -> Path:
+    """Writes the paper's toy cases as toy.png and toy.svg, and returns the PNG's path."""
+    from pippin.report import figures
+    from pippin.report.style import save_figure
+
+    figure = figures.toy()
+    save_figure(figure, _folder(out), "toy")
+    return Path(out) / "toy.png"
+
+
+def _folder(out: Path) -> Path:
+    Path(out).mkdir(parents=True, exist_ok=True)
+    return Path(out)
+
+
+def _told(verdict: Verdict, evaluations: dict[str, Evaluation]) -> str | None:
+    """The score whose classes are shown: the one recommended, if it was evaluated."""
+    recommended = str(verdict.compared[-1].score)
+    return recommended if recommended in evaluations else next(iter(evaluations), None)

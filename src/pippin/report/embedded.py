@@ -1,0 +1,62 @@
+"""What the page's script needs, as compact JSON: the chart's dots, and the slider's numbers."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin.calibration import quantile_rank
+from pippin.report.fronts import Dot, Front
+from pippin.report.style import RATIO, look
+from pippin.verdict import AlphaCurve
+
+FIRST_STEP, LAST_STEP = 5, 500  # the slider's α, in thousandths
+
+
+def as_json(front: Front, curves: Sequence[AlphaCurve]) -> str:
+    """The data, safe inside a script element."""
+    n = len(curves[0].thresholds)
+    ranks = np.array([quantile_rank(n, step / 1000) for step in range(FIRST_STEP, LAST_STEP + 1)])
+    content = {
+        "ratio": RATIO,
+        "front": {
+            "compared": [_dot(dot, large=True) for dot in front.compared],
+            "traces": [
+                {"title": trace.title, "dash": trace.dash, "dots": [_dot(dot, large=False) for dot in trace.dots]}
+                for trace in front.traces
+            ],
+            "best": [{"x": dot.size, "y": dot.singletons} for dot in front.best],
+        },
+        "first": FIRST_STEP,
+        "n": n,
+        "ranks": _packed(ranks, "<i4"),
+        "curves": [_curve(curve, np.minimum(ranks, n) - 1) for curve in curves],
+    }
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _dot(dot: Dot, large: bool) -> dict[str, Any]:
+    colour, marker = look(dot.score)
+    told = {"label": str(dot.score), "x": dot.size, "y": dot.singletons, "colour": colour, "marker": marker}
+    return told | ({"large": True} if large else {})
+
+
+def _curve(curve: AlphaCurve, places: NDArray[np.int64]) -> dict[str, Any]:
+    """The curve at every level of the slider; where all classes are in, the page says so instead."""
+    return {
+        "label": str(curve.score),
+        "tested": curve.n_test,
+        "thresholds": _packed(curve.thresholds[places], "<f8"),
+        "covered": _packed(curve.covered[places], "<i4"),
+        "sizes": _packed(curve.sizes[places], "<i4"),
+        "singletons": _packed(curve.singletons[places], "<i4"),
+        "empty": _packed(curve.empty[places], "<i4"),
+    }
+
+
+def _packed(values: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(values.astype(kind).tobytes()).decode()

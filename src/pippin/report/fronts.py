@@ -1,0 +1,196 @@
+"""Efficiency against informativeness: the compared scores, and the line that each family traces."""
+
+from collections.abc import Sequence
+from itertools import groupby, pairwise, product
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from pippin.experiment import Comparison
+from pippin.report.style import (
+    HIGHLIGHT,
+    INK,
+    SYMBOLS,
+    drawn,
+    look,
+    new_figure,
+    percent_axis,
+    short,
+    size_axis,
+)
+from pippin.scores import Score
+from pippin.verdict import Verdict
+
+DASHES = ("-", "--", ":", "-.")
+LABELLED = 4  # values written along a line, at most
+SIDES = {1: "left", 0: "center", -1: "right"}
+HEIGHTS = {1: "bottom", 0: "center", -1: "top"}
+AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
+
+
+class Place(NamedTuple):
+    """Where a text stands relative to its dot."""
+
+    offset: tuple[float, float]
+    side: str
+    height: str
+
+    def put(self, note: Annotation) -> None:
+        note.set(position=self.offset, ha=self.side, va=self.height)
+
+
+class Dot(NamedTuple):
+    """A score and its means."""
+
+    score: Score
+    size: float
+    singletons: float
+
+
+class Trace(NamedTuple):
+    """Members of a family that differ in one parameter."""
+
+    title: str
+    parameter: str
+    dash: int
+    dots: tuple[Dot, ...]
+
+
+class Front(NamedTuple):
+    """What is drawn: the compared scores, the families' lines, and the dots that no other beats in both."""
+
+    compared: tuple[Dot, ...]
+    traces: tuple[Trace, ...]
+    best: tuple[Dot, ...]
+
+
+def read_front(comparison: Comparison, verdict: Verdict) -> Front:
+    """Arranges the means for drawing."""
+    compared = _dots(comparison)
+    traces = [trace for found in verdict.fronts.values() for trace in _traces(_dots(found))]
+    every = {dot.score: dot for trace in traces for dot in trace.dots} | {dot.score: dot for dot in compared}
+    best: list[Dot] = []
+    for dot in sorted(every.values(), key=lambda dot: (dot.size, -dot.singletons)):
+        if not best or dot.singletons > best[-1].singletons:
+            best.append(dot)
+    return Front(compared, tuple(traces), tuple(best))
+
+
+def _dots(comparison: Comparison) -> tuple[Dot, ...]:
+    table = comparison.summary()
+    return tuple(map(Dot, comparison.scores, table["efficiency"], table["informativeness"]))
+
+
+def _traces(dots: Sequence[Dot]) -> list[Trace]:
+    """A line for each setting of the parameters after the first."""
+    found = []
+    for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.score.parameters[1:])):
+        members = tuple(group)
+        score = members[0].score
+        parameter = score.parameters[0][0]
+        fixed = [f"{name} = {value:g}" for name, value in score.parameters[1:] if name == "k_reg"]
+        title = f"{score.name}, varying {SYMBOLS.get(parameter, parameter)}" + "".join(f", {text}" for text in fixed)
+        found.append(Trace(title, parameter, dash % len(DASHES), members))
+    return found
+
+
+@drawn
+def front(comparison: Comparison, verdict: Verdict) -> Figure:
+    """Mean size against the share of singletons; up and to the left is better."""
+    known = read_front(comparison, verdict)
+    figure = new_figure(9, 6.6)
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    every = [*known.compared, *(dot for trace in known.traces for dot in trace.dots)]
+    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
+    percent_axis(ax, "y")
+    ax.plot(
+        *_xy(known.best), color=HIGHLIGHT, linewidth=9, alpha=0.75, solid_capstyle="round", label="not beaten in both"
+    )
+    for trace in known.traces:
+        colour, marker = look(trace.dots[0].score)
+        style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
+        ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]
+    for dot in known.compared:
+        colour, marker = look(dot.score)
+        size = 17 if marker == "*" else 11
+        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, color=colour, markeredgecolor=INK, zorder=5)
+    ax.margins(0.09)
+    ax.grid()
+    ax.set_xlabel("← better      classes per set (efficiency)")
+    ax.set_ylabel("sets with one class (informativeness)      better →")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9.5)
+    figure.draw_without_rendering()
+    _write_labels(ax, known)
+    return figure
+
+
+def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
+    return [dot.size for dot in dots], [dot.singletons for dot in dots]
+
+
+def _write_labels(ax: Axes, known: Front) -> None:
+    """Names of the compared scores, then values along the lines where they cover nothing."""
+    taken = [_box(_at(ax, dot), 9) for dot in known.compared]
+    taken += [_box(point, 1.5) for trace in known.traces for point in _along([_at(ax, dot) for dot in trace.dots])]
+    for dot in known.compared:
+        _write(ax, dot, short(dot.score), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
+    told = [_box(_at(ax, dot), 4) for dot in known.compared]
+    for trace in known.traces:
+        last, written = len(trace.dots) - 1, 0
+        symbol = SYMBOLS.get(trace.parameter, trace.parameter)
+        for i in sorted(range(last + 1), key=lambda i: (i not in (0, last), abs(i - last // 2))):
+            dot = trace.dots[i]
+            text = f"{symbol}={dict(dot.score.parameters)[trace.parameter]:g}"
+            here = _box(_at(ax, dot), 4)
+            if written < LABELLED and not any(here.overlaps(other) for other in told):
+                written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.score).colour)
+                told.append(here)
+
+
+def _at(ax: Axes, dot: Dot) -> tuple[float, float]:
+    x, y = ax.transData.transform((dot.size, dot.singletons))
+    return float(x), float(y)
+
+
+def _along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points a few pixels apart along a line, so that text can keep clear of it."""
+    found = list(points)
+    for (x, y), (x2, y2) in pairwise(points):
+        steps = int(max(abs(x2 - x), abs(y2 - y)) // 5) + 1
+        found += [(x + (x2 - x) * i / steps, y + (y2 - y) * i / steps) for i in range(steps)]
+    return found
+
+
+def _box(middle: tuple[float, float], reach: float) -> Bbox:
+    x, y = middle
+    return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
+
+
+def _write(ax: Axes, dot: Dot, text: str, taken: list[Bbox], needed: bool, **font: Any) -> bool:
+    """Writes the text at the first free place around the dot; a needed one at the least crowded."""
+    canvas = ax.figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg)
+    note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
+    note.set_in_layout(False)
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
+    choices: list[tuple[int, int, Place, Bbox]] = []
+    for away, (dx, dy) in product((1.3, 2.2, 3.4) if needed else (1.0,), AROUND):
+        place = Place((away * dx, away * dy), SIDES[(dx > 0) - (dx < 0)], HEIGHTS[(dy > 0) - (dy < 0)])
+        place.put(note)
+        box = note.get_window_extent(renderer).padded(1)
+        outside = not (ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1)
+        choices.append((sum(box.overlaps(other) for other in taken) + 1000 * outside, len(choices), place, box))
+        if not choices[-1][0]:
+            break
+    crowding, _, place, box = min(choices)
+    if crowding and not needed:
+        note.remove()
+        return False
+    place.put(note)
+    taken.append(box)
+    return True

@@ -1,0 +1,206 @@
+"""The report as one page: the results filled into `page.html`, with its style and script inside."""
+
+import platform
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+import numpy as np
+
+from pippin import __version__
+from pippin.evidence import Difference, differences
+from pippin.experiment import Comparison
+from pippin.metrics import Evaluation
+from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
+from pippin.report.fronts import Front
+from pippin.verdict import AlphaCurve, Pick, Verdict
+
+COLUMNS = {
+    "score": "",
+    "coverage": "share of sets that hold the true class",
+    "efficiency": "classes per set; fewer is better",
+    "informativeness": "share of sets with one class; more is better",
+    "empty_rate": "share of sets with no class",
+    "threshold": "classes that score up to this enter the set",
+}
+FEW_PAIRS = 15  # pairs of scores that are shown at once
+
+
+def build_page(
+    title: str,
+    comparison: Comparison,
+    verdict: Verdict,
+    curves: Sequence[AlphaCurve],
+    evaluations: dict[str, Evaluation],
+    shown: str | None,
+    front: Front,
+    images: dict[str, str],
+    run: dict[str, str],
+) -> str:
+    """The page's HTML. `shown` is the score whose classes are told, `images` the figures as SVG."""
+    pairs = list(zip(*(differences(comparison, name) for name in ("efficiency", "informativeness")), strict=True))
+    step = min(max(round(1000 * comparison.alpha), FIRST_STEP), LAST_STEP)
+    return Template(_asset("page.html")).substitute(
+        css=_asset("page.css"),
+        js=_asset("page.js"),
+        title=escape(title),
+        lead=escape(_lead(comparison)),
+        sentences="\n".join(
+            f'<p class="{"first" if i == 0 else "then"}">{_prose(text)}</p>' for i, text in enumerate(verdict.sentences)
+        ),
+        picks="\n".join(_pick_row(a, b) for a, b in zip(verdict.compared, verdict.tuned, strict=True)),
+        checks="\n".join(
+            f'<li class="{"good" if check.good else "doubt"}"><b>{"✓" if check.good else "!"}</b>'
+            f"{_prose(check.message)}</li>"
+            for check in verdict.checks
+        ),
+        headings="\n".join(_heading(name, told) for name, told in COLUMNS.items()),
+        summary="\n".join(_summary_rows(comparison, verdict)),
+        violins=_figure(
+            images["violins"],
+            "Every score on every split: one point per split, a violin for their density, a bar at the mean. "
+            f"The dashed line is the promised coverage, {1 - comparison.alpha:g}.",
+        ),
+        front=_figure(images["front"], "Classes per set against the share of sets with one class."),
+        front_splits=f"{max((found.splits for found in verdict.fronts.values()), default=0):,}",
+        n_calibration=f"{len(curves[0].thresholds):,}",
+        n_test=f"{curves[0].n_test:,}",
+        first_step=FIRST_STEP,
+        last_step=LAST_STEP,
+        step=step,
+        details=_details(evaluations, shown, images),
+        n_pairs=f"{len(pairs):,} pair{'s' if len(pairs) != 1 else ''} of scores",
+        pairs_open=" open" if len(pairs) <= FEW_PAIRS else "",
+        pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),
+        command=f"<pre><code>{escape(run['command'])}</code></pre>" if "command" in run else "",
+        run="\n".join(_run_rows(comparison, run)),
+        data=as_json(front, curves),
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("pippin.report") / name).read_text(encoding="utf-8")
+
+
+def _prose(text: str) -> str:
+    """Escapes a sentence; what stands between backquotes becomes code."""
+    pieces = escape(text).split("`")
+    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def _lead(comparison: Comparison) -> str:
+    several = len(comparison.scores) > 1
+    who = f"{len(comparison.scores)} scores were" if several else f"{comparison.scores[0]} was"
+    splits = "one random split" if comparison.splits == 1 else f"{comparison.splits:,} random splits"
+    return (
+        f"{who} calibrated and tested on {'the same ' if several and comparison.splits > 1 else ''}{splits} of "
+        f"{comparison.n:,} rows: {comparison.n_calibration:,} rows calibrate, the other {comparison.n_test:,} test. "
+        f"At α = {comparison.alpha:g} the prediction sets should hold the true class {100 * (1 - comparison.alpha):g}% "
+        "of the time."
+    )
+
+
+def _pick_row(compared: Pick, tuned: Pick) -> str:
+    preference = f'<th scope="row">{escape(compared.preference)}</th>'
+    if tuned.preference != compared.preference:
+        preference = f'<th scope="row">{escape(compared.preference)}; tuned: {escape(tuned.preference)}</th>'
+    return "<tr>" + preference + "".join(_pick_cell(pick) for pick in (compared, tuned)) + "</tr>"
+
+
+def _pick_cell(pick: Pick) -> str:
+    return (
+        f"<td><strong>{escape(str(pick.score))}</strong> <small>{pick.efficiency:.2f} classes per set, "
+        f"{pick.informativeness:.1%} with one class</small></td>"
+    )
+
+
+def _heading(name: str, told: str) -> str:
+    small = f"<small>{told}</small>" if told else ""
+    return f'<th scope="col"><button type="button">{name.replace("_rate", "")}</button>{small}</th>'
+
+
+def _summary_rows(comparison: Comparison, verdict: Verdict) -> Iterable[str]:
+    best = {("efficiency", str(verdict.compared[0].score)), ("informativeness", str(verdict.compared[1].score))}
+    for row in comparison.summary().iter_rows(named=True):
+        cells = [f'<th scope="row">{escape(row["score"])}</th>']
+        for name in list(COLUMNS)[1:]:
+            mean, sd = row[name], row[f"{name}_sd"]
+            share = name not in ("efficiency", "threshold")
+            told = f"{mean:.1%} <span>± {100 * sd:.1f}</span>" if share else f"{mean:.3f} <span>± {sd:.3f}</span>"
+            mark = ' class="best"' if (name, row["score"]) in best else ""
+            cells.append(f'<td{mark} data-value="{mean!r}">{_signs(told)}</td>')
+        yield f"<tr>{''.join(cells)}</tr>"
+
+
+def _pair_row(size: Difference, singletons: Difference) -> str:
+    pair = f'<th scope="row">{escape(str(size.first))} − {escape(str(size.second))}</th>'
+    return f"<tr>{pair}{_gap(size, 1, 3)}{_gap(singletons, 100, 1)}</tr>"
+
+
+def _gap(gap: Difference, scale: int, digits: int) -> str:
+    mark = ' class="clear"' if gap.clear else ""
+    mean, low, high = (_signs(f"{scale * x:+.{digits}f}") for x in (gap.mean, gap.low, gap.high))
+    return f'<td{mark} data-value="{gap.mean!r}">{mean}</td><td><span>{low} … {high}</span></td>'
+
+
+def _signs(text: str) -> str:
+    return text.replace("-", "−").replace("inf", "∞").replace("nan", "–")
+
+
+def _figure(svg: str, caption: str, kind: str = "wide") -> str:
+    return (
+        f'<figure class="{kind}"><div class="scroll" tabindex="0" role="img" aria-label="{escape(caption)}">{svg}</div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _details(evaluations: dict[str, Evaluation], shown: str | None, images: dict[str, str]) -> str:
+    if shown is None:
+        return ""
+    found = evaluations[shown]
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(str(name))}</th><td data-value="{found.class_counts[name]}">'
+        f'{found.class_counts[name]:,}</td><td data-value="{value!r}">{value:.1%}</td></tr>'
+        for name, value in found.class_coverage.items()
+    )
+    buttons = "".join(
+        f'<th scope="col"><button type="button">{name}</button></th>' for name in ("class", "objects", "coverage")
+    )
+    sizes = _figure(
+        images["sizes"],
+        f"How many classes the sets hold, on the first split ({found.n:,} test rows). Hatched: one class.",
+    )
+    classes = _figure(
+        images["classes"],
+        f"Coverage of each class under {shown}, on the first split, the worst on top. Hatched bars fall short of the "
+        "dashed line. The promise is for all objects together, not for each class; a class with few objects wanders.",
+        "tall",
+    )
+    return f"""<section aria-labelledby="h-sets">
+<h2 id="h-sets">Inside the sets</h2>
+{sizes}
+{classes}
+<details><summary>All {len(found.class_coverage):,} classes as a table</summary>
+<div class="scroll" tabindex="0" role="region" aria-label="Coverage of every class">
+<table class="sortable numbers" id="classes"><thead><tr>{buttons}</tr></thead><tbody>
+{rows}
+</tbody></table></div></details>
+</section>"""
+
+
+def _run_rows(comparison: Comparison, run: dict[str, str]) -> Iterable[str]:
+    """What the caller tells, after what is known anyway."""
+    known = {
+        "alpha": f"{comparison.alpha:g}",
+        "splits": f"{comparison.splits:,}",
+        "seed": str(comparison.seed),
+        "rows": f"{comparison.n:,}, of which {comparison.n_calibration:,} calibrate",
+        "scores": ", ".join(map(str, comparison.scores)),
+        "pippin": __version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+    }
+    for name, value in (known | run).items():
+        if name != "command":
+            yield f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>"
