@@ -3,23 +3,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test format clean
+.PHONY: run test bench format clean
 
-run: $(VENV)/installed  ## the main job on the embedded example
-	@$(BIN)/pippin example
+run: $(VENV)/installed  ## the main job, on the embedded example
+	@$(BIN)/pippin compare --out out
 
-test: $(VENV)/installed-test  ## lint, types, import contract, all tests
+test: $(VENV)/installed-test browser  ## lint, types, import contract, all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
 
-format: $(VENV)/installed-test  ## what `make test` would complain about and can be mended
+bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'
+	$(BIN)/python benchmarks/bench.py --out out/bench.json
+
+format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## the environment and everything made
+clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -27,7 +30,7 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable ".[report]"
 	@touch $@
 
 # TorchCP's own requirements cannot all be installed beside a CPU build of torch; what
@@ -37,3 +40,11 @@ $(VENV)/installed-test: $(VENV)/installed
 	@$(PIP) install --editable ".[test]"
 	@$(PIP) install --no-deps torchcp==1.2.1
 	@touch $@
+
+# The report is tested in a real browser: installed here if that is allowed, else asked for.
+.PHONY: browser
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	     && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	|| { echo "The tests open the report in a browser: please install Chromium (Debian: apt-get install chromium)."; exit 1; }

@@ -17,7 +17,9 @@ def find_browser() -> str:
         return "/usr/bin/chromium"
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        raise RuntimeError("The tests of the report need a browser: install Chromium (Debian: apt-get install chromium).")
+        raise RuntimeError(
+            "The tests of the report need a browser: install Chromium (Debian: apt-get install chromium)."
+        )
     return found
 
 

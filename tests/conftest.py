@@ -1,12 +1,19 @@
 """What many tests share: every score, and rows of every awkward kind."""
 
+import hashlib
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import pippin
+
+# The compiler's cache looks at one file at a time; here it looks at all of them together.
+SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(pippin.__file__).parent.glob("*.py"))))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"pippin-{SOURCES.hexdigest()[:16]}"))
 
 EVERY_SCORE = (
     *pippin.PAPER_SCORES,

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import EVERY_SCORE
 from scipy import stats
 
 import pippin
+from conftest import EVERY_SCORE
 from pippin.calibration import examples_needed, quantile_rank
 
 LEVELS = ("0.01", "0.05", "0.1", "0.2", "0.3")

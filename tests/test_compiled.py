@@ -57,13 +57,18 @@ def test_doubtful_sums_are_judged_as_in_numpy(score):
     pippin.calibrate(fine, labels, score, seed=0).predict(fine, seed=0)
     wrong = fine.copy()
     wrong[2500] *= 1.0002
-    with pytest.raises(ValueError, match="Row 2500 sums to 1.001"):
+    with pytest.raises(ValueError, match=r"Row 2500 sums to 1\.001"):
         pippin.calibrate(wrong, labels, score, seed=0)
-    with pytest.raises(ValueError, match="Row 2500 sums to 1.001"):
+    with pytest.raises(ValueError, match=r"Row 2500 sums to 1\.001"):
         pippin.calibrate(fine, labels, score, seed=0).predict(wrong, seed=0)
 
 
-CODE = "import pippin; pippin.warm_up(); from pippin import kernels; print(str(kernels.members.stats).replace('Counter()', '{}'))"
+CODE = """
+import pippin
+pippin.warm_up()
+from pippin import kernels
+print(str(kernels.members.stats).replace("Counter()", "{}"))
+"""
 
 
 def installed_copy(folder: Path) -> Path:

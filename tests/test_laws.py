@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import EVERY_SCORE, probabilities
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import ranking, score_of
 
 import pippin
+from conftest import EVERY_SCORE, probabilities
 from pippin import kernels, plain
 from pippin.scores import coefficients
+from reference import ranking, score_of
 
 every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from conftest import probabilities
 from hypothesis import given
 
 import pippin
+from conftest import probabilities
 from pippin.toy import CASES
 
 

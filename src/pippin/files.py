@@ -90,7 +90,7 @@ class Checkpoint:
         if path is None or not Path(path).exists():
             return
         try:
-            with np.load(path, allow_pickle=False) as kept:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as kept:
                 known, earlier = str(kept["fingerprint"]), kept["values"]
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is no checkpoint, or is damaged: delete it to start anew.") from error

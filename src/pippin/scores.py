@@ -243,7 +243,8 @@ def parse_score(text: "str | Score") -> Score:
     if isinstance(text, Score):
         return text
     if not isinstance(text, str):
-        raise ValueError(f"Expected a score or its name, got {type(text).__name__}: pass for example 'repip'.")
+        hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
+        raise ValueError(f"Expected a score or its name, got {type(text).__name__}: {hint}.")
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

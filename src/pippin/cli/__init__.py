@@ -75,7 +75,9 @@ def _run() -> int:
 def _sentence(error: Exception) -> str | None:
     """What to tell the user; None for an error that is ours."""
     if isinstance(error, OSError) and error.strerror:
-        return f"Cannot use {error.filename or 'a file'} ({error.strerror}): check the path."
+        if error.filename is None:
+            return f"Cannot write the results ({error.strerror}): check where standard output goes."
+        return f"Cannot use {error.filename} ({error.strerror}): check the path."
     if isinstance(error, ValueError | OSError):
         return str(error)
     if isinstance(error, MemoryError):

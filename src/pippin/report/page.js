@@ -37,8 +37,8 @@
     X: "M-1-.5L-.5-1 0-.5.5-1 1-.5.5 0 1 .5.5 1 0 .5-.5 1-1 .5-.5 0Z", h: "M0-1.1L1-.55V.55L0 1.1-1 .55V-.55Z",
   };
   const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
-  const ink = (colour) => (colour === "#000000" ? "var(--ink)" : colour);
-  const shape = (dot, x, y, size) => made("path", {
+  const ink = (colour) => ({ "#000000": "var(--ink)", "#0072b2": "var(--blue)" })[colour] || colour;
+  const shape = (dot, x, y, size, kind = "dot") => made("path", { class: kind,
     d: SHAPES[dot.marker] || SHAPES.o, style: `fill: ${ink(dot.colour)}; stroke: var(--ink)`, transform: `translate(${x} ${y}) scale(${size})`,
     "stroke-width": size > 5 ? 1.2 / size : 0,
   });
@@ -91,17 +91,17 @@
       "classes per set, ← better"));
     g.append(made("text", { x: 10, y: 20, "font-size": 13 }, "sets with one class, ↑ better"));
     const line = (dots) => dots.map((d) => `${px(d.x)},${py(d.y)}`).join(" ");
-    g.append(made("polyline", { points: line(best), fill: "none", stroke: "#f0e442", "stroke-width": 10,
-      "stroke-opacity": 0.75, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+    g.append(made("polyline", { points: line(best), fill: "none", style: "stroke: var(--highlight)", "stroke-width": 10,
+      "stroke-linecap": "round", "stroke-linejoin": "round" }));
     for (const trace of traces) {
       g.append(made("polyline", { points: line(trace.dots), fill: "none", style: `stroke: ${ink(trace.dots[0].colour)}`,
         "stroke-width": 1.6, "stroke-dasharray": DASHES[trace.dash] }));
       for (const d of trace.dots) g.append(shape(d, px(d.x), py(d.y), 3.4));
     }
-    for (const d of compared) g.append(shape(d, px(d.x), py(d.y), 7.5));
+    for (const d of compared) g.append(shape(d, px(d.x), py(d.y), 7.5, "mark"));
     const ring = made("path", { d: SHAPES.o, fill: "none", style: "stroke: var(--ink)", "stroke-width": 0.18, visibility: "hidden" });
     g.append(ring);
-    const svg = made("svg", { viewBox: `0 0 ${width} ${height}`, height, tabindex: 0, role: "application",
+    const svg = made("svg", { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "application",
       "aria-label": "Chart of mean set size against the share of sets with one class. Arrow keys go from point to point." }, g);
     box.replaceChildren(svg, tip);
     const lines = traces.flatMap((t) => t.dots.flatMap((d, i) => along(d, t.dots[i + 1] || d, px, py)));
@@ -181,7 +181,7 @@
       if (dots) svg.append(shape(dots[0], 17, 7, 3.6));
       $("scatter-legend").append(made("li", {}, svg, title));
     };
-    item(null, 0, "#f0e442", 8, "not beaten in both");
+    item(null, 0, "var(--highlight)", 8, "not beaten in both");
     for (const trace of traces) item(trace.dots, trace.dash, trace.dots[0].colour, 1.6, trace.title);
   }
 

@@ -21,7 +21,7 @@ except ImportError as missing:
 
 P = ParamSpec("P")
 
-INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f0e442", "#d55e00", "#a84800"
+INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
 LONGEST = 34  # characters of a name in a figure
 RATIO = 5  # largest over smallest from which an axis is logarithmic
 
@@ -67,7 +67,15 @@ LOOKS = {
 OTHER = Look("#7f7f7f", "h")
 
 # Colours that a page replaces by its own.
-THEMED = {INK: "ink", "#000000": "ink", QUIET: "quiet", GRID: "grid", WARNING: "warning"}
+THEMED = {
+    INK: "ink",
+    "#000000": "ink",
+    QUIET: "quiet",
+    GRID: "grid",
+    WARNING: "warning",
+    HIGHLIGHT: "highlight",
+    "#0072b2": "blue",
+}
 
 SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
 

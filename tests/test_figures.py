@@ -1,0 +1,218 @@
+"""The figures: what they show, that their texts do not cover each other, and that they are saved the same each time."""
+
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import pippin
+from pippin import toy, verdict
+from pippin.experiment import make_trial
+from pippin.ranking import as_rows
+from pippin.report import figures, fronts, style, write_sweep, write_toy
+
+SPLITS = 30
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A comparison of the example and what is said of it."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, splits=SPLITS)
+    trial = make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
+    return comparison, verdict.judge(trial, comparison)
+
+
+def an_evaluation(
+    n_classes: int, name: str = "a rather long class name, number {}", largest: int = 5
+) -> pippin.Evaluation:
+    """A made evaluation with the given number of classes."""
+    names = [name.format(i) for i in range(n_classes)]
+    coverage = np.linspace(0.4, 1, n_classes)
+    return pippin.Evaluation(
+        100,
+        0.9,
+        1.5,
+        0.7,
+        0.0,
+        {0: 1, 1: 60, largest: 39},
+        {0: 0.0, 1: 0.9, largest: 1.0},
+        dict.fromkeys(names, 12),
+        dict(zip(names, coverage.tolist(), strict=True)),
+    )
+
+
+def boxes(figure: Figure, texts):
+    """The areas of the visible texts, in pixels."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    return [text.get_window_extent(renderer) for text in texts if text.get_visible() and text.get_text()]
+
+
+def cover_each_other(areas) -> bool:
+    """Whether any two areas share a pixel."""
+    return any(a.overlaps(b) for a, b in combinations(areas, 2))
+
+
+def test_violins_show_every_split_of_every_score(found):
+    """Three panels; a point per split and score; the promised coverage; the names once."""
+    comparison, _ = found
+    figure = figures.violins(comparison)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Coverage", "Efficiency", "Informativeness"]
+    for ax, metric in zip(figure.axes, ("coverage", "efficiency", "informativeness"), strict=True):
+        dots = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == SPLITS]
+        np.testing.assert_array_equal([d[:, 0] for d in dots], comparison.metric(metric))
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [str(s) for s in comparison.scores]
+    assert any(np.allclose(line.get_xdata(), 0.9) for line in figure.axes[0].lines)
+
+
+def test_violins_of_one_split_and_of_infinite_thresholds():
+    """Values that are all the same still draw."""
+    data = pippin.load_example()
+    few = pippin.compare(data.probs[:10], data.labels[:10], ("ip", "repip"), splits=1)
+    assert len(figures.violins(few).axes) == 3
+
+
+def test_very_different_sizes_get_a_logarithmic_axis():
+    """Means of 1.2 and 60 classes are both readable."""
+    values = np.ones((2, 3, 5)) * 0.9
+    values[:, :, 2] = [[1.2, 1.3, 1.25], [60, 61, 62]]
+    comparison = pippin.Comparison((pippin.ip(), pippin.margin()), 0.1, 0, 100, 45, values)
+    assert figures.violins(comparison).axes[1].get_xscale() == "log"
+
+
+@pytest.mark.parametrize("n_values", [3, 10, 16])
+def test_sweep_has_a_point_per_split_and_a_readable_tick_per_value(n_values):
+    """Two panels, values evenly spaced."""
+    data = pippin.load_example()
+    values = [round(0.013 * i, 3) for i in range(n_values)]
+    figure = figures.sweep(pippin.sweep(data.probs[:500], data.labels[:500], values=values, splits=4))
+    assert len(figure.axes) == 2
+    for ax in figure.axes:
+        assert sum(len(c.get_offsets()) for c in ax.collections) == 4 * n_values
+        assert [label.get_text() for label in ax.get_xticklabels()] == [f"{v:g}" for v in values]
+        assert not cover_each_other(boxes(figure, ax.get_xticklabels()))
+
+
+def test_front_names_every_score_and_no_text_covers_another(found):
+    """All compared scores are named; each family has its lines; labels keep clear of each other."""
+    comparison, judged = found
+    figure = fronts.front(comparison, judged)
+    (ax,) = figure.axes
+    names = [text.get_text() for text in ax.texts]
+    assert set(map(str, comparison.scores)) <= set(names)
+    assert len(names) > len(comparison.scores)
+    assert not cover_each_other(boxes(figure, ax.texts))
+    titles = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sum(title.startswith("repip") for title in titles) == 3
+    assert len(set(titles)) == len(titles)
+
+
+def test_the_front_is_what_no_other_beats(found):
+    """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
+    known = fronts.read_front(*found)
+    every = {dot.score: dot for trace in known.traces for dot in trace.dots} | {d.score: d for d in known.compared}
+    for dot in every.values():
+        beaten = any(o.size <= dot.size and o.singletons >= dot.singletons and o[1:] != dot[1:] for o in every.values())
+        assert beaten == (dot[1:] not in {best[1:] for best in known.best})
+    assert {dot.score for trace in known.traces for dot in trace.dots} == {
+        score for front in found[1].fronts.values() for score in front.scores
+    }
+
+
+def test_toy_draws_the_six_cases():
+    """y is another colour, and the scores stand beneath."""
+    figure = figures.toy()
+    assert len(figure.axes) == len(toy.CASES)
+    for ax, case in zip(figure.axes, toy.CASES, strict=True):
+        own = len(case.above)
+        np.testing.assert_allclose([bar.get_height() for bar in ax.patches], case.row())
+        assert ax.patches[own].get_facecolor() not in {bar.get_facecolor() for bar in ax.patches[:own]}
+        assert f"PIP {case.expected['pip']:.2f}" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize("largest", [3, 14, 15, 200, 4000])
+def test_sizes_count_every_set_once(largest):
+    """A panel per score; bars add up to all sets; ticks do not overlap."""
+    spellings = ["ip", "raps(lam=0.1)", "socop(mu=0.5)", "topk"]
+    figure = figures.sizes(dict.fromkeys(spellings, an_evaluation(3, largest=largest)))
+    shown = [ax for ax in figure.axes if ax.get_visible()]
+    assert [ax.get_title(loc="left") for ax in shown] == spellings
+    for ax in shown:
+        assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(1)
+    assert not cover_each_other(boxes(figure, shown[-1].get_xticklabels()))
+
+
+@pytest.mark.parametrize("n_classes", [2, 12, 40, 41, 200, 1000])
+def test_class_names_can_be_read(n_classes):
+    """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
+    figure = figures.classes(an_evaluation(n_classes), 0.1, "repip")
+    (ax,) = figure.axes
+    names = ax.get_yticklabels()
+    assert len(names) == min(n_classes, 40)
+    assert len(ax.patches) == len(names)
+    assert not cover_each_other(boxes(figure, [*names, *ax.texts]))
+    note = f"{n_classes - 40:,} classes in between are not drawn"
+    assert (note in [text.get_text() for text in ax.texts]) == (n_classes > 40)
+    area = figure.bbox
+    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 for box in boxes(figure, [*names, *ax.texts]))
+
+
+def test_class_names_are_never_taken_for_formulas():
+    """Dollars, braces, line breaks and letters that the font lacks are drawn as they are."""
+    odd = an_evaluation(3, r"$\frac{{x}}$ {} <b>&" + "\n小麦")
+    assert style.rendered(figures.classes(odd, 0.1, "$x$"), "png").startswith(b"\x89PNG")
+
+
+def test_saved_twice_is_the_same_bytes(found, tmp_path):
+    """PNG and SVG, whatever the user's own settings are."""
+    import matplotlib
+
+    for folder, size in (("a", 10), ("b", 20)):
+        (tmp_path / folder).mkdir()
+        with matplotlib.rc_context({"font.size": size, "svg.hashsalt": folder}):
+            style.save_figure(figures.violins(found[0]), tmp_path / folder, "violins")
+            style.save_figure(fronts.front(*found), tmp_path / folder, "front")
+    for name in ("violins.svg", "violins.png", "front.svg", "front.png"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        "front.png",
+        "front.svg",
+        "violins.png",
+        "violins.svg",
+    ]
+
+
+def test_sweep_and_toy_are_written(tmp_path):
+    """Into a folder that is made when needed."""
+    data = pippin.load_example()
+    swept = pippin.sweep(data.probs[:200], data.labels[:200], values=(0, 1), splits=2)
+    for path in (write_sweep(tmp_path / "new" / "sweep", swept), write_toy(tmp_path / "toy")):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in path.with_suffix(".svg").read_bytes()
+
+
+def test_drawing_touches_no_global_state():
+    """Neither pyplot nor the user's settings."""
+    code = (
+        "import sys, matplotlib; before = dict(matplotlib.rcParams);"
+        "from pippin.report import figures, style; style.rendered(figures.toy(), 'svg');"
+        "assert dict(matplotlib.rcParams) == before; assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_matplotlib_the_command_to_install_it_is_told(tmp_path):
+    """One sentence, and nothing is written."""
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.report\n"
+        f"try: pippin.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"
+        "except ValueError as error: print(error)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed == 'Figures and reports need matplotlib: pip install "pippin-conformal[report]"\n'
+    assert not (tmp_path / "out").exists()

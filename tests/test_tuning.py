@@ -1,0 +1,95 @@
+"""Choosing a score without spending the guarantee."""
+
+import numpy as np
+import pytest
+
+import pippin
+
+
+def simulated(rng, n, n_classes=10):
+    """Overconfident probabilities: the label follows a flatter law."""
+    truth = rng.dirichlet(np.full(n_classes, 0.5), n)
+    labels = (rng.random(n)[:, None] > truth.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
+    probs = truth**2 + 1e-9
+    return probs / probs.sum(axis=1, keepdims=True), labels
+
+
+CANDIDATES = [pippin.linear(np.random.default_rng(i).exponential(1, 9) ** 3) for i in range(60)]
+
+
+def test_coverage_after_tuning_is_nominal_and_without_a_part_of_its_own_it_is_not():
+    """Choosing the smallest sets among 60 scores: on rows apart coverage holds, on the calibration rows it sinks."""
+    rng = np.random.default_rng(2)
+    probs, labels = simulated(rng, 20_000)
+    alpha, n, runs = 0.2, 39, 300
+    honest, cheating = [], []
+    for run in range(runs):
+        rows = rng.choice(len(labels), 2 * n, replace=False)
+        tuned = pippin.tune(probs[rows], labels[rows], CANDIDATES, prefer="size", alpha=alpha, splits=3, seed=run)
+        honest.append(pippin.coverage(tuned.calibrate().predict(probs), labels))
+        calibration = rows[:n]
+        predictors = [pippin.calibrate(probs[calibration], labels[calibration], s, alpha) for s in CANDIDATES]
+        best = min(predictors, key=lambda p: pippin.efficiency(p.predict(probs[calibration])))
+        cheating.append(pippin.coverage(best.predict(probs), labels))
+    assert np.mean(honest) == pytest.approx(0.8, abs=3.5 * np.std(honest) / np.sqrt(runs))
+    assert np.mean(cheating) < 0.8 - 5 * np.std(cheating) / np.sqrt(runs)
+
+
+def test_the_rows_are_divided():
+    """Every row either chooses or calibrates; the predictor has seen only the latter."""
+    data = pippin.load_example()
+    tuned = pippin.tune(data.probs, data.labels, splits=5, tuning_fraction=0.3, classes=data.classes)
+    both = np.concatenate([tuned.tuning_rows, tuned.calibration_rows])
+    assert np.array_equal(np.sort(both), np.arange(4986))
+    assert len(tuned.tuning_rows) == 1496
+    left = tuned.calibration_rows
+    predictor = tuned.calibrate(seed=1)
+    assert predictor.threshold == pippin.calibrate(data.probs[left], data.labels[left], tuned.score).threshold
+    assert predictor.classes == data.classes
+    assert tuned.calibrate(alpha=0.05).alpha == 0.05
+
+
+def test_logits_and_numbered_classes_travel():
+    """What the rows are is remembered for the calibration."""
+    data = pippin.load_example()
+    logits = np.log(np.maximum(data.probs, 1e-30)) + 3
+    names = [10 * k for k in range(12)]
+    labels = 10 * data.labels
+    tuned = pippin.tune(logits, labels, ["ip", "pip"], splits=3, classes=names, from_logits=True)
+    assert tuned.calibrate().classes == tuple(names)
+
+
+def test_preferences():
+    """Fewest classes, most singletons, and most singletons within a size."""
+    data = pippin.load_example()
+
+    def choice(**preference):
+        return str(pippin.tune(data.probs, data.labels, pippin.PAPER_SCORES, splits=20, **preference).score)
+
+    assert choice(prefer="size") == "ip"
+    assert choice(prefer="singletons") == "margin"
+    assert choice(prefer="singletons", max_size=1.55) == "repip"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prefer": "speed"}, "'size' or 'singletons', got 'speed'"),
+        ({"prefer": "size", "max_size": 2}, "goes with prefer='singletons'"),
+        ({"max_size": 0.5}, "No candidate has at most 0.5 classes per set: the smallest mean size is 1"),
+        ({"tuning_fraction": 1}, "strictly between 0 and 1, got 1"),
+    ],
+)
+def test_wrong_use_is_said(options, message):
+    """Expected, received, remedy."""
+    data = pippin.load_example()
+    with pytest.raises(ValueError, match=message):
+        pippin.tune(data.probs, data.labels, ["ip"], splits=2, **options)
+
+
+def test_a_tuned_choice_is_no_score():
+    """Passing the choice itself to `calibrate`, with any rows, is refused."""
+    data = pippin.load_example()
+    tuned = pippin.tune(data.probs, data.labels, ["ip"], splits=2)
+    with pytest.raises(ValueError, match=r"tuned\.calibrate\(\)"):
+        pippin.calibrate(data.probs, data.labels, tuned)
