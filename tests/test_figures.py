@@ -70,6 +70,21 @@ def test_violins_show_every_split_of_every_score(found):
     assert any(np.allclose(line.get_xdata(), 0.9) for line in figure.axes[0].lines)
 
 
+def test_long_spellings_leave_room_for_the_rest():
+    """Names, titles and axis labels stay inside the figure and off each other."""
+    data = pippin.load_example()
+    scores = ("repip(gamma=0.05, k_reg=2, beta=0.5)", "linear(weights=[1, 0.5, 0.25, 0.125, 0])", "socop", "ip")
+    figure = figures.violins(pippin.compare(data.probs[:99], data.labels[:99], scores, splits=2))
+    texts = [*figure.axes[0].get_yticklabels(), *(ax.xaxis.label for ax in figure.axes)]
+    areas = boxes(figure, texts)
+    assert not cover_each_other(areas)
+    assert all(area.x0 >= 0 and area.x1 <= figure.bbox.x1 for area in areas)
+    figure = figures.sizes(dict.fromkeys(map(str, map(pippin.parse_score, scores)), an_evaluation(3)))
+    assert not cover_each_other(
+        boxes(figure, [ax.title for ax in figure.axes] + [ax._left_title for ax in figure.axes])
+    )
+
+
 def test_violins_of_one_split_and_of_infinite_thresholds():
     """Values that are all the same still draw."""
     data = pippin.load_example()
@@ -199,9 +214,10 @@ def test_sweep_and_toy_are_written(tmp_path):
 def test_drawing_touches_no_global_state():
     """Neither pyplot nor the user's settings."""
     code = (
-        "import sys, matplotlib; before = dict(matplotlib.rcParams);"
+        "import sys, matplotlib; before = matplotlib.rcParams.copy();"
         "from pippin.report import figures, style; style.rendered(figures.toy(), 'svg');"
-        "assert dict(matplotlib.rcParams) == before; assert 'matplotlib.pyplot' not in sys.modules"
+        "assert 'matplotlib.pyplot' not in sys.modules;"
+        "assert all(before[key] == matplotlib.rcParams[key] for key in before if key != 'backend')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

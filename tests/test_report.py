@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from browser import open_browser
 
 import pippin
+from browser import open_browser
 from pippin import verdict
 from pippin.evidence import CoverageCheck
 from pippin.experiment import draw_split, make_trial, split_generator
@@ -136,7 +136,9 @@ def test_it_says_what_was_found(report, visit):
 
 def test_differences_are_those_of_the_package(report, visit):
     """Every pair, with its interval."""
-    shown = rows_of(visit(report.path), "#pairs")
+    page = visit(report.path)
+    page.click("summary:has-text('pairs')")
+    shown = rows_of(page, "#pairs")
     sizes = pippin.differences(report.comparison, "efficiency")
     singletons = pippin.differences(report.comparison, "informativeness")
     assert len(shown) == len(sizes) == 21
@@ -261,7 +263,8 @@ CONTRASTS = """() => {
             if (rgb.length < 4 || rgb[3] === 1) return rgb;
         }
     };
-    const nodes = document.querySelectorAll("h1, h2, h3, p, li, th, td, td span, small, code, dt, dd, figcaption, summary, output");
+    const told = "h1, h2, h3, p, li, th, td, td span, small, code, dt, dd, figcaption, summary, output";
+    const nodes = document.querySelectorAll(told);
     return [...nodes].filter((node) => node.checkVisibility()).map((node) => {
         const [a, b] = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((x, y) => x - y);
         return [(b + 0.05) / (a + 0.05), node.outerHTML.slice(0, 80)];

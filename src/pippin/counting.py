@@ -29,15 +29,17 @@ class Scored(NamedTuple):
 class Known(NamedTuple):
     """What all splits share.
 
-    The label of every row (`label`, its rows in `label_row`), the size that every set
-    has at all thresholds (`sizes`), and the places above it (`place`, in `place_row`),
+    The label of every row (`label`, its rows in `label_row`); the size that every set
+    has at all thresholds (`sizes[0]`), and the places above it (`place`, in `place_row`),
     with what each makes of its set (`kind`): 0 a singleton, 1 a pair, 2 a larger set.
-    Labels and places are sorted by score, if the score takes no u.
+    If the score takes no u, labels and places are sorted by score, and `sizes[j]` are
+    the sizes after the first `j * step` places.
     """
 
     label: Scored
     label_row: NDArray[np.int32]
-    sizes: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    step: int
     place: Scored
     place_row: NDArray[np.int32]
     kind: NDArray[np.int8]
@@ -51,8 +53,10 @@ def count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts:
     end = np.searchsorted(scores, threshold, side="right")
     covered = end - np.count_nonzero(calibrates[:end])
     stop = np.searchsorted(known.place.scores, threshold, side="right")
-    entered = known.kind[:stop][~calibration[known.place_row[:stop]]]
-    return _counts(threshold, covered, entered, known.sizes[~calibration])
+    level = stop // known.step
+    late = slice(level * known.step, stop)
+    entered = known.kind[late][~calibration[known.place_row[late]]]
+    return _counts(threshold, covered, entered, known.sizes[level][~calibration])
 
 
 def count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: Vector) -> Counts:
@@ -64,10 +68,10 @@ def count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: Ve
     covered = np.count_nonzero(scores[~calibration] <= threshold)
     enters = score_at(place.c, every, place.p, place.mass, u[known.place_row]) <= threshold
     entered = known.kind[enters & ~calibration[known.place_row]]
-    return _counts(threshold, covered, entered, known.sizes[~calibration])
+    return _counts(threshold, covered, entered, known.sizes[0][~calibration])
 
 
-def _counts(threshold: Any, covered: Any, entered: NDArray[np.int8], sizes: NDArray[np.int64]) -> Counts:
+def _counts(threshold: Any, covered: Any, entered: NDArray[np.int8], sizes: NDArray[np.int32]) -> Counts:
     firsts, seconds = np.count_nonzero(entered == 0), np.count_nonzero(entered == 1)
     singletons = np.count_nonzero(sizes == 1) + firsts - seconds
     return threshold, covered, sizes.sum() + entered.size, singletons, np.count_nonzero(sizes == 0) - firsts

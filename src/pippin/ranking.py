@@ -38,6 +38,10 @@ class Rows:
     def n_classes(self) -> int:
         return int(self.array.shape[1])
 
+    def take(self, indices: NDArray[np.intp]) -> "Rows":
+        """Some of the rows, without names for their columns."""
+        return Rows(self.array[indices], self.logits, None)
+
     def block(self, start: int, stop: int) -> Floats:
         """Rows start to stop, contiguous, as float32 or float64; logits as probabilities."""
         part = self.array[start:stop]

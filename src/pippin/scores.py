@@ -230,7 +230,7 @@ def make_score(name: str, parameters: Mapping[str, object]) -> Score:
     return Score(name, tuple((key, _checked(name, key, filled[key])) for key in defaults))
 
 
-def parse_score(text: "str | Score") -> Score:
+def parse_score(text: Any) -> Score:
     """Reads a score's spelling, such as `repip(gamma=0.05, k_reg=2)`; a Score passes through.
 
     >>> import pippin

@@ -37,7 +37,7 @@ class Tuned:
 
     def calibrate(self, alpha: float | None = None, seed: Seed = None) -> Predictor:
         """The predictor, calibrated on the rows that the choice has not seen."""
-        left = Rows(self._rows.array[self.calibration_rows], self._rows.logits, None)
+        left = self._rows.take(self.calibration_rows)
         level = self.alpha if alpha is None else alpha
         named = None if isinstance(self._classes, range) else self._classes
         labels = self._labels[self.calibration_rows]
@@ -80,7 +80,7 @@ def tune(
     >>> data = pippin.load_example()
     >>> tuned = pippin.tune(data.probs, data.labels, prefer="singletons", max_size=1.5, classes=data.classes)
     >>> tuned.score
-    socop(mu=16)
+    socop
     >>> predictor = tuned.calibrate()
     """
     rows = as_rows(probs, from_logits)
@@ -93,7 +93,7 @@ def tune(
     ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * rows.n)]))
     if len(ours) < 4 or len(left) < 1:
         raise ValueError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {rows.n}.")
-    trial = make_trial(Rows(rows.array[ours], rows.logits, rows.names), truth[ours], 0.5, alpha, seed)
+    trial = make_trial(rows.take(ours), truth[ours], 0.5, alpha, seed)
     comparison = Comparison(
         chosen, trial.alpha, trial.seed, len(ours), trial.n_calibration, measure(trial, chosen, splits)
     )

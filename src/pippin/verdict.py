@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from pippin import scoring
 from pippin.evidence import CoverageCheck, check_order, check_spread, difference
 from pippin.experiment import Comparison, Trial, draw_split, measure
-from pippin.ranking import Rows
 from pippin.scores import Score, parse_score
 from pippin.tuning import FRONTS, preferred
 
@@ -72,37 +71,38 @@ def _picks(comparison: Comparison) -> tuple[Pick, ...]:
 
 def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
     smallest, most, both = compared
-    told = [
-        f"On these data {both.score} gives {both.informativeness:.0%} singletons at {both.efficiency:.2f} classes per "
-        "set" + (_aside(both, smallest, most) + "." if len(comparison.scores) > 1 else ".")
-    ]
+    told = [f"On these data {_means(both)}{_aside(both, smallest, most) if len(comparison.scores) > 1 else ''}."]
     if both.score != smallest.score:
         gap = difference(comparison, "informativeness", both.score, smallest.score)
         sure = "clear" if gap.clear else "not clear"
         told.append(
-            f"Against {smallest.score} that is {gap.mean:+.1%} singletons (95 % interval {gap.low:+.1%} to "
-            f"{gap.high:+.1%}, so the difference is {sure} for new rows like these)."
+            f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95 % interval "
+            f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
         )
-    best = tuned[2]
-    if best.score not in comparison.scores:
+    if tuned[2].score not in comparison.scores:
         told.append(
-            f"Tuned, {best.score} does better still: {best.informativeness:.0%} singletons at {best.efficiency:.2f} "
-            "classes per set; choose it with `pippin.tune`, on rows that do not calibrate."
+            f"Tuned, there is better still: {_means(tuned[2])}; choose it with pippin.tune, on rows that do not "
+            "calibrate."
         )
     return tuple(told)
+
+
+def _means(pick: Pick) -> str:
+    return f"{pick.score} gives {_percent(pick)} singletons at {pick.efficiency:.2f} classes per set"
+
+
+def _percent(pick: Pick) -> str:
+    return f"{100 * pick.informativeness:.0f} %"
 
 
 def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
     others = []
     if smallest.score != both.score:
         others.append(
-            f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has only "
-            f"{smallest.informativeness:.0%} singletons"
+            f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has {_percent(smallest)} singletons"
         )
     if most.score != both.score:
-        others.append(
-            f"{most.score} has {most.informativeness:.0%} singletons but {most.efficiency:.2f} classes per set"
-        )
+        others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
     return "; " + ", and ".join(others) if others else ", the smallest sets and the most singletons at once"
 
 
@@ -128,7 +128,7 @@ def alpha_curve(trial: Trial, score: Score) -> AlphaCurve:
     labels = scoring.label_scores(trial.rows, trial.ranks, score, u)
     thresholds = np.sort(labels[calibration])
     test = np.flatnonzero(~calibration)[: max(1, CURVE_SCORES // trial.rows.n_classes)]
-    by_rank = scoring.class_scores(Rows(trial.rows.array[test], False, None), score, u[test])
+    by_rank = scoring.class_scores(trial.rows.take(test), score, u[test])
     first, second, every = np.sort(by_rank[:, 0]), np.sort(by_rank[:, 1]), np.sort(by_rank, axis=None)
     covered, reached, beyond, sizes = (
         np.searchsorted(values, thresholds, side="right") for values in (np.sort(labels[test]), first, second, every)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin.experiment import Comparison
+    from pippin.study import Study
     from pippin.tables import Data
 
 CHECKPOINT = "compare.checkpoint.npz"
@@ -41,37 +42,69 @@ def compare(
     labels: LabelsFile = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
-    import pippin
     from pippin.cli.outputs import output_folder
+    from pippin.ranking import as_classes
+    from pippin.study import study
     from pippin.tables import write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels)
     truth = given.truth()
     with output_folder(out):
-        comparison = pippin.compare(
-            given.rows, truth, chosen, alpha, splits, calibration_fraction, seed, checkpoint=str(out / CHECKPOINT)
+        kept = out / CHECKPOINT
+        found = study(
+            given.rows,
+            truth,
+            as_classes(None, given.rows),
+            chosen,
+            alpha,
+            splits,
+            calibration_fraction,
+            seed,
+            checkpoint=str(kept),
         )
-        write_table(out / "results.parquet", comparison.table)
-        write_table(out / "summary.csv", comparison.summary())
-        report(comparison, given, out, shlex.join(["pippin", *sys.argv[1:]]))
-        for finished in (out / CHECKPOINT, *out.glob(f".{CHECKPOINT}.*.tmp")):
+        write_table(out / "results.parquet", found.comparison.table)
+        write_table(out / "summary.csv", found.comparison.summary())
+        page = _report(found, given, out)
+        for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
             finished.unlink(missing_ok=True)
-    _show(comparison, given, out)
+    _show(found, given, out, page)
 
 
-def report(comparison: "Comparison", data: "Data", out: Path, command: str) -> None:
-    """Figures, verdict and report.html."""
-    # CALL SITE of the report:
-    #     from pippin.report import write_report
-    #     write_report(comparison, data, out, command)
+def _report(found: "Study", data: "Data", out: Path) -> Path | None:
+    """The figures and the page, if matplotlib is there to draw them."""
+    if find_spec("matplotlib") is None:
+        return None
+    from pippin.report import write_report
+
+    run = {
+        "command": shlex.join(["pippin", *sys.argv[1:]]),
+        "data": data.name,
+        "SHA-256 of the data": data.checksum,
+    }
+    return write_report(
+        out,
+        title=f"Which score for {data.name}?",
+        comparison=found.comparison,
+        verdict=found.verdict,
+        curves=found.curves,
+        evaluations=found.evaluations,
+        run=run,
+    )
 
 
-def _show(comparison: "Comparison", data: "Data", out: Path) -> None:
+def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
     from pippin.cli.printing import console, metrics_table, setting, warn_of_few
 
+    comparison = found.comparison
     warn_of_few(comparison)
     screen = console()
     screen.print(setting(comparison, data))
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))
-    screen.print(f"Every split is in {out / 'results.parquet'}, the summary in {out / 'summary.csv'}.")
+    for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
+        screen.print(f"\n{sentence}")
+    if page is None:
+        screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')
+    else:
+        screen.print(f"\nThe report, with figures: {page}")
+    screen.print(f"Every split: {out / 'results.parquet'}; the table above: {out / 'summary.csv'}")

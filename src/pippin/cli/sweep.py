@@ -1,5 +1,6 @@
 """`pippin sweep`: one score at many values of one of its parameters."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,14 +57,23 @@ def sweep(
         swept = pippin.sweep(given.rows, truth, score, parameter, steps, splits, alpha, calibration_fraction, seed)
         write_table(out / "sweep.parquet", swept.table)
         write_table(out / "sweep.csv", swept.summary())
-    _show(swept, given, out)
+        drawn = find_spec("matplotlib") is not None
+        if drawn:
+            from pippin.report import write_sweep
+
+            write_sweep(out, swept)
+    _show(swept, given, out, drawn)
 
 
-def _show(swept: "Sweep", data: "Data", out: Path) -> None:
+def _show(swept: "Sweep", data: "Data", out: Path, drawn: bool) -> None:
     from pippin.cli.printing import console, metrics_table, setting, warn_of_few
 
     warn_of_few(swept.comparison)
     screen = console()
     screen.print(setting(swept.comparison, data))
     screen.print(metrics_table(f"{swept.parameter} of {swept.score.name}", swept.values, swept.summary()))
-    screen.print(f"Every split is in {out / 'sweep.parquet'}, the summary in {out / 'sweep.csv'}.")
+    if drawn:
+        screen.print(f"\nThe figure: {out / 'sweep.png'}")
+    else:
+        screen.print('\nFor a figure: pip install "pippin-conformal[report]"')
+    screen.print(f"Every split: {out / 'sweep.parquet'}; the table above: {out / 'sweep.csv'}")

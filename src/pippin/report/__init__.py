@@ -28,6 +28,7 @@ def write_report(
         evaluations: the sets of one split for each score, by its spelling.
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
+    _need_matplotlib()
     from pippin.report import figures
     from pippin.report.fronts import front, read_front
     from pippin.report.page import build_page
@@ -51,6 +52,7 @@ def write_report(
 
 def write_sweep(out: Path, sweep: Sweep) -> Path:
     """Writes the sweep's figure as sweep.png and sweep.svg, and returns the PNG's path."""
+    _need_matplotlib()
     from pippin.report import figures
     from pippin.report.style import save_figure
 
@@ -61,12 +63,20 @@ def write_sweep(out: Path, sweep: Sweep) -> Path:
 
 def write_toy(out: Path) -> Path:
     """Writes the paper's toy cases as toy.png and toy.svg, and returns the PNG's path."""
+    _need_matplotlib()
     from pippin.report import figures
     from pippin.report.style import save_figure
 
     figure = figures.toy()
     save_figure(figure, _folder(out), "toy")
     return Path(out) / "toy.png"
+
+
+def _need_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as missing:
+        raise ValueError('Figures and reports need matplotlib: pip install "pippin-conformal[report]"') from missing
 
 
 def _folder(out: Path) -> Path:

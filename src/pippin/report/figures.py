@@ -41,7 +41,8 @@ EVERY_SIZE = 14  # the largest size up to which each has its own bar
 def violins(comparison: Comparison) -> Figure:
     """Coverage, efficiency and informativeness of every score: a violin, and one point per split."""
     scores = comparison.scores
-    figure = new_figure(11, 1.5 + 0.62 * len(scores))
+    longest = max(len(short(score)) for score in scores)
+    figure = new_figure(10.4 + 0.09 * longest, 1.5 + 0.62 * len(scores))
     axes = figure.subplots(1, 3, sharey=True, squeeze=False)[0]
     places = range(len(scores))
     means = comparison.summary()
@@ -138,7 +139,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
         bars = ax.bar(range(len(names)), shares, color=look(parse_score(spelling)).colour, edgecolor=INK, linewidth=0.6)
         for bar, name in zip(bars, names, strict=True):
             bar.set_hatch("///" if name == "1" else "")
-        ax.set_title(short(spelling), loc="left", parse_math=False)
+        ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
         ax.set_xticks(range(len(names)), names)
         ax.tick_params(axis="x", rotation=90 if len(names) > EVERY_SIZE + 1 or len(names[-1]) > 2 else 0)
         percent_axis(ax, "y")

@@ -37,7 +37,7 @@
     X: "M-1-.5L-.5-1 0-.5.5-1 1-.5.5 0 1 .5.5 1 0 .5-.5 1-1 .5-.5 0Z", h: "M0-1.1L1-.55V.55L0 1.1-1 .55V-.55Z",
   };
   const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
-  const ink = (colour) => ({ "#000000": "var(--ink)", "#0072b2": "var(--blue)" })[colour] || colour;
+  const ink = (colour) => ({ "#111111": "var(--ink)", "#0072b2": "var(--blue)" })[colour] || colour;
   const shape = (dot, x, y, size, kind = "dot") => made("path", { class: kind,
     d: SHAPES[dot.marker] || SHAPES.o, style: `fill: ${ink(dot.colour)}; stroke: var(--ink)`, transform: `translate(${x} ${y}) scale(${size})`,
     "stroke-width": size > 5 ? 1.2 / size : 0,
@@ -45,7 +45,7 @@
 
   function ticks(low, high, wanted) {
     const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw);
     const found = [];
     for (let i = Math.ceil(low / step); i * step <= high; i++) found.push(i * step);
     return found;
@@ -66,7 +66,7 @@
     const width = Math.max(280, box.clientWidth), height = Math.round(Math.min(480, Math.max(300, width * 0.62)));
     const left = 54, right = 18, top = 34, bottom = 50, small = width < 560;
     const xs = every.map((d) => d.x), ys = every.map((d) => d.y);
-    const log = Math.max(...xs) > data.ratio * Math.min(...xs), f = log ? Math.log : (x) => x;
+    const log = Math.min(...xs) > 0 && Math.max(...xs) > data.ratio * Math.min(...xs), f = log ? Math.log : (x) => x;
     const spread = (values) => {
       const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.08;
       return [low - room, high + room];
@@ -76,7 +76,7 @@
     const py = (y) => height - bottom - (y - y0) / (y1 - y0) * (height - top - bottom);
     const g = made("g", { class: "drawing" });
     const xTicks = log ? logTicks(Math.exp(x0), Math.exp(x1)) : ticks(x0, x1, small ? 4 : 7);
-    const digits = Math.max(0, -Math.floor(Math.log10(xTicks[1] - xTicks[0]) + 1e-9));
+    const digits = Math.max(...xTicks.map((x) => (String(Number(x.toPrecision(6))).split(".")[1] || "").length));
     for (const x of xTicks) {
       g.append(made("line", { x1: px(x), x2: px(x), y1: top, y2: height - bottom, style: "stroke: var(--grid)" }));
       g.append(made("text", { x: px(x), y: height - bottom + 18, "text-anchor": "middle", "font-size": 13 },
@@ -105,7 +105,7 @@
       "aria-label": "Chart of mean set size against the share of sets with one class. Arrow keys go from point to point." }, g);
     box.replaceChildren(svg, tip);
     const lines = traces.flatMap((t) => t.dots.flatMap((d, i) => along(d, t.dots[i + 1] || d, px, py)));
-    nameDots(g, compared.map((d) => [d, px(d.x), py(d.y)]), lines, left, width - right, top, height - bottom);
+    nameDots(g, small ? 14 : 30, compared.map((d) => [d, px(d.x), py(d.y)]), lines, left, width - right, top, height - bottom);
     placed = every.map((d) => ({ d, x: px(d.x), y: py(d.y) })).sort((a, b) => a.x - b.x);
     const show = (i) => {
       chosen = i;
@@ -148,13 +148,13 @@
   }
 
   /* Writes each name at the place around its dot where it covers least. */
-  function nameDots(g, dots, lines, left, right, top, bottom) {
+  function nameDots(g, longest, dots, lines, left, right, top, bottom) {
     const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
     const taken = [...lines, ...dots.flatMap(([, x, y]) => Array(9).fill({ x: x - 8, y: y - 8, width: 16, height: 16 }))];
     const places = [[12, -8, "start"], [12, 16, "start"], [-12, -8, "end"], [-12, 16, "end"], [0, -14, "middle"],
       [0, 24, "middle"], [14, 5, "start"], [-14, 5, "end"], [22, -22, "start"], [22, 32, "start"], [-22, 32, "end"]];
     for (const [d, x, y] of dots) {
-      const label = d.label.length > 30 ? d.label.slice(0, 29) + "…" : d.label;
+      const label = d.label.length > longest ? d.label.slice(0, longest - 1) + "…" : d.label;
       const text = made("text", { "font-size": 14, "font-weight": 700, style: "stroke: var(--halo)", "stroke-width": 3,
         "paint-order": "stroke" }, label);
       g.append(text);

@@ -8,16 +8,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+
 from pippin.files import write_whole
 from pippin.scores import Score
-
-try:
-    import matplotlib.style
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
-except ImportError as missing:
-    raise ValueError('Figures and reports need matplotlib: pip install "pippin-conformal[report]"') from missing
 
 P = ParamSpec("P")
 
@@ -61,7 +58,7 @@ LOOKS = {
     "raps": Look("#d55e00", "v"),
     "pip": Look("#0072b2", "D"),
     "repip": Look("#009e73", "P"),
-    "socop": Look("#000000", "*"),
+    "socop": Look("#111111", "*"),
     "saps": Look("#f0e442", "X"),
 }
 OTHER = Look("#7f7f7f", "h")
@@ -69,7 +66,7 @@ OTHER = Look("#7f7f7f", "h")
 # Colours that a page replaces by its own.
 THEMED = {
     INK: "ink",
-    "#000000": "ink",
+    "#111111": "ink",
     QUIET: "quiet",
     GRID: "grid",
     WARNING: "warning",
