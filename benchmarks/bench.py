@@ -19,6 +19,7 @@ from typing import Any
 
 import contest
 import numpy as np
+import splits
 from matrix import SCORES
 from measure import first_calls, fresh_process, interleaved, slope
 from rich.console import Console
@@ -67,7 +68,7 @@ def measure(quick: bool) -> dict[str, Any]:
             contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, repeats * 3
         ),
         "matrix": fresh_process(MATRIX, str(n), str(n_classes), str(repeats)),
-        "matrix_peers": contest.whole(contest.ADAPTIVE, (probs, labels), probs, head, 1 if quick else 2),
+        "matrix_peers": contest.whole(contest.ADAPTIVE, (probs, labels), probs, head, 1 if quick else 3),
         "large": fresh_process(MATRIX, *map(str, large)),
         "one_row_12": contest.one_row(*small, SCORES, repeats),
         "one_row_1000": contest.one_row(*made(2_500, 200 if quick else 1_000, seed=1), SCORES, repeats),
@@ -79,6 +80,8 @@ def measure(quick: bool) -> dict[str, Any]:
             growth("K", [made(200 if quick else 1_000, k) for k in (1_000, 4_000, 16_000, 64_000)], score, repeats)
             for score in ("repip", "aps(randomized=False)")
         ],
+        "splits": splits.beside_peers(*small, 50 if quick else 1_000, 2 if quick else 30),
+        "splits_large": splits.beside_a_sort(probs, labels, 20 if quick else 1_000, ("repip", "aps", "pip")),
         "first_call": first_calls(compile_too=not quick),
     }
 
@@ -109,9 +112,24 @@ def show(figures: dict[str, Any]) -> None:
         sizes, times = (" ".join(texts) for texts in (map(str, case["sizes"]), map(milli, case["seconds"])))
         table.add_row(case["score"], case["along"], sizes, times, f"{case['slope']:.2f}")
     console.print(table)
+    show_splits(figures["splits"], figures["splits_large"], shape)
     table = Table("compiled loops", "import pippin, s", "first calibrate, s", "warm_up, s", title="A fresh process")
     for name, case in figures["first_call"].items():
         table.add_row(name, *(f"{case[key]:.3f}" for key in ("import", "calibrate", "warm_up")))
+    console.print(table)
+
+
+def show_splits(example: dict[str, Any], large: dict[str, Any], shape: str) -> None:
+    title = f"{example['splits']:,} splits of 4,986 × 12, six scores: {example['seconds']:.2f} s in all"
+    table = Table("peer", "theirs, ms", "ours, ms", "theirs / ours", title=title, caption="per score and split")
+    for row in example["peers"]:
+        ours = milli(example["per_score_and_split"])
+        table.add_row(row["peer"], milli(row["theirs_s"]), ours, f"{row['ratio']:.0f}")
+    console.print(table)
+    title = f"{large['splits']:,} splits of {shape}; one np.sort of the matrix is {large['sort_s']:.2f} s"
+    table = Table("score", "seconds", "× one sort", title=title)
+    for score, row in large["scores"].items():
+        table.add_row(score, f"{row['seconds']:.2f}", f"{row['ratio']:.1f}")
     console.print(table)
 
 

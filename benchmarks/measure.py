@@ -45,7 +45,7 @@ def interleaved(works: dict[str, Work], repeats: int) -> dict[str, float]:
 def many(work: Work, seconds: float) -> Work:
     """The same call repeated for about so many seconds, to time what is short; `calls` says how often."""
     work()
-    calls = max(3, int(seconds / timed(work)))
+    calls = max(1, int(seconds / timed(work)))
 
     def repeat() -> None:
         for _ in range(calls):

@@ -24,5 +24,7 @@ def test_quick_benchmark_has_every_case_and_peer(tmp_path):
         assert all(row["ours_s"] > 0 for row in figures[case])
     for case in figures["growth_rows"] + figures["growth_classes"]:
         assert len(case["sizes"]) == len(case["seconds"]) >= 4
+    assert {row["peer"].split()[0] for row in figures["splits"]["peers"]} == {"MAPIE", "TorchCP"}
+    assert all(row["ratio"] > 0 for row in figures["splits_large"]["scores"].values())
     assert figures["first_call"]["from disk"]["import"] > 0
     assert "theirs / ours" in done.stdout

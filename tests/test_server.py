@@ -64,6 +64,7 @@ def test_use_in_joblib_workers(backend):
     """joblib's processes and threads compute the same; a predictor travels to them."""
     probs, labels = made()
     predictor = pippin.calibrate(probs, labels, "repip")
+    predictor.predict_one(probs[0])
     alone = predictor.predict(probs).members.tolist()
     found = joblib.Parallel(2, backend=backend)(joblib.delayed(predictor.predict)(probs) for _ in range(4))
     assert all(sets.members.tolist() == alone for sets in found)

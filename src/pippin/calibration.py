@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -25,6 +25,8 @@ from pippin.ranking import (
 )
 from pippin.scores import Score, make_score, parse_score
 from pippin.sets import PredictionSets
+
+_NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 Seed = int | np.random.Generator | None
 
@@ -151,12 +153,12 @@ class Predictor:
 
         The first call in a process loads the compiled loop; see `pippin.warm_up`.
         """
-        if type(row) is not np.ndarray or row.dtype not in (np.float32, np.float64) or not row.flags.carray:
+        if type(row) is not np.ndarray or row.dtype not in _NATIVE or not row.flags.carray:
             row = np.require(as_array(row), np.float64, ["C", "A"])
-        if row.shape != self._shape:
-            raise ValueError(f"Expected one row of {len(self.classes)} probabilities, got shape {row.shape}.")
-        u = float(uniforms(seed, 1)[0]) if self.score.randomized else 0.0
-        return scoring.one_set(row, self.score, self.threshold, u)
+        n_classes, randomized, one_set = self._one
+        if row.shape != (n_classes,):
+            raise ValueError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}.")
+        return one_set(row, float(uniforms(seed, 1)[0]) if randomized else 0.0)
 
     def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
         """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""
@@ -175,9 +177,14 @@ class Predictor:
             },
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @cached_property
-    def _shape(self) -> tuple[int]:
-        return (len(self.classes),)
+    def _one(self) -> tuple[int, bool, scoring.OneSet]:
+        """What `predict_one` would otherwise look up for every row."""
+        n_classes = len(self.classes)
+        return n_classes, self.score.randomized, scoring.one_set(self.score, n_classes, self.threshold)
 
     def __repr__(self) -> str:
         return (
@@ -209,7 +216,7 @@ def warm_up() -> None:
     for kind in (np.float32, np.float64):
         block = np.full((1, 2), 0.5, dtype=kind)
         rows = as_rows(block)
-        scoring.one_set(block[0], parse_score("ip"), 1.0, 0.0)
+        scoring.one_set(parse_score("ip"), 2, 1.0)(block[0], 0.0)
         scoring.label_scores(rows, read_only(np.zeros(1, dtype=np.int64)), parse_score("ip"), np.zeros(1))
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))

@@ -97,13 +97,32 @@ def _next_mass(
 
 
 @compiled
-def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
-    """Ranks as many classes as the set needs; classes[:size] are its members."""
+def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
     known, mass = 0, 0.0
     for rank in range(row.size):
         mass, known = _next_mass(row, c, rank, mass, threshold, known, values, classes)
         if not _score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
             return rank
+    return row.size
+
+
+@compiled
+def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
+    """Ranks as many classes as the set needs; classes[:size] are its members."""
+    if not np.isnan(c.price):
+        return _set_size_socop(row, c, u, threshold, values, classes)
+    known = rank_more(row, 0, values, classes)
+    mass = 0.0
+    if c.second != 0.0:
+        known = rank_more(row, 1, values, classes) if known == 1 else known
+        mass = c.second * values[1]
+    for rank in range(row.size):
+        if rank == known:
+            known = rank_more(row, known, values, classes)
+        p = np.float64(values[rank])
+        if not _score_at(c, rank, p, mass, u) <= threshold:
+            return rank
+        mass = (0.0 if rank == 0 else mass) + c.table[rank, ABOVE] * p
     return row.size
 
 

@@ -7,7 +7,7 @@ Both give the same bits, so nobody can tell but by the clock.
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,9 @@ from pippin.ranking import Rows, read_only
 from pippin.scores import Score, coefficients
 from pippin.threads import run
 
-BLOCK = 1 << 18  # probabilities per block: a megabyte of float32
+BLOCK = 1 << 20  # probabilities per block: four megabytes of float32
+OneSet = Callable[[NDArray[Any], float], NDArray[np.int32]]
+
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
 _scored_in_numpy = 0
@@ -103,14 +105,22 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
     return sizes, np.concatenate([found[start] for start in sorted(found)])
 
 
-def one_set(row: NDArray[np.float64], score: Score, threshold: float, u: float) -> NDArray[np.int32]:
-    """The members of one object's set, best first, by the compiled loop always."""
+def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
+    """A function of one object's row and u that gives the members of its set, best first; always compiled."""
     from pippin import kernels
 
-    found, suspect = kernels.one_set(read_only(row), coefficients(score, row.size), threshold, u)
-    if suspect:
-        Rows(row[None], False, None).check(0, 1)
-    return found
+    c = coefficients(score, n_classes)
+    compiled_one_set = kernels.one_set
+
+    def find(row: NDArray[Any], u: float) -> NDArray[np.int32]:
+        view = row.view()
+        view.flags.writeable = False
+        found, suspect = compiled_one_set(view, c, threshold, u)
+        if suspect:
+            Rows(row[None], False, None).check(0, 1)
+        return found
+
+    return find
 
 
 def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:

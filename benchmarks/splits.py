@@ -1,0 +1,42 @@
+"""Repeated splits: `pippin.compare` beside a loop over each peer, and beside one sort of a large matrix."""
+
+from time import perf_counter
+from typing import Any
+
+import contest
+import numpy as np
+from measure import timed
+
+import pippin
+from pippin.experiment import draw_split, make_trial
+from pippin.ranking import as_rows
+
+
+def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:
+    """Six scores of ours on all splits; every score of a peer on some of the same splits."""
+    seconds = min(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
+    ours = seconds / splits / len(pippin.PAPER_SCORES)
+    trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
+    cuts = [draw_split(trial, i)[0] for i in range(peer_splits)]
+    rows = []
+    for rival in contest.RIVALS:
+        if rival.package == "crepes" or not contest.present()[rival.package]:
+            continue  # crepes takes minutes for what the others do in seconds
+        start = perf_counter()
+        for calibration in cuts:
+            mask = rival.calibrate(probs[calibration], labels[calibration])(probs[~calibration])
+            mask[np.arange(len(mask)), labels[~calibration]].mean(), mask.sum(axis=1).mean()
+        theirs = (perf_counter() - start) / peer_splits
+        rows.append({"peer": rival.name, "theirs_s": theirs, "ratio": theirs / ours})
+    return {"splits": splits, "seconds": seconds, "per_score_and_split": ours, "peers": rows}
+
+
+def beside_a_sort(probs: Any, labels: Any, splits: int, scores: tuple[str, ...]) -> dict[str, Any]:
+    """All splits of one score, as multiples of one np.sort of the matrix."""
+    sort = timed(lambda: np.sort(probs, axis=1))
+    times = {score: timed(lambda: pippin.compare(probs, labels, [score], splits=splits)) for score in scores}  # noqa: B023 - called at once
+    return {
+        "splits": splits,
+        "sort_s": sort,
+        "scores": {s: {"seconds": t, "ratio": t / sort} for s, t in times.items()},
+    }
