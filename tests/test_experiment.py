@@ -9,8 +9,9 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin import counting, experiment, kernels, scoring
-from pippin.experiment import METRICS, counter, draw_split, make_trial, split_generator
+from pippin import count_kernels, counting, experiment, scoring
+from pippin.calibration import quantile_rank
+from pippin.experiment import METRICS, _known, draw_split, make_trial, split_generator
 from pippin.ranking import as_rows
 
 every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
@@ -64,17 +65,17 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
 
 
 @every_score
-def test_compiled_counting_gives_the_same(score):
-    """The counting is written once; compiled, it gives the bits of NumPy."""
-    data = pippin.load_example()
-    trial = make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
-    count = counter(trial, score, 1)
-    cells = dict(zip(count.__code__.co_freevars, (cell.cell_contents for cell in count.__closure__), strict=True))
-    for index in range(3):
-        calibration, u = draw_split(trial, index)
-        arguments = (cells["known"], calibration, cells["k"], *([u] if score.randomized else []))
-        name = "count_randomized" if score.randomized else "count_fixed"
-        assert getattr(kernels, name)(*arguments) == getattr(counting, name)(*arguments)
+@pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
+def test_compiled_counting_gives_the_same(score, kind):
+    """The loops give the bits of NumPy."""
+    probs = made_rows(kind, 400, 7, 1)
+    trial = make_trial(as_rows(probs), probs.argmin(axis=1) % 3, 0.45, 0.2, 0)
+    known, _, _ = _known(trial, score, quantile_rank(trial.n_calibration, 0.2))
+    calibrations, u = (np.stack(part) for part in zip(*(draw_split(trial, i) for i in range(9)), strict=True))
+    found = np.empty((2, 9, 5))
+    for engine, counts in zip((counting, count_kernels), found, strict=True):
+        engine.count_splits(known, quantile_rank(trial.n_calibration, 0.2), score.randomized, calibrations, u, counts)
+    assert np.array_equal(*found)
 
 
 def test_rows_are_ranked_once_for_all():

@@ -1,4 +1,4 @@
-"""One split of an experiment, counted: written once, run by NumPy or compiled by numba.
+"""One split of an experiment, counted.
 
 A score's thresholds lie close together, so its sets are known but for the few places
 (class and row) whose scores lie between the lowest and the highest threshold. Given the
@@ -43,6 +43,14 @@ class Known(NamedTuple):
     place: Scored
     place_row: NDArray[np.int32]
     kind: NDArray[np.int8]
+
+
+def count_splits(
+    known: Known, k: int, randomized: bool, calibrations: NDArray[np.bool_], u: Vector, counts: Vector
+) -> None:
+    """Fills `counts`, one row per split, from (splits, n) arrays of who calibrates and of u."""
+    for i, calibration in enumerate(calibrations):
+        counts[i] = count_randomized(known, calibration, k, u[i]) if randomized else count_fixed(known, calibration, k)
 
 
 def count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts:

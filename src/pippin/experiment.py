@@ -262,10 +262,10 @@ def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str 
     counters = [counter(trial, score, splits) for score in scores] if kept.done < splits else []
 
     def work(start: int, stop: int) -> None:
-        for index in range(start, stop):
-            calibration, u = draw_split(trial, index)
-            for number, count in enumerate(counters):
-                values[number, index] = count(calibration, u)
+        drawn = [draw_split(trial, index) for index in range(start, stop)]
+        calibrations, u = (np.stack(part) for part in zip(*drawn, strict=True))
+        for number, count in enumerate(counters):
+            values[number, start:stop] = count(calibrations, u)
 
     with progress_bar("splits", splits) as advance:
         advance(kept.done)
@@ -277,12 +277,37 @@ def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str 
     return values
 
 
-def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.bool_], Vector], Sequence[float]]:
-    """A function of a split that gives the metrics of the score."""
-    n, m, k = trial.rows.n, trial.n_test, quantile_rank(trial.n_calibration, trial.alpha)
+def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.bool_], Vector], NDArray[np.float64]]:
+    """A function of some splits, (splits, n), that gives the metrics of the score."""
+    n, k = trial.rows.n, quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
-        return lambda calibration, u: (math.inf, 1.0, trial.rows.n_classes, 0.0, 0.0)
-    c = coefficients(score, trial.rows.n_classes)
+        return lambda calibrations, u: np.tile((math.inf, 1.0, trial.rows.n_classes, 0.0, 0.0), (len(u), 1))
+    known, low, high = _known(trial, score, k)
+    count_splits = _engine(splits * n)
+
+    def count(calibrations: NDArray[np.bool_], u: Vector) -> NDArray[np.float64]:
+        counts = np.empty((len(u), len(METRICS)))
+        count_splits(known, k, score.randomized, calibrations, u, counts)
+        for i in np.flatnonzero((counts[:, 0] < low) | (counts[:, 0] > high)):
+            counts[i, 2:] = _count_anew(trial, score, counts[i, 0], calibrations[i], u[i])
+        counts[:, 1:] /= trial.n_test
+        return counts
+
+    return count
+
+
+def _engine(work: int) -> Callable[..., None]:
+    """The compiled loops, if they are loaded or worth loading; else NumPy, which counts a row in some nanoseconds."""
+    if scoring.compiled(work // 1000) is None:
+        return counting.count_splits
+    from pippin import count_kernels
+
+    return count_kernels.count_splits
+
+
+def _known(trial: Trial, score: Score, k: int) -> tuple[Known, float, float]:
+    """What all splits of the score share, and the thresholds between which it suffices."""
+    n, c = trial.rows.n, coefficients(score, trial.rows.n_classes)
     u = np.random.default_rng(trial.seed).random(n)
     label, label_row, _ = _scored(scoring.label_places(trial.rows, trial.ranks, score, u)[0], score, c, u)
     low, high = _reach(trial, np.sort(label.scores), k)
@@ -290,19 +315,7 @@ def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.boo
     place, place_row, rank = _scored(places, score, c, u)
     step = len(rank) + 1 if score.randomized else max(n // 4, len(rank) // MOST_LEVELS, 1)
     levels = _levels(sizes, place_row, step)
-    known = Known(label, label_row, levels, step, place, place_row, np.minimum(rank, 2).astype(np.int8))
-    engine = scoring.compiled(splits * n // 1000) or counting
-
-    def count(calibration: NDArray[np.bool_], u: Vector) -> Sequence[float]:
-        if score.randomized:
-            threshold, *found = engine.count_randomized(known, calibration, k, u)
-        else:
-            threshold, *found = engine.count_fixed(known, calibration, k)
-        if not low <= threshold <= high:
-            found[1:] = _count_anew(trial, score, threshold, calibration, u)
-        return threshold, *(x / m for x in found)
-
-    return count
+    return Known(label, label_row, levels, step, place, place_row, np.minimum(rank, 2).astype(np.int8)), low, high
 
 
 def _scored(
@@ -314,7 +327,7 @@ def _scored(
         order = np.argsort(scores, kind="stable")
         row, rank, p, mass = places
         places, scores = Places(row[order], rank[order], p[order], mass[order]), scores[order]
-    here = c._replace(table=c.table[places.rank])
+    here = c._replace(table=np.asfortranarray(c.table[places.rank]))  # its columns are read one by one
     return Scored(here, places.p, places.mass, scores), places.row, places.rank
 
 

@@ -10,10 +10,8 @@ it is used.
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from pippin import counting
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats, ranked_order
 from pippin.ranks import (
@@ -31,11 +29,7 @@ from pippin.ranks import (
 )
 from pippin.scores import ABOVE, Coefficients, score_at
 
-_score_at = compiled(score_at)
-register_jitable(score_at)
-register_jitable(counting._counts)
-count_fixed = compiled(counting.count_fixed)
-count_randomized = compiled(counting.count_randomized)
+compiled_score_at = compiled(score_at)
 
 
 @compiled
@@ -101,7 +95,7 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
     known, mass = 0, 0.0
     for rank in range(row.size):
         mass, known = _next_mass(row, c, rank, mass, threshold, known, values, classes)
-        if not _score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
+        if not compiled_score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
             return rank
     return row.size
 
@@ -120,7 +114,7 @@ def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: 
         if rank == known:
             known = rank_more(row, known, values, classes)
         p = np.float64(values[rank])
-        if not _score_at(c, rank, p, mass, u) <= threshold:
+        if not compiled_score_at(c, rank, p, mass, u) <= threshold:
             return rank
         mass = (0.0 if rank == 0 else mass) + c.table[rank, ABOVE] * p
     return row.size
@@ -157,7 +151,7 @@ def _label_places(
         else:
             rank, mass = _place_of_label(block[i], label, c, values, classes)
         p[i], ranks[i], masses[i] = block[i, label], rank, mass
-        scores[i] = _score_at(c, rank, p[i], mass, u[i])
+        scores[i] = compiled_score_at(c, rank, p[i], mass, u[i])
     return suspects
 
 
@@ -203,7 +197,7 @@ def members(
             found = _doubled(found)
         if quick:
             size, k, p, mass = 0, best_classes[0, i], best[0, i], c.second * best[1, i]
-            while _score_at(c, size, np.float64(p), mass, u[i]) <= threshold:
+            while compiled_score_at(c, size, np.float64(p), mass, u[i]) <= threshold:
                 found[used + size] = k
                 mass = (0.0 if size == 0 else mass) + c.table[size, ABOVE] * p
                 size += 1
@@ -252,9 +246,9 @@ def _band(
         for rank in range(n_classes):
             mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
             own = np.float64(values[rank])
-            if not _score_at(c, rank, own, mass, 0.0) <= high:
+            if not compiled_score_at(c, rank, own, mass, 0.0) <= high:
                 break
-            if _score_at(c, rank, own, mass, 1.0) <= low:
+            if compiled_score_at(c, rank, own, mass, 1.0) <= low:
                 sizes[i] = rank + 1
             else:
                 rows[used], ranks[used], p[used], masses[used] = i, rank, own, mass
@@ -278,7 +272,7 @@ def _class_scores(block: Floats, order: Indices, c: Coefficients, u: Vector, sco
         known, mass = row.size, 0.0
         for rank in range(row.size):
             mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
-            scores[i, classes[rank]] = _score_at(c, rank, np.float64(values[rank]), mass, u[i])
+            scores[i, classes[rank]] = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
