@@ -23,6 +23,17 @@ def test_the_quantile_is_exact(alpha):
         assert quantile_rank(n, float(alpha)) == math.ceil((n + 1) * (1 - exact))
 
 
+def test_the_quantile_is_exact_where_floats_are_not():
+    """Every level in hundredths; (n + 1)(1 − α) in floats is off by one for many of them."""
+    wrong = 0
+    for hundredths in range(1, 100):
+        for n in range(1, 400):
+            k = math.ceil((n + 1) * (1 - Fraction(hundredths, 100)))
+            assert quantile_rank(n, hundredths / 100) == k
+            wrong += math.ceil((n + 1) * (1 - hundredths / 100)) != k
+    assert wrong > 100
+
+
 @pytest.mark.parametrize("alpha", [np.float32(0.1), np.float64(0.1), Fraction(1, 10)])
 def test_one_tenth_is_one_tenth_in_any_type(alpha):
     """A float32 or a fraction is read as the number it spells."""
