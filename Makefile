@@ -44,7 +44,7 @@ $(VENV)/installed-test: $(VENV)/installed
 # The report is tested in a real browser: installed here if that is allowed, else asked for.
 .PHONY: browser
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	     && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	|| { echo "The tests open the report in a browser: please install Chromium (Debian: apt-get install chromium)."; exit 1; }

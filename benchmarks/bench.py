@@ -2,7 +2,7 @@
 
     python benchmarks/bench.py [--quick] [--out FILE.json]
 
-Every figure is a median of interleaved repeats. The machine's noise moves seconds, so
+Figures are medians of repeats, the splits excepted. The machine's noise moves seconds, so
 ratios are what to compare between runs. Sets are checked to agree before anything is
 timed, and an absent peer is listed as absent.
 """
@@ -38,6 +38,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: does it run at all?")
     parser.add_argument("--out", type=Path, help="write all figures to this JSON file")
     arguments = parser.parse_args()
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")  # of the peers
     pippin.warm_up()
     figures = measure(arguments.quick)

@@ -1,5 +1,6 @@
 """Repeated splits: `pippin.compare` beside a loop over each peer, and beside one sort of a large matrix."""
 
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +15,7 @@ from pippin.ranking import as_rows
 
 def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:
     """Six scores of ours on all splits; every score of a peer on some of the same splits."""
-    seconds = min(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
+    seconds = median(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
     ours = seconds / splits / len(pippin.PAPER_SCORES)
     trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
     cuts = [draw_split(trial, i)[0] for i in range(peer_splits)]

@@ -1,19 +1,12 @@
 """What many tests share: every score, and rows of every awkward kind."""
 
-import hashlib
 import os
-import tempfile
-from pathlib import Path
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import pippin
-
-# The compiler's cache looks at one file at a time; here it looks at all of them together.
-SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(pippin.__file__).parent.glob("*.py"))))
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"pippin-{SOURCES.hexdigest()[:16]}"))
 
 EVERY_SCORE = (
     *pippin.PAPER_SCORES,
@@ -32,8 +25,10 @@ EVERY_SCORE = (
     pippin.linear(weights=(1, 0.5, 0.25, 0), penalties=(0, 0, 0.01)),
 )
 
-settings.register_profile("laws", deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
-settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000)
+settings.register_profile(
+    "laws", deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
 

@@ -107,6 +107,21 @@ def test_the_disk_cache_works_from_a_folder_that_cannot_be_written(tmp_path):
     assert list(home.rglob("*.nbi"))
 
 
+def test_a_change_in_another_file_is_compiled_anew(tmp_path):
+    """The loops in the cache bear the stamp of every source, not only of their own."""
+    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
+    home.mkdir()
+    warm_up_in(folder, home)
+    formula = folder / "pippin" / "scores.py"
+    formula.write_text(
+        formula.read_text().replace("return (c.constant + own * p)", "return (c.constant + 2.0 + own * p)")
+    )
+    code = "import pippin; r = [[0.5, 0.5]]; pippin.warm_up(); print(pippin.score(r, [0], 'ip')[0])"
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert float(run.stdout) == 2.5
+
+
 def test_no_folder_for_a_cache_is_no_error(tmp_path):
     """Then it compiles in memory and works all the same."""
     folder = installed_copy(tmp_path / "site")

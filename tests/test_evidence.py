@@ -36,7 +36,10 @@ def test_a_difference_is_paired_and_signed():
 
 
 def test_the_interval_covers_the_difference_on_new_rows():
-    """Over 200 simulated data sets, the 95 % interval holds the true difference at least 90 % of the time."""
+    """Over 200 simulated data sets, the 95 % interval holds the true difference at least 95 % of the time.
+
+    It is conservative here: for a fixed classifier the correction allows for more than the splits share.
+    """
     rng = np.random.default_rng(11)
 
     def draw(n):
@@ -53,7 +56,7 @@ def test_the_interval_covers_the_difference_on_new_rows():
         comparison = pippin.compare(*draw(300), ["ip", "margin"], alpha=0.2, splits=30)
         found = difference(comparison, "efficiency", *comparison.scores)
         hits += found.low <= truth <= found.high
-    assert hits >= 180
+    assert hits >= 190
 
 
 def test_coverage_of_honest_rows_behaves_as_guaranteed():

@@ -36,7 +36,7 @@ def naive(probs, labels, score, alpha, splits, fraction, seed):
 
 @every_score
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*(too few|infinite score):UserWarning")
 def test_splits_are_counted_exactly(score, kind):
     """The table of `compare` equals the naive loop's to the last bit: ties, zeros, tiny and infinite cases."""
     rng = np.random.default_rng(KINDS.index(kind))
@@ -191,9 +191,12 @@ def test_a_parameter_that_is_not_there_is_said(score, parameter):
 
 
 def test_too_few_rows_give_full_sets():
-    """An infinite threshold: every class in every set."""
+    """A warning, an infinite threshold, every class in every set; and a summary without a spread."""
     data = pippin.load_example()
-    values = pippin.compare(data.probs[:10], data.labels[:10], ["ip"], splits=2).values[0]
+    with pytest.warns(UserWarning, match="too few"):
+        comparison = pippin.compare(data.probs[:10], data.labels[:10], "ip", splits=2)
+    assert comparison.summary()["threshold_sd"].to_list() == [0]
+    values = comparison.values[0]
     assert values.tolist() == [[math.inf, 1, 12, 0, 0]] * 2
 
 

@@ -134,6 +134,7 @@ def test_members_come_in_rank_order_and_ties_by_index(score, data, seed):
 
 
 @every_score
+@pytest.mark.filterwarnings("ignore:.*infinite score:UserWarning")
 @given(data=probabilities())
 def test_inputs_are_never_modified(score, data):
     """Law 5."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pippin
+from pippin import threads
 
 SCORES = ("pip", "raps", "socop", "margin")
 
@@ -47,7 +48,7 @@ def test_many_threads_at_once_change_nothing():
 def test_use_after_fork():
     """A child forked from a process whose threads are running computes the same."""
     before = outcome()
-    assert any(thread.name.startswith("pippin") for thread in threading.enumerate())
+    assert any(thread.name.startswith(threads.NAME) for thread in threading.enumerate())
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map(outcome, ["pip"] * 4) == [before] * 4
 
@@ -114,3 +115,14 @@ def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
     with pytest.raises(ValueError, match="Row 15000 has nan in column 7"):
         pippin.calibrate(probs, labels, "pip")
     outcome()
+
+
+def test_a_worker_that_asks_for_workers_does_the_work_itself():
+    """Nested work cannot wait for itself."""
+    seen = []
+
+    def inner(start, stop):
+        seen.append((start, stop))
+
+    threads.run(lambda a, b: threads.run(inner, [(a, b), (b, b + 1)]), [(i, i) for i in range(8)])
+    assert len(seen) == 16

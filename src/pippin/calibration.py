@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, scoring
 from pippin.ranking import (
     Classes,
+    Rows,
     agree,
     as_alpha,
     as_array,
@@ -146,19 +147,27 @@ class Predictor:
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         sizes, members = scoring.members(rows, self.score, self.threshold, _draws(self.score, rows.n, seed))
-        return PredictionSets(sizes, members, self.classes)
+        return PredictionSets(sizes, members, self.classes, rows.index)
 
     def predict_one(self, row: Any, seed: Seed = None) -> NDArray[np.int32]:
         """One object's class indices, most probable first, with the least delay.
 
-        The first call in a process loads the compiled loop; see `pippin.warm_up`.
+        Takes probabilities, not logits. The first call in a process loads the compiled
+        loop; see `pippin.warm_up`.
         """
         if type(row) is not np.ndarray or row.dtype not in _NATIVE or not row.flags.carray:
+            self._check_names(row)
             row = np.require(as_array(row), np.float64, ["C", "A"])
         n_classes, randomized, one_set = self._one
         if row.shape != (n_classes,):
             raise ValueError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}.")
         return one_set(row, float(uniforms(seed, 1)[0]) if randomized else 0.0)
+
+    def _check_names(self, row: Any) -> None:
+        """A row of a data frame brings the names of its columns."""
+        names = getattr(row, "index", None)
+        if names is not None and not callable(names) and not isinstance(self.classes, range):
+            agree(self.classes, Rows(np.empty((1, len(names))), False, tuple(names)))
 
     def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
         """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""
@@ -247,13 +256,26 @@ def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
     n = len(scores)
     k = quantile_rank(n, alpha)
     if k > n:
-        warnings.warn(
-            f"{n} calibration examples are too few for alpha={float(alpha):g}: at least {examples_needed(alpha)} are "
-            "needed. The threshold is infinite and every set holds all classes.",
-            stacklevel=3,
-        )
+        warn_of_few(n, alpha)
         return math.inf
-    return float(np.partition(scores, k - 1)[k - 1])
+    threshold = float(np.partition(scores, k - 1)[k - 1])
+    if math.isinf(threshold):
+        warnings.warn(
+            f"More than a share of {float(alpha):g} of the true labels have an infinite score, because their "
+            "probability is 0: the threshold is infinite and every set holds all classes.",
+            stacklevel=4,
+        )
+    return threshold
+
+
+def warn_of_few(n: int, alpha: float) -> None:
+    """Warns if n calibration examples cannot give a finite threshold."""
+    if quantile_rank(n, alpha) > n:
+        warnings.warn(
+            f"{n} calibration examples are too few for alpha={float(alpha):g}: at least {examples_needed(alpha):,} are "
+            "needed. The threshold is infinite and every set holds all classes.",
+            stacklevel=4,
+        )
 
 
 def _draws(score: Score, n: int, seed: Seed) -> NDArray[np.float64]:

@@ -106,7 +106,7 @@ def check_spread(comparison: Comparison) -> CoverageCheck:
             f"Coverage behaves as guaranteed: over the splits it averages {coverage.mean():.4f} with a spread of "
             f"{coverage.std(axis=1).mean():.4f}, where theory says {mean:.4f} and {spread:.4f}.",
         )
-    worst = int(np.argmax(off))
+    worst = int(np.argmax(np.maximum(off, np.abs(ratio - 1) * math.sqrt(2 * comparison.splits))))
     return CoverageCheck(
         False,
         f"Coverage of {comparison.scores[worst]} strays from its law (mean {coverage[worst].mean():.4f}, spread "

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import counting, scoring
-from pippin.calibration import quantile_rank
+from pippin.calibration import quantile_rank, warn_of_few
 from pippin.counting import Known, Scored
 from pippin.files import Checkpoint
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
-from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score
+from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score, parse_scores
 from pippin.threads import run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Trial:
 def compare(
     probs: Any,
     labels: ArrayLike,
-    scores: Sequence[Score | str] = PAPER_SCORES,
+    scores: Sequence[Score | str] | Score | str = PAPER_SCORES,
     alpha: float = 0.1,
     splits: int = 1000,
     calibration_fraction: float = 0.45,
@@ -83,9 +83,7 @@ def compare(
     """
     rows = as_rows(probs, from_logits)
     truth = as_labels(labels, rows.n, as_classes(classes, rows))
-    chosen = tuple(dict.fromkeys(parse_score(score) for score in scores))
-    if not chosen:
-        raise ValueError("Expected at least one score to compare, got none: pass for example ['ip', 'repip'].")
+    chosen = parse_scores(scores)
     trial = make_trial(rows, truth, calibration_fraction, alpha, seed)
     return Comparison(
         chosen, trial.alpha, seed, rows.n, trial.n_calibration, measure(trial, chosen, splits, checkpoint)
@@ -135,7 +133,8 @@ class Comparison:
         for name in METRICS:
             values = self.metric(name)
             columns[name] = values.mean(axis=1)
-            columns[f"{name}_sd"] = values.std(axis=1, ddof=1) if self.splits > 1 else np.zeros(len(values))
+            steady = self.splits < 2 or not np.isfinite(values).all()
+            columns[f"{name}_sd"] = np.zeros(len(values)) if steady else values.std(axis=1, ddof=1)
         return polars.DataFrame(columns)
 
     def __repr__(self) -> str:
@@ -228,6 +227,7 @@ def make_trial(rows: Rows, labels: NDArray[np.int64], calibration_fraction: floa
         )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"Expected a seed that is a whole number of at least 0, got {seed!r}.")
+    warn_of_few(n_calibration, alpha)
     ranked, ranks = scoring.ranked_rows(rows, labels)
     return Trial(ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
 
@@ -258,7 +258,7 @@ def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str 
     if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
         raise ValueError(f"Expected at least one split, got {splits!r}.")
     values = np.empty((len(scores), splits, len(METRICS)))
-    kept = Checkpoint(checkpoint, _fingerprint(trial, scores), values)
+    kept = Checkpoint(checkpoint, _fingerprint(trial, scores) if checkpoint else "", values)
     counters = [counter(trial, score, splits) for score in scores] if kept.done < splits else []
 
     def work(start: int, stop: int) -> None:
@@ -309,8 +309,9 @@ def _known(trial: Trial, score: Score, k: int) -> tuple[Known, float, float]:
     """What all splits of the score share, and the thresholds between which it suffices."""
     n, c = trial.rows.n, coefficients(score, trial.rows.n_classes)
     u = np.random.default_rng(trial.seed).random(n)
-    label, label_row, _ = _scored(scoring.label_places(trial.rows, trial.ranks, score, u)[0], score, c, u)
-    low, high = _reach(trial, np.sort(label.scores), k)
+    places, _ = scoring.label_places(trial.rows, trial.ranks, score, u)
+    label, label_row, _ = _scored(places, score, c, u)
+    low, high = _reach(trial, np.sort(label.scores), float(at_places(places, c)(np.ones(n)).max()), k)
     sizes, places = scoring.band(trial.rows, score, low, high)
     place, place_row, rank = _scored(places, score, c, u)
     step = len(rank) + 1 if score.randomized else max(n // 4, len(rank) // MOST_LEVELS, 1)
@@ -346,12 +347,12 @@ def _count_anew(
     return int(sizes.sum()), int((sizes == 1).sum()), int((sizes == 0).sum())
 
 
-def _reach(trial: Trial, ordered: Vector, k: int) -> tuple[float, float]:
-    """Levels between which the thresholds of practically all splits lie."""
+def _reach(trial: Trial, ordered: Vector, highest: float, k: int) -> tuple[float, float]:
+    """Levels between which the thresholds of practically all splits lie; none exceeds the highest label score."""
     n, share = trial.rows.n, k / (trial.n_calibration + 1)
     spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
     first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)
-    return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else math.inf
+    return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else highest
 
 
 def _fingerprint(trial: Trial, scores: Sequence[Score]) -> str:

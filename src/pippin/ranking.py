@@ -29,6 +29,7 @@ class Rows:
     array: NDArray[Any]
     logits: bool
     names: tuple[str | int, ...] | None
+    index: Any = None
 
     @property
     def n(self) -> int:
@@ -76,7 +77,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
             f"Expected at least two classes, got {n_classes} column(s): "
             "for a binary classifier pass both columns, [1 - p, p]."
         )
-    return Rows(array, from_logits, _column_names(probs))
+    return Rows(array, from_logits, _column_names(probs), row_index(probs))
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -116,7 +117,7 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
         ) from error
     if array.ndim != 1 or array.size != n:
         raise ValueError(f"Expected {n} labels, one per row, got shape {array.shape}: pass labels in row order.")
-    if array.dtype.kind == "O" and all(isinstance(label, int) for label in array.tolist()):
+    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
         array = array.astype(np.int64)
     if array.dtype.kind in "OUST" or (array.dtype.kind in "iu" and _are_numbered(classes)):
         given = array.tolist()
@@ -268,6 +269,11 @@ def _what_is_wrong(row: Floats, total: float, names: tuple[str | int, ...] | Non
         f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}: "
         "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)."
     )
+
+
+def row_index(frame: Any) -> Any:
+    """The index of a pandas frame; None for anything else."""
+    return frame.index if hasattr(frame, "iloc") else None
 
 
 def _column_names(probs: Any) -> tuple[str | int, ...] | None:

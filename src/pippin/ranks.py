@@ -6,7 +6,10 @@ best two of a whole block at once, so that the processor compares several rows i
 step, and `next_best` what comes after them.
 """
 
+import hashlib
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -26,11 +29,28 @@ DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again 
 
 
 def compiled(function: F, **options: Any) -> F:
-    """Compiles at the first call and keeps the result on disk, where a folder can be written."""
+    """Compiles at the first call and keeps the result on disk, where a folder can be written.
+
+    numba's cache looks at the function's own file only; ours depend on each other, so
+    what is kept bears the stamp of all of them.
+    """
     try:
-        return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function))
+        made = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache
-        return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
+        made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
+        kept._source_stamp = _sources()
+    return cast(F, made)
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """A stamp of everything that the compiled loops are made from."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def summing(function: F) -> F:

@@ -259,7 +259,19 @@ def parse_score(text: Any) -> Score:
     raise ValueError(f"Cannot read the score {text!r}: write a name or name(parameter=value), like repip(gamma=0.05).")
 
 
-@lru_cache(maxsize=64)
+def parse_scores(given: Any) -> tuple[Score, ...]:
+    """One score or several, each once.
+
+    Raises:
+        ValueError: there is none, or one cannot be read.
+    """
+    several = (given,) if isinstance(given, str | Score) else tuple(given)
+    if not several:
+        raise ValueError("Expected at least one score, got none: pass for example ['ip', 'repip'].")
+    return tuple(dict.fromkeys(parse_score(score) for score in several))
+
+
+@lru_cache(maxsize=16)
 def coefficients(score: Score, n_classes: int) -> Coefficients:
     """The score's numbers for `n_classes` ranks."""
     ranks = np.arange(1, n_classes + 1, dtype=np.float64)

@@ -117,7 +117,11 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
         view.flags.writeable = False
         found, suspect = compiled_one_set(view, c, threshold, u)
         if suspect:
-            Rows(row[None], False, None).check(0, 1)
+            try:
+                Rows(row[None], False, None).check(0, 1)
+            except ValueError as error:
+                said = str(error).removeprefix("Row 0 ").replace("pass from_logits=True", "apply softmax first")
+                raise ValueError(f"The row {said}") from None
         return found
 
     return find

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin.frames import sets_frame
 from pippin.ranking import Classes, as_labels, read_only
 
 
@@ -17,6 +19,7 @@ class PredictionSets:
 
     `members` lists the class indices of all sets, row after row; the set of object i is
     `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again.
+    `index` is the pandas index of the objects, where they came in a pandas frame.
 
     >>> import pippin
     >>> import numpy as np
@@ -34,6 +37,7 @@ class PredictionSets:
     sizes: NDArray[np.int64]
     members: NDArray[np.integer]
     classes: Classes
+    index: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", read_only(self.sizes))
@@ -46,7 +50,10 @@ class PredictionSets:
         if isinstance(index, slice):
             rows = np.arange(len(self))[index]
             found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
-            return PredictionSets(self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes)
+            index_there = None if self.index is None else self.index[rows]
+            return PredictionSets(
+                self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index_there
+            )
         i = range(len(self))[index]
         return [self.classes[k] for k in self.members[self.offsets[i] : self.offsets[i + 1]]]
 
@@ -89,3 +96,15 @@ class PredictionSets:
         names = [self.classes[k] for k in self.members.tolist()]
         ends = self.offsets.tolist()
         return [names[a:b] for a, b in pairwise(ends)]
+
+    def to_frame(self, classes: bool = False) -> Any:
+        """A data frame with the columns size and labels, and with `classes=True` one boolean per class.
+
+        pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+        >>> sets.to_frame(classes=True).row(1)
+        (2, ['crop', 'soil'], True, True, False)
+        """
+        return sets_frame(self.sizes, self.labels(), self.mask if classes else None, self.classes, self.index)

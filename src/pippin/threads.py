@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+NAME = "pippin-worker"
+
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 
@@ -20,9 +22,12 @@ def n_threads() -> int:
 
 
 def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> None:
-    """Calls work(start, stop) for every piece; of several errors the first piece's is raised."""
+    """Calls work(start, stop) for every piece; of several errors the first piece's is raised.
+
+    A worker that calls it does the work itself: the others may all be waiting.
+    """
     pieces = list(pieces)
-    if len(pieces) == 1 or n_threads() == 1:
+    if len(pieces) == 1 or n_threads() == 1 or threading.current_thread().name.startswith(NAME):
         for start, stop in pieces:
             work(start, stop)
         return
@@ -39,7 +44,7 @@ def _shared_pool() -> ThreadPoolExecutor:
     global _pool
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(n_threads(), thread_name_prefix="pippin")
+            _pool = ThreadPoolExecutor(n_threads(), thread_name_prefix=NAME)
         return _pool
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin.calibration import Predictor, Seed, calibrate
 from pippin.experiment import Comparison, make_trial, measure
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
-from pippin.scores import Score, ip, margin, parse_score, pip, raps, repip, socop
+from pippin.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
 
 FRONTS: dict[str, tuple[Score, ...]] = {
     "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),
@@ -54,7 +54,7 @@ class Tuned:
 def tune(
     probs: Any,
     labels: ArrayLike,
-    candidates: Sequence[Score | str] = CANDIDATES,
+    candidates: Sequence[Score | str] | Score | str = CANDIDATES,
     prefer: str = "singletons",
     max_size: float | None = None,
     alpha: float = 0.1,
@@ -86,7 +86,7 @@ def tune(
     rows = as_rows(probs, from_logits)
     names = as_classes(classes, rows)
     truth = as_labels(labels, rows.n, names)
-    chosen = tuple(dict.fromkeys(parse_score(score) for score in candidates))
+    chosen = parse_scores(candidates)
     if not 0 < tuning_fraction < 1:
         raise ValueError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}.")
     order = np.random.default_rng(seed).permutation(rows.n)

@@ -53,7 +53,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         tuple(merged), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, np.stack(list(merged.values()))
     )
     compared, tuned = _picks(comparison), _picks(everything)
-    checks = (check_spread(comparison), check_order(trial, parse_score("ip")))
+    checks = (check_spread(comparison), check_order(trial, parse_score("ip"))) if comparison.splits > 1 else ()
     return Verdict(_sentences(comparison, compared, tuned), compared, tuned, fronts, checks)
 
 
@@ -71,17 +71,23 @@ def _picks(comparison: Comparison) -> tuple[Pick, ...]:
 
 def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
     smallest, most, both = compared
+    if np.isinf(comparison.metric("threshold")).any():
+        return (
+            "These rows are too few, or too hard, for the level: some thresholds are infinite, and then every set "
+            "holds all classes.",
+        )
     told = [f"On these data {_means(both)}{_aside(both, smallest, most) if len(comparison.scores) > 1 else ''}."]
-    if both.score != smallest.score:
+    if both.score != smallest.score and comparison.splits > 1:
         gap = difference(comparison, "informativeness", both.score, smallest.score)
         sure = "clear" if gap.clear else "not clear"
         told.append(
             f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95 % interval "
             f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
         )
-    if tuned[2].score not in comparison.scores:
+    better = tuned[2]
+    if better.informativeness > both.informativeness + 0.005 and better.score not in comparison.scores:
         told.append(
-            f"Tuned, there is better still: {_means(tuned[2])}; choose it with pippin.tune, on rows that do not "
+            f"Tuned, there are more singletons: {_means(better)}; choose it with pippin.tune, on rows that do not "
             "calibrate."
         )
     return tuple(told)
@@ -97,13 +103,13 @@ def _percent(pick: Pick) -> str:
 
 def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
     others = []
-    if smallest.score != both.score:
+    if smallest.efficiency < both.efficiency - 0.005:
         others.append(
             f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has {_percent(smallest)} singletons"
         )
-    if most.score != both.score:
+    if most.informativeness > both.informativeness + 0.005:
         others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
-    return "; " + ", and ".join(others) if others else ", the smallest sets and the most singletons at once"
+    return "; " + ", and ".join(others) if others else ", and no other has smaller sets or more singletons"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +129,14 @@ class AlphaCurve:
 
 
 def alpha_curve(trial: Trial, score: Score) -> AlphaCurve:
-    """The first split at all levels, from the scores of all classes of its test rows."""
+    """The first split at all levels, from all classes' scores of its test rows, or of a sample, if there are many."""
     calibration, u = draw_split(trial, 0)
     labels = scoring.label_scores(trial.rows, trial.ranks, score, u)
     thresholds = np.sort(labels[calibration])
-    test = np.flatnonzero(~calibration)[: max(1, CURVE_SCORES // trial.rows.n_classes)]
+    test = np.flatnonzero(~calibration)
+    most = max(1, CURVE_SCORES // trial.rows.n_classes)
+    if len(test) > most:
+        test = np.sort(np.random.default_rng(trial.seed).choice(test, most, replace=False))
     by_rank = scoring.class_scores(trial.rows.take(test), score, u[test])
     first, second, every = np.sort(by_rank[:, 0]), np.sort(by_rank[:, 1]), np.sort(by_rank, axis=None)
     covered, reached, beyond, sizes = (

@@ -14,9 +14,13 @@ import typer
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.evaluate import evaluate
+from pippin.cli.export import export
 from pippin.cli.predict import predict
+from pippin.cli.prepare import prepare
+from pippin.cli.reproduce import reproduce
 from pippin.cli.sweep import sweep
 from pippin.cli.toy import toy
+from pippin.cli.train import train
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command(epilog="Example: pippin compare data.npz --scores ip,repip --out out")(compare)
@@ -25,6 +29,10 @@ app.command(epilog="Example: pippin toy")(toy)
 app.command(epilog="Example: pippin calibrate data.npz --score repip --alpha 0.1 --out predictor.json")(calibrate)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
+app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)
+app.add_typer(prepare, name="prepare")
+app.command(epilog="Example: pippin train windows --out probs.npz")(train)
+app.add_typer(reproduce, name="reproduce")
 
 
 @app.callback(invoke_without_command=True, epilog="Start with: pippin compare")

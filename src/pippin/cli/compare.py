@@ -94,10 +94,9 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
-    from pippin.cli.printing import console, metrics_table, setting, warn_of_few
+    from pippin.cli.printing import console, metrics_table, setting
 
     comparison = found.comparison
-    warn_of_few(comparison)
     screen = console()
     screen.print(setting(comparison, data))
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))

@@ -48,11 +48,11 @@ def read_scores(text: str) -> "tuple[Score, ...]":
     >>> read_scores("raps(lam=0.1, k_reg=2),pip")
     (raps(lam=0.1, k_reg=2), pip)
     """
-    from pippin.scores import FAMILIES, PAPER_SCORES, make_score, parse_score
+    from pippin.scores import FAMILIES, PAPER_SCORES, make_score, parse_score, parse_scores
 
     every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
     several = {"paper": PAPER_SCORES, "all": every}
-    return tuple(score for part in _split(text) for score in several.get(part) or (parse_score(part),))
+    return parse_scores([score for part in _split(text) for score in several.get(part) or (parse_score(part),)])
 
 
 def read_values(text: str) -> tuple[float, ...]:

@@ -43,18 +43,3 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
             *(f"{row[key]:.1%} ± {row[key + '_sd']:.1%}" for key in ("informativeness", "empty_rate")),
         )
     return table
-
-
-def warn_of_few(comparison: "Comparison") -> None:
-    """A warning where every set holds all classes, for want of calibration rows."""
-    import warnings
-
-    from pippin.calibration import examples_needed
-
-    needed = examples_needed(comparison.alpha)
-    if comparison.n_calibration < needed:
-        warnings.warn(
-            f"{comparison.n_calibration} calibration examples are too few for alpha={comparison.alpha:g}: at least "
-            f"{needed} are needed. Every set holds all classes.",
-            stacklevel=2,
-        )

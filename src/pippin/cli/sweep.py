@@ -66,9 +66,8 @@ def sweep(
 
 
 def _show(swept: "Sweep", data: "Data", out: Path, drawn: bool) -> None:
-    from pippin.cli.printing import console, metrics_table, setting, warn_of_few
+    from pippin.cli.printing import console, metrics_table, setting
 
-    warn_of_few(swept.comparison)
     screen = console()
     screen.print(setting(swept.comparison, data))
     screen.print(metrics_table(f"{swept.parameter} of {swept.score.name}", swept.values, swept.summary()))

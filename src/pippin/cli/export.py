@@ -1,0 +1,82 @@
+"""`pippin export`: a predictor for other places than Python."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pippin.cli.options import PredictorFile
+
+if TYPE_CHECKING:
+    from pippin.calibration import Predictor
+
+OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
+HeaderFile = Annotated[Path | None, typer.Option("--c", metavar="FILE", help="A C99 header, .h.", show_default=False)]
+Source = Annotated[str, typer.Option("--input", help="What the ONNX graph takes: probs or logits.")]
+Dtype = Annotated[str, typer.Option(help="What the numbers of an ONNX head alone are: float32 or float64.")]
+Model = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A classifier's ONNX graph that the head is added to.", show_default=False),
+]
+Output = Annotated[str | None, typer.Option(help="Its output that holds them, if several could.", show_default=False)]
+
+
+def export(
+    predictor: PredictorFile,
+    onnx: OnnxFile = None,
+    source: Source = "probs",
+    dtype: Dtype = "float32",
+    append_to: Model = None,
+    output: Output = None,
+    c: HeaderFile = None,
+) -> None:
+    """Write a predictor as an ONNX graph or a C header."""
+    import pippin
+    from pippin.files import write_whole
+
+    if onnx is None and c is None:
+        raise ValueError("Expected --onnx or --c, got neither: name the file to write.")
+    if onnx is None and append_to is not None:
+        raise ValueError(f"Expected --onnx beside --append-to {append_to}, got none: name the file to write.")
+    for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
+        _check(option, path, ending)
+    calibrated = pippin.load(predictor)
+    made: list[tuple[Path, bytes]] = []
+    if onnx is not None:
+        made.append((onnx, _graph(calibrated, source, dtype, append_to, output)))
+    if c is not None:
+        from pippin.export.c_header import c_header
+
+        made.append((c, c_header(calibrated).encode()))
+    for path, content in made:
+        write_whole(path, content)
+        print(f"{calibrated.score} with {len(calibrated.classes):,} classes is in {path}.")
+
+
+def _graph(predictor: "Predictor", source: str, dtype: str, append_to: Path | None, output: str | None) -> bytes:
+    try:
+        import onnx
+
+        from pippin.export.onnx import appended_model, head_model
+    except ModuleNotFoundError as error:
+        raise ValueError('Expected onnx to be installed: pip install "pippin-conformal[onnx]".') from error
+    if append_to is None:
+        return bytes(head_model(predictor, source, dtype).SerializeToString())
+    try:
+        model = onnx.load_from_string(append_to.read_bytes())
+        onnx.checker.check_model(model)
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{append_to} is no ONNX graph, or keeps its weights elsewhere: save it whole.") from error
+    return bytes(appended_model(model, predictor, source, output).SerializeToString())
+
+
+def _check(option: str, path: Path | None, ending: str) -> None:
+    from pippin.cli.outputs import check_target
+
+    if path is not None:
+        try:
+            check_target(path, ending)
+        except ValueError as error:
+            raise ValueError(str(error).replace("--out", option, 1)) from None

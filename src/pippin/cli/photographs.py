@@ -1,0 +1,53 @@
+"""Photographs of the first split's test rows, with their sets, into the report."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pippin.sets import PredictionSets
+    from pippin.tables import Data
+
+SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the others where it leaves no set empty
+
+
+def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
+    """Puts photographs of `folder`, whose logits train wrote to `probs`, into the page."""
+    from pippin.files import write_whole
+    from pippin.report.photos import photo_section, with_photos
+    from pippin.tables import read_data
+
+    data = read_data(probs)
+    with np.load(probs) as kept:
+        files = kept["files"]
+    rows, sets = first_split(data, alpha, fraction, seed)
+    section = photo_section(folder, files[rows].tolist(), sets, data.truth()[rows])
+    write_whole(page, with_photos(page.read_text(encoding="utf-8"), section).encode())
+
+
+def first_split(
+    data: "Data", alpha: float, fraction: float, seed: int
+) -> "tuple[NDArray[np.int64], dict[str, PredictionSets]]":
+    """The test rows of the split that compare looks at closely, and their sets under each score shown."""
+    import pippin
+    from pippin.experiment import draw_split, make_trial, split_generator
+    from pippin.ranking import as_classes
+
+    truth = data.truth()
+    trial = make_trial(data.rows, truth, fraction, alpha, seed)
+    calibration, _ = draw_split(trial, 0)
+    inner, outer = np.flatnonzero(calibration), np.flatnonzero(~calibration)
+    found = {}
+    for score in SHOWN:
+        generator = split_generator(trial.seed, 0)
+        generator.choice(data.rows.n, trial.n_calibration, replace=False, shuffle=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*too few.*")  # compare has said it
+            predictor = pippin.calibrate(data.rows.take(inner), truth[inner], score, alpha, seed=generator)
+        sets = predictor.predict(data.rows.take(outer), generator)
+        found[str(predictor.score)] = replace(sets, classes=as_classes(None, data.rows))
+    return outer, found

@@ -1,0 +1,202 @@
+"""`pippin reproduce`: the paper's experiment from images to the report, step by step."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pippin.cli.options import Alpha, CalibrationFraction, OutFolder, Splits
+from pippin.cli.train import (
+    Batch,
+    Device,
+    Epochs,
+    Flips,
+    Group,
+    LearningRate,
+    Size,
+    TrainFraction,
+    Weights,
+    run_training,
+)
+
+SWEPT = {"repip": "gamma", "raps": "lam"}
+VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"
+
+reproduce = typer.Typer(help="Run the whole experiment; steps whose results still hold are skipped.")
+
+Seed = Annotated[int, typer.Option(min=0, help="Of windows, training and splits.")]
+SweepSplits = Annotated[int, typer.Option(help="Random splits for each value of a sweep.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder with one sub-folder of images per class.", show_default=False)
+]
+Download = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The WE3DS download: a folder or WE3DS.zip.", show_default=False)
+]
+
+
+@reproduce.command("images", epilog="Example: pippin reproduce images photographs --out out")
+def images(
+    folder: Folder,
+    out: OutFolder = Path("out"),
+    weights: Weights = "microsoft/resnet-18",
+    epochs: Epochs = 30,
+    batch: Batch = 64,
+    size: Size = 224,
+    learning_rate: LearningRate = None,
+    train_fraction: TrainFraction = 0.7,
+    group: Group = "none",
+    flips: Flips = "horizontal",
+    device: Device = "auto",
+    splits: Splits = 1000,
+    sweep_splits: SweepSplits = 100,
+    alpha: Alpha = 0.1,
+    calibration_fraction: CalibrationFraction = 0.45,
+    seed: Seed = 0,
+) -> None:
+    """Train on a folder of labelled images, sweep, compare and report."""
+    from pippin.cli.outputs import output_folder
+
+    _need_report()
+    chosen = {
+        "weights": weights,
+        "epochs": epochs,
+        "batch": batch,
+        "size": size,
+        "learning_rate": learning_rate,
+        "train_fraction": train_fraction,
+        "group": group,
+        "flips": flips,
+        "seed": seed,
+        "device": device,
+    }
+    with output_folder(out):
+        probs = _train(folder, out / "train", chosen)
+        for score in SWEPT:
+            _sweep(probs, out / f"sweep-{score}", score, sweep_splits, alpha, calibration_fraction, seed)
+        _compare(folder, probs, out, splits, alpha, calibration_fraction, seed)
+    print(f"The report, with photographs: {out / 'report.html'}")
+
+
+@reproduce.command("we3ds", epilog="Example: pippin reproduce we3ds WE3DS.zip --out out")
+def we3ds(
+    download: Download,
+    out: OutFolder = Path("out"),
+    weights: Weights = "microsoft/resnet-18",
+    epochs: Epochs = 30,
+    batch: Batch = 64,
+    size: Size = 224,
+    learning_rate: LearningRate = None,
+    group: Group = "none",
+    device: Device = "auto",
+    splits: Splits = 1000,
+    sweep_splits: SweepSplits = 100,
+    seed: Seed = 0,
+) -> None:
+    """Cut the WE3DS photographs into windows, then all that images does, as in the paper."""
+    from pippin.cli.outputs import output_folder
+    from pippin.cli.prepare import we3ds as prepare_we3ds
+
+    _need_report()
+    windows = out / "windows"
+    with output_folder(out):
+        prepare_we3ds(download, windows, seed=seed)  # it looks for itself whether those there still hold
+        images(
+            windows,
+            out,
+            weights=weights,
+            epochs=epochs,
+            batch=batch,
+            size=size,
+            learning_rate=learning_rate,
+            group=group,
+            flips="both",
+            device=device,
+            splits=splits,
+            sweep_splits=sweep_splits,
+            seed=seed,
+        )
+
+
+def _need_report() -> None:
+    if find_spec("matplotlib") is None:
+        raise ValueError('The report needs matplotlib: pip install "pippin-conformal[report]"')
+
+
+def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
+    """The logits of the images held out."""
+    from pippin.cli.steps import folder_checksum, run_step
+
+    try:
+        from pippin.vision import Options
+        from pippin.vision.images import list_images
+    except ImportError as missing:
+        raise ValueError(str(missing)) from missing
+    Options(**chosen)
+    made_from = {key: value for key, value in chosen.items() if key != "device"}
+    made_from["images"] = list_images(folder).checksum()
+    if Path(chosen["weights"]).is_dir():
+        made_from["start"] = folder_checksum(Path(chosen["weights"]))
+    place.mkdir(parents=True, exist_ok=True)
+    probs = place / "probs.npz"
+    outputs = [probs, place / "train.json", place / "weights" / "model.safetensors"]
+
+    def work() -> None:
+        run_training(folder, probs, chosen)
+
+    run_step("train", place / "step.json", made_from, outputs, work)
+    return probs
+
+
+def _sweep(probs: Path, place: Path, score: str, splits: int, alpha: float, fraction: float, seed: int) -> None:
+    """One score over the values of its parameter."""
+    from pippin.cli.steps import file_checksum, run_step
+    from pippin.cli.sweep import sweep
+
+    place.mkdir(parents=True, exist_ok=True)
+    made_from = _asked(file_checksum(probs), splits, alpha, fraction, seed) | {"score": score, "values": VALUES}
+    outputs = [place / name for name in ("sweep.parquet", "sweep.csv")]
+
+    def work() -> None:
+        sweep(
+            probs,
+            score=score,
+            parameter=SWEPT[score],
+            values=VALUES,
+            splits=splits,
+            alpha=alpha,
+            calibration_fraction=fraction,
+            seed=seed,
+            out=place,
+        )
+
+    run_step(f"sweep of {score}", place / "step.json", made_from, outputs, work)
+
+
+def _compare(folder: Path, probs: Path, out: Path, splits: int, alpha: float, fraction: float, seed: int) -> None:
+    """The six scores of the paper, and the report with photographs."""
+    from pippin.cli.compare import compare
+    from pippin.cli.photographs import show_photographs
+    from pippin.cli.steps import file_checksum, run_step
+
+    made_from = _asked(file_checksum(probs), splits, alpha, fraction, seed)
+    outputs = [out / name for name in ("results.parquet", "summary.csv", "report.html")]
+
+    def work() -> None:
+        compare(probs, splits=splits, alpha=alpha, calibration_fraction=fraction, seed=seed, out=out)
+        show_photographs(out / "report.html", folder, probs, alpha, fraction, seed)
+
+    run_step("compare", out / "compare.json", made_from, outputs, work)
+
+
+def _asked(data: str, splits: int, alpha: float, fraction: float, seed: int) -> dict[str, Any]:
+    from pippin import __version__
+
+    return {
+        "data": data,
+        "splits": splits,
+        "alpha": alpha,
+        "calibration_fraction": fraction,
+        "seed": seed,
+        "pippin": __version__,
+    }

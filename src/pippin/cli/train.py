@@ -1,0 +1,82 @@
+"""`pippin train`: a classifier from a folder of images, and its logits for those held out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pippin.vision import Trained
+
+ImageFolder = Annotated[
+    Path,
+    typer.Argument(metavar="WINDOWS", help="A folder with one sub-folder of images per class.", show_default=False),
+]
+Weights = Annotated[
+    str, typer.Option(help="A classifier on the Hugging Face hub, a folder of weights, or none to start from scratch.")
+]
+Epochs = Annotated[int, typer.Option(help="How many times every image is seen.")]
+Batch = Annotated[int, typer.Option(help="Images at once.")]
+Size = Annotated[int, typer.Option(help="Pixels of a side.")]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(help="If not given 0.001 from scratch, 0.0003 from other weights.", show_default=False),
+]
+TrainFraction = Annotated[float, typer.Option(help="The share of images that trains; the rest is held out.")]
+Group = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
+Flips = Annotated[str, typer.Option(help="Mirrored views: horizontal, both (for pictures from above) or none.")]
+TrainSeed = Annotated[int, typer.Option(min=0, help="Makes the division, the first weights and the views.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+def train(
+    windows: ImageFolder,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The logits, .npz.", show_default=False)],
+    weights: Weights = "microsoft/resnet-18",
+    epochs: Epochs = 30,
+    batch: Batch = 64,
+    size: Size = 224,
+    learning_rate: LearningRate = None,
+    train_fraction: TrainFraction = 0.7,
+    group: Group = "none",
+    flips: Flips = "horizontal",
+    seed: TrainSeed = 0,
+    device: Device = "auto",
+) -> None:
+    """Train a classifier on a folder of images; a stopped run goes on where it was.
+
+    Writes the logits of the images held out, and beside them the folder weights and train.json.
+    """
+    chosen = {
+        "weights": weights,
+        "epochs": epochs,
+        "batch": batch,
+        "size": size,
+        "learning_rate": learning_rate,
+        "train_fraction": train_fraction,
+        "group": group,
+        "flips": flips,
+        "seed": seed,
+        "device": device,
+    }
+    trained = run_training(windows, out, chosen)
+    print(
+        f"The logits of {len(trained.files):,} images held out, accuracy {trained.accuracy:.3f}, are in {out}; "
+        f"next: pippin compare {out}"
+    )
+
+
+def run_training(windows: Path, out: Path, chosen: dict[str, Any]) -> "Trained":
+    """Trains, with a bar on a terminal and a line per epoch."""
+    from pippin.cli.outputs import check_target
+    from pippin.progress import progress_bar
+
+    check_target(out, ".npz")
+    try:
+        from pippin.vision import Options, train
+    except ImportError as missing:
+        raise ValueError(str(missing)) from missing
+    return train(
+        windows, out, Options(**chosen), tell=lambda epoch: print(epoch, file=sys.stderr, flush=True), bar=progress_bar
+    )

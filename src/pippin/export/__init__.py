@@ -1,0 +1,1 @@
+"""Predictors that leave Python behind: ONNX graphs and C headers."""

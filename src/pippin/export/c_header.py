@@ -1,0 +1,104 @@
+"""A predictor as one C99 header: no allocation, no library, the same bits in double.
+
+The header evaluates `pippin.scores.score_at` in its order. It keeps the compiler from
+fusing multiplications and additions where the compiler listens to a pragma (GCC, Clang);
+others need their own flag for that, such as -ffp-contract=off.
+"""
+
+import math
+import re
+
+import numpy as np
+
+from pippin.calibration import Predictor
+from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
+from pippin.ranking import SUM_TOLERANCE
+from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector, coefficients
+
+COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
+
+
+def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
+    """The text of the header; `prefix` begins the names in it.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> text = c_header(pippin.calibrate(data.probs, data.labels, "pip", classes=data.classes))
+    >>> "int pippin_predict(const double *probs, double u, int *classes)" in text
+    True
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
+        raise ValueError(f"Expected a prefix of letters, digits and _, got {prefix!r}: choose for example 'pippin'.")
+    c = coefficients(predictor.score, len(predictor.classes))
+    words = {
+        "x": prefix,
+        "X": prefix.upper(),
+        "score": str(predictor.score).replace("*/", "* /"),
+        "alpha": repr(predictor.alpha),
+        "n": f"{predictor.n_calibration:,}",
+        "k": str(len(predictor.classes)),
+        "u": "a number in (0, 1) drawn anew for it" if predictor.score.randomized else "is not used",
+        "randomized": str(int(predictor.score.randomized)),
+        "tolerance": repr(SUM_TOLERANCE),
+        "within": "((score) == (score)) /* the threshold is infinite */"
+        if math.isinf(predictor.threshold)
+        else f"((score) <= {_number(predictor.threshold)})",
+        "names": ",\n".join(f'        "{_escaped(str(name))}"' for name in predictor.classes),
+        "price": _number(c.price) if not math.isnan(c.price) else "",
+    }
+    linear = math.isnan(c.price)
+    text = (TOP + (_linear(c, prefix) if linear else SOCOP)).format(**words)
+    for real, suffix in (("double", ""), ("float", "_float")):
+        body = NEXT + PREDICT if linear else NEXT + PRICE + PREDICT
+        text += body.format(**words, real=real, suffix=suffix, **_steps(c, prefix, real))
+    return text + BOTTOM
+
+
+def _steps(c: Coefficients, x: str, real: str) -> dict[str, str]:
+    """What happens to the mass before a rank is scored, and behind it."""
+    if not math.isnan(c.price):
+        return {
+            "before": f"        if (size == 1)\n            mass = {x}_price_{real}(probs, last, after);",
+            "behind": "",
+        }
+    second = f"{_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
+    return {
+        "before": f"        if (size == 0)\n            mass = {second};" if c.second else "",
+        "behind": f"        mass = (size == 0 ? 0.0 : mass) + {x}_above(size, p);",
+    }
+
+
+def _linear(c: Coefficients, prefix: str) -> str:
+    """The formula with the coefficients in it; a column that is the same for all ranks becomes one number."""
+    arrays, terms = {}, {}
+    for name, column in COLUMNS.items():
+        arrays[name], terms[name] = _column(name, c.table[:, column], prefix.upper())
+    above_column = arrays.pop("above").replace("{", "{{").replace("}", "}}")
+    columns = "".join(arrays.values()).replace("{", "{{").replace("}", "}}")
+    text = LINEAR
+    for name in ("own_u", "penalty_u"):  # without u, u·0 is left out, which changes no bit
+        if not c.table[:, COLUMNS[name]].any():
+            text = text.replace(f" + u * {{{name}}}", "")
+    for name, term in terms.items():
+        text = text.replace(f"{{{name}}}", term)
+    text = text.replace("{constant}", _number(c.constant))
+    return text.replace("{columns}\n", columns).replace("{above_column}\n", above_column)
+
+
+def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
+    if bool((values == values[0]).all()):
+        return "", _number(float(values[0]))
+    rows = [", ".join(map(_number, part.tolist())) for part in np.split(values, range(4, len(values), 4))]
+    body = ",\n        ".join(rows)
+    return f"    static const double {name}[{upper}_CLASSES] = {{\n        {body}\n    }};\n", f"{name}[r]"
+
+
+def _number(value: float) -> str:
+    """A literal with exactly these bits."""
+    return f"({value.hex()})" if value < 0 else value.hex()
+
+
+def _escaped(text: str) -> str:
+    """A name between the quotes of a C string, in UTF-8."""
+    plain = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
+    return "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode("utf-8", "replace"))

@@ -1,0 +1,240 @@
+"""ConformalClassifier: a part of the rows fits, another calibrates, and predictions are sets."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MethodType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import _safe_indexing, check_array, get_tags, indexable
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from pippin.calibration import Seed, calibrate
+from pippin.ranking import row_index
+from pippin.scores import Score
+from pippin.sets import PredictionSets
+from pippin.sklearn.fingerprints import fingerprints, seen_before
+from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, probabilities, seeded, split, weight_name
+
+__all__ = ["ConformalClassifier"]
+
+
+class _Score:
+    """`score` is scikit-learn's method and our parameter: it reads as the method, and keeps what is set."""
+
+    def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
+        method: Callable[..., float] = ClassifierMixin.score
+        return method if owner is None else MethodType(method, owner)
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)["score"] = value
+
+
+class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose `predict_set` holds the true class with probability at least 1 − alpha.
+
+    `fit` holds some rows out at random, fits a clone of the estimator on the rest, and
+    calibrates on what it held out. The split does not look at y: a stratified one would
+    keep the rarest classes out of the calibration and miss the level.
+
+    Args:
+        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+            `LogisticRegression(max_iter=1000)`.
+        score: a score or its spelling, `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's
+            method (accuracy); the parameter is in `get_params()` and in `predictor_.score`.
+        alpha: the share of errors allowed.
+        cv: the fraction of rows that `fit` holds out; or a scikit-learn splitter or a list
+            of (train, calibration) indices, whose first pair is used (for
+            `GroupShuffleSplit`, pass `groups` to `fit`); or "prefit": the estimator is
+            fitted already, and `fit`, like `calibrate`, only calibrates. A `FrozenEstimator`
+            always counts as fitted, and unlike a plain estimator it stays so when cloned.
+        random_state: a seed or generator for the split, for randomised scores, and for an
+            estimator that has none; None draws fresh entropy, never from NumPy's global
+            generator.
+
+    Attributes:
+        estimator_: the fitted classifier.
+        classes_: all classes, sorted; one that the training part lacks has probability 0.
+        predictor_: the calibrated `pippin.Predictor`, which can be saved.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = ConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
+    >>> clf.predict_set(X[1::2, :4])
+    PredictionSets(89 objects, 3 classes, mean size 1.79, 48 % singletons)
+    """
+
+    score = _Score()
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # it is the estimator that asks for weights
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        score: Score | str = "repip",
+        alpha: float = 0.1,
+        cv: Any = 0.25,
+        random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
+    ) -> None:
+        self.estimator = estimator
+        self.score = score
+        self.alpha = alpha
+        self.cv = cv
+        self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` the estimator's too."""
+        return {**super().get_params(deep), "score": vars(self)["score"]}
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "ConformalClassifier":
+        """Fits on some of the rows and calibrates on the others; a fitted estimator is only calibrated.
+
+        `sample_weight` and `fit_params` go to the estimator, cut to its rows; weights for a
+        pipeline to its last step. Weights do not enter the calibration, whose promise is
+        about rows as they come.
+        """
+        if self._is_prefit:
+            if sample_weight is not None or fit_params:
+                raise ValueError(
+                    "Expected X and y alone, got more: a fitted estimator is only calibrated, so leave it out."
+                )
+            return self.calibrate(X, y)
+        X, y = indexable(X, as_targets(X, y))  # noqa: N806
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"Expected at least two classes, got {len(classes)} class: add rows of another class.")
+        seed = as_seed(self.random_state)
+        to_fit, to_split = self._routed(X, sample_weight, fit_params)
+        train, held_out = split(self.cv, X, y, seed, to_split)
+        params = {name: cut(value, train, len(y)) for name, value in to_fit.items()}
+        unfitted = clone(self._estimator) if self.random_state is None else seeded(clone(self._estimator), seed)
+        estimator = unfitted.fit(_safe_indexing(X, train), y[train], **params)
+        self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out])
+        self._rows, self._trained = fingerprints(X), train
+        return self
+
+    def calibrate(self, X: Any, y: Any) -> "ConformalClassifier":
+        """Finds the threshold (again) on rows that the estimator was not fitted on.
+
+        Raises:
+            ValueError: `fit` used these rows. What an estimator saw before it came here
+                cannot be known; nor can a repetition among rows that mostly repeat anyway.
+        """
+        if self._is_prefit:
+            estimator = self._estimator
+            if not hasattr(estimator, "classes_"):
+                raise NotFittedError(
+                    f"Expected a fitted estimator for cv='prefit', got a {type(estimator).__name__} that is not: "
+                    "fit it, and wrap it in sklearn.frozen.FrozenEstimator where it is going to be cloned."
+                )
+            self._accept(estimator, np.asarray(estimator.classes_), as_seed(self.random_state), X, as_targets(X, y))
+            return self
+        check_is_fitted(self, "estimator_")
+        labels = as_targets(X, y)
+        rows = fingerprints(X)
+        seen = len(rows) if np.array_equal(rows, self._rows) else seen_before(self._rows[self._trained], rows)
+        if seen:
+            raise ValueError(
+                f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit: "
+                "calibrate on fresh rows, or keep the calibration that fit has made."
+            )
+        self._accept(self.estimator_, self.classes_, self._seed, X, labels)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each row; the first of equal ones."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The estimator's probabilities, a column for each of `classes_`."""
+        check_is_fitted(self)
+        return probabilities(self.estimator_, self.classes_, X)
+
+    def predict_set(self, X: Any, alpha: float | None = None, seed: Seed = None) -> PredictionSets:
+        """The prediction set of each row, at the fitted level or at another.
+
+        A randomised score draws from `seed`; without it, from `random_state` and the rows
+        themselves, so that the same rows get the same sets again.
+        """
+        check_is_fitted(self)
+        predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
+        if seed is None and predictor.score.randomized and self.random_state is not None:
+            seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
+        return replace(predictor.predict(self.predict_proba(X), seed), index=row_index(X))
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, where the estimator tells."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the features, where X had some."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What goes to the estimator and to the splitter."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self._estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self._estimator).input_tags
+        tags.input_tags.pairwise = False
+        return tags
+
+    @property
+    def _estimator(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        default = LogisticRegression(max_iter=1000)
+        return default.set_fit_request(sample_weight=True) if _is_routing() else default
+
+    @property
+    def _is_prefit(self) -> bool:
+        return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
+
+    def _routed(self, X: Any, weight: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the estimator's `fit` gets, and what the splitter's `split`."""
+        if weight is not None:
+            weight = check_array(weight, ensure_2d=False, input_name="sample_weight")
+            check_consistent_length(X, weight)
+            params = {**params, "sample_weight" if _is_routing() else weight_name(self._estimator): weight}
+        if _is_routing():
+            routed = process_routing(self, "fit", **params)
+            return dict(routed.estimator.fit), dict(routed.splitter.split) if hasattr(self.cv, "split") else {}
+        to_split = {"groups": params.pop("groups")} if hasattr(self.cv, "split") and "groups" in params else {}
+        return params, to_split
+
+    def _accept(self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any]) -> None:
+        """Calibrates, and only then keeps what was made."""
+        names = dict(zip(classes.tolist(), as_names(classes), strict=True))
+        given = y.tolist()
+        strange = next((i for i, label in enumerate(given) if label not in names), None)
+        if strange is not None:
+            raise ValueError(
+                f"Row {strange} has the label {given[strange]!r}, expected one of the {len(names)} classes that the "
+                "estimator knows: leave the row out, or fit again with that class."
+            )
+        probs = probabilities(estimator, classes, X)
+        labels = [names[label] for label in given]
+        draws = np.random.default_rng([seed, 2])
+        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, tuple(names.values()), draws)
+        self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed
+
+
+def _is_routing() -> bool:
+    return bool(get_config()["enable_metadata_routing"])

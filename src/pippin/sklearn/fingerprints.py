@@ -1,0 +1,91 @@
+"""Rows as numbers: whether rows were seen before, without keeping them."""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Prints = NDArray[np.uint64]
+
+_BLOCK = 2**20  # entries that are mixed at a time
+
+
+def fingerprints(X: Any) -> Prints:
+    """One number per row; equal rows have equal numbers, be they dense, sparse or in a data frame.
+
+    >>> fingerprints([[0.5, 0.0], [0.5, 0.0]]) == fingerprints(np.array([[0.5, 0], [0.0, 0.5]]))
+    array([ True, False])
+    """
+    if hasattr(X, "tocsr"):
+        rows = X.tocsr()
+        ends = np.zeros(rows.data.size + 1, dtype=np.uint64)
+        np.cumsum(_mixed(_bits(rows.data)) * _multipliers(rows.indices), out=ends[1:])
+        sums: Prints = ends[rows.indptr[1:]] - ends[rows.indptr[:-1]]
+        return sums
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    prints = np.zeros(n, dtype=np.uint64)
+    column = 0
+    for part in _parts(X, n):
+        odd = _multipliers(np.arange(column, column + part.shape[1]))
+        step = max(1, _BLOCK // max(1, part.shape[1]))
+        for start in range(0, n, step):
+            block = _mixed(_bits(part[start : start + step]))
+            prints[start : start + step] += (block * odd).sum(axis=1, dtype=np.uint64)
+        column += part.shape[1]
+    return prints
+
+
+def seen_before(known: Prints, rows: Prints) -> int:
+    """How many of `rows` are among the `known` ones; 0, if repeated rows in the data explain so many.
+
+    The chance that a fresh row repeats a known one is estimated from the known rows that
+    have a twin (Good 1953); five standard deviations above that are no chance any more.
+
+    >>> rows = fingerprints(np.arange(100).reshape(50, 2))
+    >>> seen_before(rows[:40], rows[20:]), seen_before(rows[:40], rows[40:])
+    (20, 0)
+    """
+    _, inverse, counts = np.unique(known, return_inverse=True, return_counts=True)
+    found = int(np.isin(rows, known).sum())
+    n, m = len(known), len(rows)
+    expected = m * (int((counts[inverse] > 1).sum()) + 1) / (n + 2)
+    return found if found > expected + 5 * sqrt(expected * (1 + m / n)) else 0
+
+
+def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
+    """Matrices of n rows that lie side by side: one for an array, one per column for a data frame."""
+    if hasattr(X, "iloc") and X.ndim == 2:
+        yield from (np.asarray(X.iloc[:, j]).reshape(n, 1) for j in range(X.shape[1]))
+    elif hasattr(X, "get_columns"):
+        yield from (np.asarray(column).reshape(n, 1) for column in X.get_columns())
+    else:
+        array = np.asarray(X)
+        yield array.reshape(n, array.size // n if n else 0)
+
+
+def _bits(values: NDArray[Any]) -> Prints:
+    """Numbers as the bits of their float64, so that 1 and 1.0 agree; anything else through its text."""
+    if values.dtype.kind in "fiub":
+        return (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    known: dict[str, int] = {}
+    texts = [str(value) for value in values.ravel().tolist()]
+    for text in texts:
+        if text not in known:
+            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+    return np.array([known[text] for text in texts], dtype=np.uint64).reshape(values.shape)
+
+
+def _mixed(bits: Prints) -> Prints:
+    """Spreads every bit over the word; 0 stays 0, so that what a sparse row leaves out adds nothing."""
+    bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return bits ^ (bits >> np.uint64(32))
+
+
+def _multipliers(columns: NDArray[Any]) -> Prints:
+    """An odd number for each column, so that a row in another order is another row."""
+    steps = (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return _mixed(steps) | np.uint64(1)

@@ -1,0 +1,144 @@
+"""The sets of a block of probabilities, as one operation that torch.compile takes whole.
+
+On a GPU with Triton the kernels of `gpu.py` stop early; elsewhere a top-k, and a stable
+sort only of the rows that it does not settle. Everything stays on its device but one
+flag: whether such rows are left.
+"""
+
+import math
+
+import torch
+
+from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
+from pippin.torch import gpu
+
+FEW = 32  # ranks that are looked at before a row is sorted whole
+
+
+@torch.library.custom_op("pippin::conformal_sets", mutates_args=())
+def conformal_sets(
+    probs: torch.Tensor,
+    table: torch.Tensor,
+    numbers: torch.Tensor,
+    u: torch.Tensor,
+    linear: bool,
+    width: int,
+    want_mask: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
+
+    `numbers` holds c, b, μ and the threshold.
+    """
+    n, n_classes = probs.shape
+    sizes = torch.empty(n, dtype=torch.int64, device=probs.device)
+    classes = torch.full((n, width), -1, dtype=torch.int64, device=probs.device)
+    last = torch.full((n,), -1, dtype=torch.int64, device=probs.device)
+    settled: torch.Tensor | None
+    if linear and probs.is_cuda and gpu.PRESENT:
+        settled = gpu.walk(probs, table, numbers, u, sizes, classes, last)
+    elif linear and n_classes > 2 * FEW:
+        settled = _look_at_few(probs, table, numbers, u, sizes, classes, last)
+    else:
+        settled = torch.zeros(n, dtype=torch.bool, device=probs.device)
+    if settled is not None and not bool(settled.all()):
+        rows = (~settled).nonzero().squeeze(1)
+        sizes[rows], classes[rows], last[rows] = _sorted_sets(probs[rows], table, numbers, u[rows], linear, width)
+    if not want_mask:
+        return sizes, classes, torch.empty((0, n_classes), dtype=torch.bool, device=probs.device)
+    lowest = probs.gather(1, last.clamp(min=0)[:, None])
+    ties = (probs == lowest) & (torch.arange(n_classes, device=probs.device) <= last[:, None])
+    return sizes, classes, ((probs > lowest) | ties) & (sizes > 0)[:, None]
+
+
+@conformal_sets.register_fake
+def _shapes(
+    probs: torch.Tensor,
+    table: torch.Tensor,
+    numbers: torch.Tensor,
+    u: torch.Tensor,
+    linear: bool,
+    width: int,
+    want_mask: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    n, n_classes = probs.shape
+    sizes = probs.new_empty((n,), dtype=torch.int64)
+    classes = probs.new_empty((n, width), dtype=torch.int64)
+    return sizes, classes, probs.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+
+
+def _look_at_few(
+    probs: torch.Tensor,
+    table: torch.Tensor,
+    numbers: torch.Tensor,
+    u: torch.Tensor,
+    sizes: torch.Tensor,
+    classes: torch.Tensor,
+    last: torch.Tensor,
+) -> torch.Tensor:
+    """Fills in the rows that their best few classes settle, and says which these are.
+
+    A top-k gives the right values, but which of several equal classes it takes is its own
+    affair: only members above the lowest value are sure.
+    """
+    values, order = torch.topk(probs, FEW + 1, dim=1)
+    order, by_index = order.sort(dim=1)
+    values, by_value = values.gather(1, by_index).sort(dim=1, descending=True, stable=True)
+    order = order.gather(1, by_value)
+    found = _sizes(values, table, numbers, u, linear=True)
+    sizes[:] = found
+    _list(order, found, classes, last)
+    return found <= (values > values[:, -1:]).sum(dim=1)
+
+
+def _sorted_sets(
+    probs: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool, width: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sizes, listed members and last members, from a full stable sort."""
+    values, order = torch.sort(probs, dim=1, descending=True, stable=True)
+    if linear and probs.is_cuda and gpu.PRESENT:
+        sizes = gpu.count_sorted(values, table, numbers, u)
+    else:
+        sizes = _sizes(values, table, numbers, u, linear)
+    classes = torch.full((len(probs), width), -1, dtype=torch.int64, device=probs.device)
+    last = torch.full((len(probs),), -1, dtype=torch.int64, device=probs.device)
+    _list(order, sizes, classes, last)
+    return sizes, classes, last
+
+
+def _list(order: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, last: torch.Tensor) -> None:
+    """Writes the members and the last one of each row; −1 where there is none."""
+    width = min(classes.shape[1], order.shape[1])
+    member = torch.arange(width, device=order.device) < sizes[:, None]
+    classes[:, :width] = torch.where(member, order[:, :width], -1)
+    final = order.gather(1, (sizes - 1).clamp(min=0, max=order.shape[1] - 1)[:, None]).squeeze(1)
+    last[:] = torch.where(sizes > 0, final, -1)
+
+
+def _sizes(
+    values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
+) -> torch.Tensor:
+    """How many of the ranked probabilities score at most the threshold: `pippin.scores.score_at` in its order."""
+    p = values.double()
+    constant, second, price, threshold = numbers.unbind()
+    mass = torch.empty_like(p)
+    if linear:
+        ranks, draw = table[: p.shape[1]], u[:, None]
+        mass[:, 0] = second * p[:, 1]
+        mass[:, 1:] = torch.cumsum(ranks[:-1, ABOVE] * p[:, :-1], dim=1)
+        own = ranks[:, OWN] + draw * ranks[:, OWN_U]
+        scores = (constant + own * p) + mass + (ranks[:, PENALTY] + draw * ranks[:, PENALTY_U])
+    else:
+        mass[:, 0] = 0.0
+        mass[:, 1:] = _lowest_price(p[:, 1:], price)[:, None]
+        scores = torch.maximum(1.0 / (p + 0.0), mass)
+    return (scores <= threshold).sum(dim=1)
+
+
+def _lowest_price(below: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
+    """SOCOP's τ, reached by walking m = 2, 3, … as long as the ratio falls."""
+    counts = torch.arange(1, below.shape[1] + 1, dtype=torch.float64, device=below.device)
+    ratio = (counts + price) / torch.cumsum(below, dim=1)
+    following = torch.nn.functional.pad(ratio[:, 1:], (0, 1), value=math.inf)
+    stays = ~(following < ratio)
+    stays[:, -1] = True
+    return ratio.gather(1, stays.to(torch.int8).argmax(dim=1, keepdim=True)).squeeze(1)
