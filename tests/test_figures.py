@@ -85,6 +85,7 @@ def test_long_spellings_leave_room_for_the_rest():
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 def test_violins_of_one_split_and_of_infinite_thresholds():
     """Values that are all the same still draw."""
     data = pippin.load_example()
