@@ -1,12 +1,16 @@
 """What many tests share: every score, and rows of every awkward kind."""
 
 import os
+import shlex
+import sys
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import pippin
+from pippin.cli import main
 
 EVERY_SCORE = (
     *pippin.PAPER_SCORES,
@@ -69,3 +73,17 @@ def probabilities(draw, sizes=(2, 3, 5, 12, 70, 1000), max_rows=8):
     order = np.argsort(-probs, axis=1, kind="stable")
     rank = np.minimum(rng.geometric(draw(st.sampled_from((0.02, 0.4))), n) - 1, n_classes - 1)
     return probs, order[np.arange(n), rank]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """A command in this process, as typed: (exit code, standard output, standard error)."""
+
+    def run_here(line):
+        monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0), *capsys.readouterr()
+
+    return run_here

@@ -13,7 +13,6 @@ import polars
 import pytest
 
 import pippin
-from pippin.cli import main
 from pippin.cli.options import read_scores
 
 PIPPIN = [sys.executable, "-m", "pippin.cli"]
@@ -26,20 +25,6 @@ NAMES = np.array(["crop", "soil", "weed"])
 def run(*args, folder, **options):
     """A real process."""
     return subprocess.run([*PIPPIN, *args], cwd=folder, capture_output=True, text=True, timeout=120, **options)
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """A command in this process, as typed: (exit code, standard output, standard error)."""
-
-    def run_here(line):
-        monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return int(caught.value.code or 0), *capsys.readouterr()
-
-    return run_here
 
 
 def write_data(folder, probs=PROBS, labels=LABELS, stem="data"):

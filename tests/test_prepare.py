@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,6 @@ import polars
 import pytest
 from PIL import Image
 
-from pippin.cli import main
 from pippin.data import workers
 from pippin.data.journal import JOURNAL
 from pippin.data.prepare import prepare_we3ds
@@ -42,20 +40,6 @@ NAMES = [known.name for known in mask_classes()]
 CROPS = {"broad bean", "common buckwheat", "pea", "corn", "soybean", "sunflower", "sugar beet"}
 SMALL = (200, 330)
 OPTIONS = Options(window=32, soil=40)
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """A command in this process, as typed: (exit code, standard output, standard error)."""
-
-    def run_here(line):
-        monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return int(caught.value.code or 0), *capsys.readouterr()
-
-    return run_here
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 from importlib import import_module
 
 import numpy as np
@@ -14,7 +13,7 @@ from transformers import AutoModelForImageClassification, ResNetConfig
 
 import pippin
 from made_images import CLASSES, make_images
-from pippin.cli import main, photographs
+from pippin.cli import photographs
 from pippin.cli.steps import run_step
 from pippin.report.photos import EACH, kinds, photo_section, thumbnail
 from pippin.tables import read_data
@@ -35,20 +34,6 @@ def tiny(tmp_path_factory):
     torch.manual_seed(5)
     AutoModelForImageClassification.from_config(config).save_pretrained(folder)
     return folder
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """A command in this process, as typed: (exit code, standard output, standard error)."""
-
-    def run_here(line):
-        monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return int(caught.value.code or 0), *capsys.readouterr()
-
-    return run_here
 
 
 def done(err):

@@ -17,7 +17,6 @@ from PIL import Image
 from transformers import AutoModelForImageClassification, ResNetConfig
 
 from made_images import CLASSES, make_images
-from pippin.cli import main
 from pippin.tables import read_data
 from pippin.vision import Options, network, train, training
 from pippin.vision.augmentation import augmented
@@ -47,20 +46,6 @@ def tiny(tmp_path_factory):
     torch.manual_seed(5)
     AutoModelForImageClassification.from_config(config).save_pretrained(folder)
     return str(folder)
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """A command in this process, as typed: (exit code, standard output, standard error)."""
-
-    def run_here(line):
-        monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return int(caught.value.code or 0), *capsys.readouterr()
-
-    return run_here
 
 
 def small(weights, **more):
