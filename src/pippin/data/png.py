@@ -85,6 +85,6 @@ def encode(pixels: NDArray[np.uint8]) -> bytes:
 def need_pillow() -> None:
     """Raises a ValueError that says how to install Pillow where it is missing."""
     try:
-        import PIL  # noqa: F401
+        import PIL  # noqa: F401 - only whether it is there
     except ImportError as missing:
         raise ValueError('Photographs need Pillow: pip install "pippin-conformal[vision]"') from missing

@@ -74,7 +74,7 @@ def write_toy(out: Path) -> Path:
 
 def _need_matplotlib() -> None:
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401 - only whether it is there
     except ImportError as missing:
         raise ValueError('Figures and reports need matplotlib: pip install "pippin-conformal[report]"') from missing
 

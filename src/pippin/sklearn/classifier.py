@@ -105,7 +105,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                     "Expected X and y alone, got more: a fitted estimator is only calibrated, so leave it out."
                 )
             return self.calibrate(X, y)
-        X, y = indexable(X, as_targets(X, y))  # noqa: N806
+        X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"Expected at least two classes, got {len(classes)} class: add rows of another class.")

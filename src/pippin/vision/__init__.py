@@ -9,6 +9,6 @@ if _missing:
         'pip install "pippin-conformal[vision]"'
     )
 
-from pippin.vision.training import Epoch, Options, Trained, train  # noqa: E402
+from pippin.vision.training import Epoch, Options, Trained, train  # noqa: E402 - after the check above
 
 __all__ = ["Epoch", "Options", "Trained", "train"]
