@@ -367,6 +367,13 @@ def test_a_full_memory_is_one_sentence(call, folder, monkeypatch):
     assert err.startswith("pippin: Not enough memory")
 
 
+def test_the_toy_cases_are_drawn_where_asked(call, folder):
+    code, out, _ = call("toy --out drawn")
+    assert code == 0
+    assert "PIP orders all six" in out
+    assert sorted(path.name for path in (folder / "drawn").iterdir()) == ["toy.png", "toy.svg"]
+
+
 # Processes
 
 

@@ -1,6 +1,9 @@
 """`pippin toy`: the paper's six toy cases, drawn and scored."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from pippin.toy import CASES, OWN, Case
 
@@ -12,10 +15,21 @@ BAR = 40  # characters for a probability of 1
 NAMES = {"ip": "IP", "margin": "MS", "pip": "PIP"}
 
 
-def toy() -> None:
+Drawn = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Draw them there too, as toy.png and toy.svg.", show_default=False)
+]
+
+
+def toy(out: Drawn = None) -> None:
     """Score the paper's six toy cases, beside its figures."""
+    from pippin.cli.outputs import output_folder
     from pippin.cli.printing import console
 
+    if out is not None:
+        from pippin.report import write_toy
+
+        with output_folder(out):
+            write_toy(out)
     screen = console()
     screen.print("Six classifiers give class y the same probability, 0.1; they differ in what they put above it.\n")
     for number, case in enumerate(CASES, 1):
