@@ -56,7 +56,7 @@ def present() -> dict[str, bool]:
 
 def disagreements(rival: Rival, probs: np.ndarray, labels: np.ndarray) -> int:
     """Classes that are in one set and not in the other, though not within SLACK of the threshold; in float64."""
-    P, T = (np.array(part, dtype=np.float64) for part in (probs[:AGREED], probs[AGREED:]))  # noqa: N806
+    P, T = (np.array(part, dtype=np.float64) for part in (probs[:AGREED], probs[AGREED:]))  # noqa: N806 - the matrices
     score = pippin.parse_score(rival.ours)
     u = peers.mapie_uniforms if score.randomized else np.zeros
     calibration = scoring.label_scores(as_rows(P), labels[:AGREED], score, u(len(P)))

@@ -51,7 +51,7 @@ def many(work: Work, seconds: float) -> Work:
         for _ in range(calls):
             work()
 
-    repeat.calls = calls  # type: ignore[attr-defined]
+    repeat.calls = calls  # type: ignore[attr-defined]  # a function may hold a number
     return repeat
 
 

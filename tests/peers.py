@@ -38,7 +38,7 @@ def mapie_uniforms(n: int, seed: int = 7) -> NDArray[np.float64]:
 
 def torchcp(score: str, P, y, alpha: float = 0.1, **options: Any) -> Predict:
     """TorchCP's LAC, Margin, APS, RAPS or SAPS on probabilities as they are."""
-    torch, scores, SplitPredictor = _torchcp()  # noqa: N806
+    torch, scores, SplitPredictor = _torchcp()  # noqa: N806 - a class
     predictor = SplitPredictor(getattr(scores, score)(score_type="identity", **options), alpha=alpha)
     table = torch.from_numpy(P)
     # Margin writes −1 into the matrix that it calibrates on.

@@ -114,7 +114,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
     for trace in known.traces:
         colour, marker = look(trace.dots[0].score)
         style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
-        ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]
+        ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]  # mixed
     for dot in known.compared:
         colour, marker = look(dot.score)
         size = 17 if marker == "*" else 11
@@ -177,7 +177,7 @@ def _write(ax: Axes, dot: Dot, text: str, taken: list[Bbox], needed: bool, **fon
     assert isinstance(canvas, FigureCanvasAgg)
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
-    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]  # matplotlib has no type for it
     choices: list[tuple[int, int, Place, Bbox]] = []
     for away, (dx, dy) in product((1.3, 2.2, 3.4) if needed else (1.0,), AROUND):
         place = Place((away * dx, away * dy), SIDES[(dx > 0) - (dx < 0)], HEIGHTS[(dy > 0) - (dy < 0)])

@@ -37,7 +37,7 @@ class _Score:
         vars(owner)["score"] = value
 
 
-class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
     """A classifier whose `predict_set` holds the true class with probability at least 1 − alpha.
 
     `fit` holds some rows out at random, fits a clone of the estimator on the rest, and

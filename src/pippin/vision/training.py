@@ -129,7 +129,7 @@ def _epoch(
         optimiser.zero_grad(set_to_none=True)
         with _mixed(device):
             loss = functional.cross_entropy(network(augmented(block, options.flips, views)).float(), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
         optimiser.step()
         total += loss.detach() * len(piece)
         step += 1
