@@ -259,9 +259,9 @@ def test_a_number_edited_out_of_range_is_refused(number, saved):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 2}, "format version 2, but this pippin reads up to 1: upgrade pippin-conformal"),
+        ({"version": 3}, "format version 3, but this pippin reads up to 2: upgrade pippin-conformal"),
         ({"version": 10**30}, "upgrade pippin-conformal"),
-        ({"version": 0}, "version from 1 to 1, got 0"),
+        ({"version": 0}, "version from 1 to 2, got 0"),
         ({"version": "1"}, "version"),
         ({"version": None}, "version"),
         ({"format": "pippin comparison"}, "is not a predictor: expected the format 'pippin predictor', got 'pippin co"),

@@ -5,8 +5,8 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.calibration import quantile_rank
 from pippin.experiment import draw_split, make_trial, split_generator
+from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows
 from pippin.study import study
 from pippin.tuning import FRONTS

@@ -1,9 +1,11 @@
 """Prediction sets that contain the true class with a chosen probability."""
 
-from pippin.calibration import Predictor, calibrate, load, score, warm_up
+from pippin.calibration import Predictor, calibrate, score, warm_up
+from pippin.conditional import ConditionalPredictor
 from pippin.evidence import differences
 from pippin.example import load_example
 from pippin.experiment import Comparison, Sweep, compare, sweep
+from pippin.loading import load
 from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin.scores import (
     PAPER_SCORES,
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PAPER_SCORES",
     "Comparison",
+    "ConditionalPredictor",
     "Evaluation",
     "PredictionSets",
     "Predictor",

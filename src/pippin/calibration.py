@@ -5,12 +5,14 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
+from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
+from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import (
     Classes,
     Rows,
@@ -20,7 +22,6 @@ from pippin.ranking import (
     as_classes,
     as_labels,
     as_rows,
-    exact_alpha,
     read_only,
     uniforms,
 )
@@ -43,31 +44,14 @@ def score(
     """
     rows = as_rows(probs, from_logits)
     chosen = parse_score(score)
-    u = _draws(chosen, rows.n, seed)
+    u = scoring.draws(chosen, rows.n, seed)
     if labels is None:
         return scoring.class_scores(rows, chosen, u)
     indices = as_labels(labels, rows.n, as_classes(None, rows))
     return scoring.label_scores(rows, indices, chosen, u)
 
 
-def quantile_rank(n: int, alpha: float) -> int:
-    """k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
-
-    >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
-    (9, 700)
-    """
-    return math.ceil((n + 1) * (1 - exact_alpha(alpha)))
-
-
-def examples_needed(alpha: float) -> int:
-    """The fewest calibration examples that give a finite threshold.
-
-    >>> examples_needed(0.1)
-    9
-    """
-    return math.ceil(1 / exact_alpha(alpha)) - 1
-
-
+@overload
 def calibrate(
     probs: Any,
     labels: ArrayLike,
@@ -77,7 +61,34 @@ def calibrate(
     seed: Seed = None,
     *,
     from_logits: bool = False,
-) -> "Predictor":
+) -> "Predictor": ...
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    *,
+    per: Per | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Literal["error", "marginal"] = "error",
+    from_logits: bool = False,
+) -> "Predictor | ConditionalPredictor": ...
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    *,
+    per: Per | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Literal["error", "marginal"] = "error",
+    from_logits: bool = False,
+) -> "Predictor | ConditionalPredictor":
     """A predictor whose sets contain the true class with probability at least 1 − alpha.
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉.
@@ -91,6 +102,12 @@ def calibrate(
         alpha: the share of errors allowed.
         classes: names of the K columns; a data frame brings its own.
         seed: for the randomised scores (APS, RAPS, SAPS); a seed or a Generator.
+        per: what the guarantee holds for, beyond all objects together: every "class", every
+            "group", every "class and group", with rare classes sharing by "cluster", or
+            every class by "rc3p", which bounds its rank as well. See docs/guarantees.md.
+        groups: the group of each row, for a guarantee per group.
+        unseen: what `predict` does with a group that is not among them: an "error", or the
+            "marginal" threshold of all groups together.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -103,7 +120,11 @@ def calibrate(
     level = as_alpha(alpha)
     names = as_classes(classes, rows)
     indices = as_labels(labels, rows.n, names)
-    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    if per is not None or groups is not None:
+        return calibrate_conditional(
+            rows, indices, chosen, alpha, names, seed, "group" if per is None else per, groups, unseen
+        )
+    scores = scoring.label_scores(rows, indices, chosen, scoring.draws(chosen, rows.n, seed))
     return Predictor(chosen, level, _threshold(scores, alpha), rows.n, names, read_only(scores))
 
 
@@ -135,8 +156,13 @@ class Predictor:
             )
         return replace(self, alpha=as_alpha(alpha), threshold=_threshold(self.scores, alpha))
 
-    def predict(self, probs: Any, seed: Seed = None, *, from_logits: bool = False) -> PredictionSets:
+    def predict(
+        self, probs: Any, seed: Seed = None, *, nonempty: bool = False, from_logits: bool = False
+    ) -> PredictionSets:
         """The set of every row: all classes whose score is at most the threshold.
+
+        With `nonempty=True` the most probable class is put into sets that would be empty:
+        coverage can only rise, and so does the mean size.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -146,7 +172,9 @@ class Predictor:
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
-        sizes, members = scoring.members(rows, self.score, self.threshold, _draws(self.score, rows.n, seed))
+        sizes, members = scoring.members(rows, self.score, self.threshold, scoring.draws(self.score, rows.n, seed))
+        if nonempty:
+            sizes, members = scoring.with_best(rows, sizes, members)
         return PredictionSets(sizes, members, self.classes, rows.index)
 
     def predict_one(self, row: Any, seed: Seed = None) -> NDArray[np.int32]:
@@ -174,7 +202,7 @@ class Predictor:
         files.write_predictor(
             path,
             {
-                "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
+                "score": self.score.content(),
                 "alpha": self.alpha,
                 "threshold": self.threshold,
                 "n_calibration": self.n_calibration,
@@ -202,19 +230,6 @@ class Predictor:
         )
 
 
-def load(path: "str | PathLike[str]") -> Predictor:
-    """Reads a predictor that `Predictor.save` wrote; every number is what it was, to the last bit.
-
-    Raises:
-        ValueError: the file is damaged, was edited, or needs a newer pippin.
-    """
-    content = files.read_predictor(path)
-    try:
-        return _predictor(**content)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} holds no sound predictor ({error}): calibrate again and save.") from error
-
-
 def warm_up() -> None:
     """Loads the compiled loops now, so that no later call waits for them.
 
@@ -231,7 +246,7 @@ def warm_up() -> None:
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
 
 
-def _predictor(
+def from_content(
     score: Any, alpha: Any, threshold: Any, n_calibration: Any, n_classes: Any, classes: Any, calibration_scores: Any
 ) -> Predictor:
     """A predictor from the content of its file, each part checked against the others."""
@@ -276,7 +291,3 @@ def warn_of_few(n: int, alpha: float) -> None:
             "needed. The threshold is infinite and every set holds all classes.",
             stacklevel=4,
         )
-
-
-def _draws(score: Score, n: int, seed: Seed) -> NDArray[np.float64]:
-    return uniforms(seed, n) if score.randomized else np.zeros(n)

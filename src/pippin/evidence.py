@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin import scoring
-from pippin.calibration import quantile_rank
 from pippin.experiment import Comparison, Trial
+from pippin.quantiles import quantile_rank
 from pippin.scores import Score
 
 BLOCKS = 10  # pieces of the file, in its own order, that are tested against the rest

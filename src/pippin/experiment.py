@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import counting, scoring
-from pippin.calibration import quantile_rank, warn_of_few
+from pippin.calibration import warn_of_few
 from pippin.counting import Known, Scored
 from pippin.files import Checkpoint
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
+from pippin.quantiles import quantile_rank
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
 from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score, parse_scores
 from pippin.threads import run

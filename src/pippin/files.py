@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = "pippin predictor"
-VERSION = 1
+VERSION = 2
 
 _KEYS = {"score", "alpha", "threshold", "n_calibration", "n_classes", "classes", "calibration_scores"}
+_MAY_BE_INFINITE = {
+    "threshold",
+    "thresholds",
+    "margin_threshold",
+    "ip_threshold",
+    "calibration_scores",
+}
 
 
 def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
@@ -34,20 +41,22 @@ def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
-    """Writes the predictor's JSON file.
+def write_predictor(path: "str | PathLike[str]", content: dict[str, Any], kind: str | None = None) -> None:
+    """Writes the predictor's JSON file: version 1 for one threshold, version 2 for every other `kind`.
 
     Floats are written with as many digits as bring back the same bits; infinity, which
     JSON lacks, as the text "inf". The checksum is the SHA-256 of the content as JSON
     without spaces, its keys sorted.
     """
     content = {key: _encoded(value) for key, value in content.items()}
-    whole = {"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "predictor": content}
+    if kind is not None:
+        content = {"kind": kind, **content}
+    whole = {"format": FORMAT, "version": 1 if kind is None else 2, "sha256": _checksum(content), "predictor": content}
     write_whole(path, json.dumps(whole, allow_nan=False).encode())
 
 
-def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
-    """The content that `write_predictor` was given, checked.
+def read_predictor(path: "str | PathLike[str]") -> tuple[str | None, dict[str, Any]]:
+    """The kind and the content that `write_predictor` was given, checked.
 
     Raises:
         ValueError: the file is damaged, was edited, is something else, or is newer.
@@ -55,13 +64,13 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
     text = Path(path).read_bytes()
     try:
         whole = json.loads(text, parse_constant=_refuse_constant)
-        kind, version = whole["format"], whole["version"]
+        form, version = whole["format"], whole["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is no predictor file, or is damaged or cut short: save the predictor again."
         ) from error
-    if kind != FORMAT:
-        raise ValueError(f"{path} is not a predictor: expected the format {FORMAT!r}, got {kind!r}.")
+    if form != FORMAT:
+        raise ValueError(f"{path} is not a predictor: expected the format {FORMAT!r}, got {form!r}.")
     if not isinstance(version, int) or version < 1:
         raise ValueError(f"{path} is damaged: expected a format version from 1 to {VERSION}, got {version!r}.")
     if version > VERSION:
@@ -69,13 +78,13 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
             f"{path} has format version {version}, but this pippin reads up to {VERSION}: upgrade pippin-conformal."
         )
     content = whole.get("predictor")
-    if not isinstance(content, dict) or set(content) != _KEYS or not _is_sound(content, whole.get("sha256")):
+    whole_keys = isinstance(content, dict) and (set(content) == _KEYS if version == 1 else "kind" in content)
+    if not whole_keys or not _is_sound(content, whole.get("sha256")):
         raise ValueError(
             f"{path} was edited or damaged after it was saved (its checksum differs): calibrate again and save."
         )
-    return {
-        key: _decoded(value) if key in ("threshold", "calibration_scores") else value for key, value in content.items()
-    }
+    kind = content.pop("kind", None)
+    return kind, {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
 
 
 class Checkpoint:

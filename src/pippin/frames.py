@@ -32,3 +32,10 @@ def sets_frame(
 
     kind = polars.Int64 if isinstance(classes[0], int) else polars.String
     return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
+
+
+def polars_frame(columns: dict[str, Any]) -> Any:
+    """A polars frame of these columns."""
+    import polars
+
+    return polars.DataFrame(columns)

@@ -5,7 +5,7 @@ Small data use it, because compiling would cost more than it saves. The loops of
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from pippin.scores import ABOVE, Coefficients, score_at
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int32]
+T = TypeVar("T", bound=np.generic)
 
 
 class Places(NamedTuple):
@@ -60,6 +61,22 @@ def members(block: Floats, c: Coefficients, threshold: float, u: Vector) -> tupl
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= threshold
     return inside.sum(axis=1), order[inside].astype(np.int32)
+
+
+def members_within(
+    block: Floats, c: Coefficients, limits: Vector, rank_limits: Indices, group: NDArray[np.int64], u: Vector
+) -> tuple[NDArray[np.int64], Indices]:
+    """As `members`, with a limit per group and class, or per group alone; and so for the rank."""
+    order, p, mass = _ranked(block, c)
+    inside = _by_rank(c, p, mass, u) <= _at(limits, group, order)
+    if rank_limits.shape[1] > 1:
+        inside &= np.arange(p.shape[1]) < _at(rank_limits, group, order)
+    return inside.sum(axis=1), order[inside].astype(np.int32)
+
+
+def _at(limits: NDArray[T], group: NDArray[np.int64], order: NDArray[np.intp]) -> NDArray[T]:
+    own = limits[group]
+    return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
 
 def band(block: Floats, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.int64], Places]:

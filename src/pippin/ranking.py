@@ -142,6 +142,27 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
     return read_only(np.ascontiguousarray(array, dtype=np.int64))
 
 
+def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
+    """The group of every row, whole numbers or text.
+
+    Raises:
+        ValueError: another number of groups than rows, or something else than numbers or names.
+    """
+    array: NDArray[np.generic] = np.asarray(groups)
+    if array.shape != (n,):
+        raise ValueError(f"Expected {n} groups, one per row, got shape {array.shape}: pass groups in row order.")
+    if array.dtype.kind == "O":
+        kinds = {type(name) for name in array.tolist()}
+        if kinds <= {str} or kinds <= {int, np.int64}:
+            array = np.array(array.tolist())
+    if array.dtype.kind not in "iubU":
+        raise ValueError(
+            f"Expected groups that are all whole numbers or all text, got {array.dtype}: convert them, and name "
+            "what is missing."
+        )
+    return array
+
+
 def as_classes(classes: Classes | None, rows: Rows) -> Classes:
     """Class names: those given, else a data frame's columns, else 0 … K − 1.
 

@@ -74,6 +74,10 @@ class Score:
         """
         return make_score(self.name, {**dict(self.parameters), **parameters})
 
+    def content(self) -> dict[str, Any]:
+        """The score as a file holds it, all parameters spelled out."""
+        return {"name": self.name, "parameters": dict(self.parameters)}
+
     def __str__(self) -> str:
         defaults = FAMILIES[self.name].defaults
         told = [f"{k}={_spell(v)}" for k, v in self.parameters if v != defaults.get(k)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pippin import plain
 from pippin.plain import Places, Vector
-from pippin.ranking import Rows, read_only
+from pippin.ranking import Rows, read_only, uniforms
 from pippin.scores import Score, coefficients
 from pippin.threads import run
 
@@ -105,6 +105,52 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
     return sizes, np.concatenate([found[start] for start in sorted(found)])
 
 
+def members_within(
+    rows: Rows, score: Score, limits: Vector, rank_limits: NDArray[np.int32] | None, group: NDArray[np.int64], u: Vector
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """As `members`; class k of a row in group g must score at most `limits[g, k]`, or `limits[g, 0]` if that is all.
+
+    With `rank_limits` its rank (from 1) must not exceed `rank_limits[g, k]` either.
+    """
+    c = coefficients(score, rows.n_classes)
+    sizes = np.zeros(rows.n, dtype=np.int64)
+    found: dict[int, NDArray[np.int32]] = {}
+    highest = np.zeros((1, 1), dtype=np.int32) if rank_limits is None else rank_limits
+    kernels = _cell_kernels(rows.array.size)
+
+    def work(start: int, stop: int) -> None:
+        part, block = slice(start, stop), rows.block(start, stop)
+        if kernels is None:
+            rows.check(start, stop)
+            sizes[part], found[start] = plain.members_within(block, c, limits, highest, group[part], u[part])
+        else:
+            found[start], suspects = kernels.members_within(
+                block, c, limits, highest, group[part], u[part], sizes[part]
+            )
+            if suspects:
+                rows.check(start, stop)
+
+    run(work, _blocks(rows))
+    return sizes, np.concatenate([found[start] for start in sorted(found)])
+
+
+def with_best(
+    rows: Rows, sizes: NDArray[np.int64], members: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The sets with the most probable class in each one that was empty."""
+    empty = np.flatnonzero(sizes == 0)
+    if not len(empty):
+        return sizes, members
+    chosen = rows.take(empty)
+    best = chosen.block(0, chosen.n).argmax(axis=1).astype(np.int32)
+    return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best)
+
+
+def draws(score: Score, n: int, seed: Any) -> Vector:
+    """One u per object for a randomised score; zeros for any other, which takes none."""
+    return uniforms(seed, n) if score.randomized else np.zeros(n)
+
+
 def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     """A function of one object's row and u that gives the members of its set, best first; always compiled."""
     from pippin import kernels
@@ -135,13 +181,28 @@ def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np
     def work(start: int, stop: int) -> None:
         rows.check(start, stop)
         block = rows.block(start, stop)
-        own: Any = np.take_along_axis(block, labels[start:stop, None], axis=1)
-        before = np.arange(rows.n_classes) < labels[start:stop, None]
-        ranks[start:stop] = ((block > own) | ((block == own) & before)).sum(axis=1)
+        ranks[start:stop] = _ranks_in(block, labels[start:stop])
         ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
 
     run(work, _blocks(rows))
     return Rows(read_only(ranked), False, None), read_only(ranks)
+
+
+def label_ranks(rows: Rows, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rank (from 0) of one class per row; equal probabilities are ranked by class index."""
+    ranks = np.empty(rows.n, dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        ranks[start:stop] = _ranks_in(rows.block(start, stop), labels[start:stop])
+
+    run(work, _blocks(rows))
+    return ranks
+
+
+def _ranks_in(block: Any, labels: NDArray[np.int64]) -> Any:
+    own = np.take_along_axis(block, labels[:, None], axis=1)
+    before = np.arange(block.shape[1]) < labels[:, None]
+    return ((block > own) | ((block == own) & before)).sum(axis=1)
 
 
 def checksum(rows: Rows, labels: NDArray[np.int64]) -> str:
@@ -167,6 +228,14 @@ def _joined(found: dict[int, Places]) -> Places:
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
     step = max(4, BLOCK // rows.n_classes)
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
+
+
+def _cell_kernels(work: int) -> ModuleType | None:
+    if compiled(work) is None:
+        return None
+    from pippin import cell_kernels
+
+    return cell_kernels
 
 
 def compiled(work: int) -> ModuleType | None:

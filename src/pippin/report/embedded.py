@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.calibration import quantile_rank
+from pippin.quantiles import quantile_rank
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
 from pippin.verdict import AlphaCurve

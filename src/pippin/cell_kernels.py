@@ -1,0 +1,52 @@
+"""Prediction sets whose threshold depends on the class and the object, in a compiled loop."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin.kernels import _doubled, _next_mass, compiled_score_at
+from pippin.plain import Indices, Vector
+from pippin.ranking import Floats
+from pippin.ranks import compiled, is_broken, is_doubtful, total
+from pippin.scores import Coefficients
+
+
+@compiled
+def members_within(
+    block: Floats,
+    c: Coefficients,
+    limits: Vector,
+    rank_limits: Indices,
+    group: NDArray[np.int64],
+    u: Vector,
+    sizes: NDArray[np.int64],
+) -> tuple[Indices, int]:
+    """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect.
+
+    Scores grow with the rank, so a row is walked until its score exceeds every limit.
+    """
+    n, n_classes = block.shape
+    values = np.empty(n_classes, block.dtype)
+    classes = np.empty(n_classes, np.int32)
+    found = np.empty(4 * n + n_classes, np.int32)
+    by_class, ranked = limits.shape[1] > 1, rank_limits.shape[1] > 1
+    used, suspects = 0, 0
+    for i in range(n):
+        row, own = block[i], limits[group[i]]
+        if is_broken(row):
+            suspects += 1
+            continue
+        suspects += is_doubtful(total(row))
+        if used + n_classes > found.size:
+            found = _doubled(found)
+        highest, known, mass = own.max(), 0, 0.0
+        for rank in range(n_classes):
+            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            score = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
+            if not score <= highest:
+                break
+            k = classes[rank]
+            if score <= own[k if by_class else 0] and (not ranked or rank < rank_limits[group[i], k]):
+                found[used] = k
+                used += 1
+                sizes[i] += 1
+    return found[:used].copy(), suspects

@@ -1,0 +1,93 @@
+"""Which calibration examples speak for which class of which object.
+
+A marginal guarantee compares every class with all calibration scores. A guarantee per
+class, per group or per cluster compares it with those of its own cell only.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin.quantiles import quantile_rank
+from pippin.ranking import read_only
+
+Vector = NDArray[np.float64]
+
+
+class Limits(NamedTuple):
+    """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K)."""
+
+    scores: Vector
+    ranks: NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Calibration scores by cell.
+
+    `of[g, k]` is the cell that speaks for class k of an object in group g. The scores of
+    cell c are `scores[offsets[c]:offsets[c + 1]]`, sorted; None, if a file left them
+    out. `ranks` are the ranks (from 1) of the same labels, where RC3P needs them.
+
+    >>> cells = make_cells(np.array([0.3, 0.1, 0.2]), np.array([1, 0, 1]), np.array([[0, 1]]))
+    >>> cells.scores, cells.counts
+    (array([0.1, 0.2, 0.3]), array([1, 2]))
+    >>> cells.thresholds(0.4)
+    array([inf, 0.3])
+    """
+
+    of: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    scores: Vector | None
+    ranks: NDArray[np.int32] | None = None
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many calibration examples each cell has."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.of.shape[0])
+
+    def quantile_ranks(self, alpha: float) -> NDArray[np.int64]:
+        """k = ⌈(n + 1)(1 − α)⌉ of every cell."""
+        sizes, where = np.unique(self.counts, return_inverse=True)
+        return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
+
+    def thresholds(self, alpha: float) -> Vector:
+        """Each cell's k-th smallest score; infinite where it has fewer than k."""
+        assert self.scores is not None
+        k, counts = self.quantile_ranks(alpha), self.counts
+        found = np.full(len(counts), np.inf)
+        enough = k <= counts
+        found[enough] = self.scores[(self.offsets[:-1] + k - 1)[enough]]
+        return found
+
+
+def make_cells(
+    scores: Vector,
+    cell: NDArray[np.integer],
+    of: NDArray[np.integer],
+    ranks: NDArray[np.integer] | None = None,
+) -> Cells:
+    """Sorts the scores into their cells."""
+    n_cells = int(of.max()) + 1
+    order = np.lexsort((scores, cell))
+    offsets = np.zeros(n_cells + 1, dtype=np.int64)
+    np.cumsum(np.bincount(cell, minlength=n_cells), out=offsets[1:])
+    return Cells(
+        read_only(of.astype(np.int32)),
+        read_only(offsets),
+        read_only(scores[order]),
+        None if ranks is None else read_only(ranks[order].astype(np.int32)),
+    )
+
+
+def one_cell(scores: Vector, n_classes: int) -> Cells:
+    """The marginal case: all scores speak for every class. The scores come sorted."""
+    return Cells(
+        read_only(np.zeros((1, n_classes), dtype=np.int32)), read_only(np.array([0, len(scores)])), read_only(scores)
+    )

@@ -1,0 +1,317 @@
+"""Guarantees for every class, every group, or both: a threshold per cell instead of one for all."""
+
+import warnings
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin import files, scoring
+from pippin.cells import Cells, Limits, make_cells
+from pippin.frames import polars_frame
+from pippin.quantiles import examples_needed
+from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_rows, read_only
+from pippin.scores import Score, make_score
+from pippin.sets import PredictionSets
+
+Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
+PER: tuple[str, ...] = get_args(Per)
+UNSEEN = ("error", "marginal")
+MOST_NAMED = 5  # cells that a warning names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalPredictor:
+    """A calibrated score with a threshold for every class, group, or both.
+
+    `thresholds[g, k]` is what class k of an object in group g must not exceed; without
+    groups there is one row. `groups` are their names; the name None stands for every
+    group that was not seen. `rank_limits` are RC3P's, of the same shape.
+    """
+
+    score: Score
+    per: str
+    alpha: float
+    thresholds: NDArray[np.float64]
+    rank_limits: NDArray[np.int32] | None
+    n_calibration: int
+    classes: Classes
+    groups: tuple[str | int | None, ...] | None
+    cells: Cells
+
+    def at(self, alpha: float) -> "ConditionalPredictor":
+        """Another level from the same calibration."""
+        if self.cells.scores is None:
+            raise ValueError(
+                f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
+                "calibrate again, or save with scores=True."
+            )
+        return _at(self, alpha)
+
+    def predict(
+        self,
+        probs: Any,
+        seed: Any = None,
+        *,
+        groups: ArrayLike | None = None,
+        nonempty: bool = False,
+        from_logits: bool = False,
+    ) -> PredictionSets:
+        """The set of every row: all classes whose score is at most their own threshold.
+
+        With `nonempty=True` the most probable class is put into sets that would be empty.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", per="class")
+        >>> predictor.predict(data.probs[2000:])
+        PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
+        """
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        u = scoring.draws(self.score, rows.n, seed)
+        sizes, members = scoring.members_within(
+            rows, self.score, self.thresholds, self.rank_limits, self.group_codes(groups, rows.n), u
+        )
+        if nonempty:
+            sizes, members = scoring.with_best(rows, sizes, members)
+        return PredictionSets(sizes, members, self.classes, rows.index)
+
+    def predict_one(
+        self, row: Any, seed: Any = None, *, group: str | int | None = None, nonempty: bool = False
+    ) -> NDArray[np.integer]:
+        """One object's class indices, most probable first."""
+        groups = None if group is None else [group]
+        return self.predict(as_array(row)[None], seed, groups=groups, nonempty=nonempty).members
+
+    def group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[np.int64]:
+        """The row of `thresholds` that each object uses."""
+        if self.groups is None:
+            if groups is not None:
+                raise ValueError(
+                    f"This predictor has a threshold per {self.per} and knows no groups: leave groups= out, "
+                    'or calibrate with per="group".'
+                )
+            return np.zeros(n, dtype=np.int64)
+        if groups is None:
+            raise ValueError(f"This predictor has thresholds per {self.per}: pass groups=, one per row.")
+        given = as_groups(groups, n)
+        known = {name: code for code, name in enumerate(self.groups)}
+        other = known.get(None, -1)
+        codes = np.array([known.get(name, other) for name in given.tolist()], dtype=np.int64)
+        if (codes < 0).any():
+            row = int((codes < 0).argmax())
+            raise ValueError(
+                f"Row {row} is in the group {given[row]!r}, which the calibration has not seen: calibrate with such "
+                'rows, or with unseen="marginal" to give them a threshold of their own.'
+            )
+        return codes
+
+    def table(self) -> Any:
+        """A polars frame, one row per class (and group): its examples, its threshold, the coverage to expect.
+
+        `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; `lacking`
+        says how many examples are missing for a finite threshold.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs, data.labels, "pip", classes=data.classes, per="class")
+        >>> predictor.table().select("class", "n", "expected_coverage").row(0)
+        ('black_grass', 273, 0.9014598540145985)
+        """
+        n_groups, n_classes = self.thresholds.shape
+        cell = self.cells.of.ravel()
+        counts = self.cells.counts[cell]
+        reached = np.minimum(self.cells.quantile_ranks(self.alpha)[cell], counts + 1)
+        columns: dict[str, Any] = {}
+        if self.groups is not None:
+            names = ["(any other)" if name is None else name for name in self.groups]
+            columns["group"] = [name for name in names for _ in range(n_classes)]
+        columns["class"] = list(self.classes) * n_groups
+        if self.per == "cluster":
+            columns["cluster"] = cell
+        columns |= {"n": counts, "threshold": self.thresholds.ravel()}
+        if self.rank_limits is not None:
+            columns["rank_limit"] = self.rank_limits.ravel()
+        columns["expected_coverage"] = reached / (counts + 1)
+        columns["lacking"] = np.maximum(examples_needed(self.alpha) - counts, 0)
+        return polars_frame(columns)
+
+    def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
+        """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""
+        kept = self.cells.scores if scores else None
+        files.write_predictor(
+            path,
+            {
+                "score": self.score.content(),
+                "per": self.per,
+                "alpha": self.alpha,
+                "thresholds": self.thresholds.tolist(),
+                "rank_limits": None if self.rank_limits is None else self.rank_limits.tolist(),
+                "n_calibration": self.n_calibration,
+                "n_classes": len(self.classes),
+                "classes": None if isinstance(self.classes, range) else list(self.classes),
+                "groups": None if self.groups is None else list(self.groups),
+                "cells": self.cells.of.tolist(),
+                "cell_counts": self.cells.counts.tolist(),
+                "calibration_scores": None if kept is None else kept.tolist(),
+                "calibration_ranks": None if kept is None or self.cells.ranks is None else self.cells.ranks.tolist(),
+            },
+            kind="conditional",
+        )
+
+    def __repr__(self) -> str:
+        told = f", {sum(name is not None for name in self.groups):,} groups" if self.groups is not None else ""
+        return (
+            f"ConditionalPredictor({self.score} per {self.per}, alpha={self.alpha:g}, "
+            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes{told})"
+        )
+
+
+def calibrate_conditional(
+    rows: Rows,
+    labels: NDArray[np.int64],
+    score: Score,
+    alpha: float,
+    classes: Classes,
+    seed: Any,
+    per: str,
+    groups: ArrayLike | None,
+    unseen: str,
+) -> ConditionalPredictor:
+    """What `pippin.calibrate` does with `per=` or `groups=`."""
+    if per not in PER:
+        raise ValueError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}.")
+    if unseen not in UNSEEN:
+        raise ValueError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}.")
+    if ("group" in per) != (groups is not None):
+        remedy = "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'"
+        raise ValueError(f"Expected groups exactly where thresholds are per group, got per={per!r}: {remedy}.")
+    n_classes = rows.n_classes
+    scores = scoring.label_scores(rows, labels, score, scoring.draws(score, rows.n, seed))
+    names: tuple[Any, ...] | None = None
+    by_class = "class" in per
+    if per == "class":
+        cells = make_cells(scores, labels, np.arange(n_classes)[None])
+    else:
+        assert groups is not None
+        found, codes = np.unique(as_groups(groups, rows.n), return_inverse=True)
+        names = tuple(found.tolist())
+        cells = _group_cells(scores, codes, labels if by_class else None, len(names), n_classes, unseen)
+        if unseen == "marginal":
+            names = (*names, None)
+    blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, rows.n, classes, names, cells)
+    predictor = _at(blank, alpha)
+    _warn_of_rare(predictor)
+    return predictor
+
+
+def _group_cells(
+    scores: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    labels: NDArray[np.int64] | None,
+    n_groups: int,
+    n_classes: int,
+    unseen: str,
+) -> Cells:
+    """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
+    each = 1 if labels is None else n_classes
+    within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
+    cell = codes * each + within
+    if unseen == "marginal":
+        cell = np.concatenate([cell, n_groups * each + within])
+        scores, n_groups = np.tile(scores, 2), n_groups + 1
+    of = np.arange(n_groups * each).reshape(n_groups, each)
+    return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
+
+
+def _limits(predictor: ConditionalPredictor, alpha: float) -> Limits:
+    return Limits(predictor.cells.thresholds(alpha)[predictor.cells.of])
+
+
+def _at(predictor: ConditionalPredictor, alpha: float) -> ConditionalPredictor:
+    limits = _limits(predictor, alpha)
+    ranks = None if limits.ranks is None else read_only(limits.ranks)
+    return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(limits.scores), rank_limits=ranks)
+
+
+def _warn_of_rare(predictor: ConditionalPredictor) -> None:
+    """Names the cells whose threshold is infinite, and what they lack."""
+    needed = examples_needed(predictor.alpha)
+    counts = predictor.cells.counts
+    few = np.flatnonzero(counts < needed)
+    if not len(few):
+        return
+    told = [f"{_cell_name(predictor, int(cell))} has {counts[cell]}" for cell in few[:MOST_NAMED]]
+    more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
+    remedy = (
+        "collect more, or share examples between classes with per='cluster'"
+        if "class" in predictor.per
+        else ("collect more, or join small groups")
+    )
+    warnings.warn(
+        f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs {needed:,} "
+        f"calibration examples each: {', '.join(told)}{more}. Such a class is in every set: {remedy}.",
+        stacklevel=4,
+    )
+
+
+def _cell_name(predictor: ConditionalPredictor, cell: int) -> str:
+    """The class, group or pair that a cell speaks for."""
+    group, k = (int(found[0]) for found in np.nonzero(predictor.cells.of == cell))
+    parts = []
+    if "class" in predictor.per:
+        name = predictor.classes[k]
+        parts.append(f"class {name}" if isinstance(name, int) else str(name))
+    if predictor.groups is not None:
+        parts.append(f"group {predictor.groups[group]}")
+    return " in ".join(parts)
+
+
+def from_content(
+    score: Any,
+    per: Any,
+    alpha: Any,
+    thresholds: Any,
+    rank_limits: Any,
+    n_calibration: Any,
+    n_classes: Any,
+    classes: Any,
+    groups: Any,
+    cells: Any,
+    cell_counts: Any,
+    calibration_scores: Any,
+    calibration_ranks: Any,
+) -> ConditionalPredictor:
+    """A predictor from the content of its file, each part checked against the others."""
+    names = range(n_classes) if classes is None else tuple(classes)
+    of = np.array(cells, dtype=np.int32)
+    counts = np.array(cell_counts, dtype=np.int64)
+    limits = np.array(thresholds, dtype=np.float64)
+    ranks = None if rank_limits is None else read_only(np.array(rank_limits, dtype=np.int32))
+    scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
+    label_ranks = None if calibration_ranks is None else read_only(np.array(calibration_ranks, dtype=np.int32))
+    shape = (1 if groups is None else len(groups), n_classes)
+    sound = {
+        "per": per in PER and ("group" in per) == (groups is not None),
+        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
+        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
+        "classes": len(set(names)) == n_classes == len(names),
+        "groups": groups is None or len(set(groups)) == len(groups),
+        "thresholds": limits.shape == shape and not np.isnan(limits).any(),
+        "rank_limits": (ranks is not None) == (per == "rc3p") and (ranks is None or ranks.shape == shape),
+        "cells": of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts),
+        "cell_counts": counts.ndim == 1 and bool((counts >= 0).all()),
+        "calibration_scores": scores is None or scores.shape == (counts.sum(),),
+        "calibration_ranks": label_ranks is None or label_ranks.shape == (counts.sum(),),
+    }
+    for part, good in sound.items():
+        if not good:
+            raise ValueError(f"its {part} makes no sense")
+    offsets = read_only(np.concatenate([[0], np.cumsum(counts)]))
+    kept = Cells(read_only(of), offsets, scores, label_ranks)
+    chosen = make_score(score["name"], score["parameters"])
+    group_names = None if groups is None else tuple(groups)
+    return ConditionalPredictor(chosen, per, alpha, read_only(limits), ranks, n_calibration, names, group_names, kept)
