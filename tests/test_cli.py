@@ -279,7 +279,7 @@ WRONG = {
     "compare data.npz --colour red": "No such option",
     "compare data.npz data.csv": "unexpected extra argument",
     "sweep data.npz --score ip": "no parameter to sweep",
-    "sweep data.npz --score raps --parameter gamma": "The score raps has lam, k_reg, got 'gamma'",
+    "sweep data.npz --score raps --parameter gamma": "Expected a parameter of raps (lam, k_reg), got 'gamma'",
     "sweep data.npz --score best": "Unknown score 'best'",
     "sweep data.npz --values 0,much": "numbers between commas, got '0,much'",
     "sweep data.npz --values ''": "numbers between commas",

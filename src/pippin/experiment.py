@@ -169,9 +169,10 @@ def sweep(
     """
     base = parse_score(score)
     numeric = [name for name, value in base.parameters if not isinstance(value, bool | tuple)]
-    if not numeric or (parameter is not None and parameter not in numeric):
-        has = f"has {', '.join(numeric)}" if numeric else "has no parameter to sweep"
-        raise ValueError(f"The score {base.name} {has}, got {parameter!r}.")
+    if not numeric:
+        raise ValueError(f"The score {base.name} has no parameter to sweep: choose repip, raps, saps, pip or socop.")
+    if parameter is not None and parameter not in numeric:
+        raise ValueError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}.")
     chosen = parameter or numeric[0]
     steps = tuple(dict.fromkeys(values))
     scores = [base.replace(**{chosen: value}) for value in steps]
