@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin.evidence import _beta_binomial, check_order, check_spread, difference, student_quantile
+from pippin.evidence import check_order, check_spread, difference, student_quantile
 from pippin.experiment import make_trial
 from pippin.ranking import as_rows
 
@@ -15,11 +15,6 @@ from pippin.ranking import as_rows
 def test_students_quantile(freedom, p):
     """The series against SciPy."""
     assert student_quantile(p, freedom) == pytest.approx(stats.t.ppf(p, freedom), rel=3e-3)
-
-
-def test_the_beta_binomial_law():
-    """Chances against SciPy."""
-    assert _beta_binomial(50, 90, 11) == pytest.approx(stats.betabinom(50, 90, 11).pmf(np.arange(51)))
 
 
 def test_a_difference_is_paired_and_signed():

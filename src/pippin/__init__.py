@@ -7,6 +7,7 @@ from pippin.example import load_example
 from pippin.experiment import Comparison, Sweep, compare, sweep
 from pippin.loading import load
 from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
+from pippin.planning import Plan, examples_for, plan
 from pippin.scores import (
     PAPER_SCORES,
     Score,
@@ -32,6 +33,7 @@ __all__ = [
     "Comparison",
     "ConditionalPredictor",
     "Evaluation",
+    "Plan",
     "PredictionSets",
     "Predictor",
     "Score",
@@ -45,6 +47,7 @@ __all__ = [
     "efficiency",
     "empty_rate",
     "evaluate",
+    "examples_for",
     "informativeness",
     "ip",
     "linear",
@@ -53,6 +56,7 @@ __all__ = [
     "margin",
     "parse_score",
     "pip",
+    "plan",
     "raps",
     "repip",
     "saps",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pippin import scoring
 from pippin.experiment import Comparison, Trial
+from pippin.laws import beta_binomial
 from pippin.quantiles import quantile_rank
 from pippin.scores import Score
 
@@ -132,7 +133,7 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
         if k > len(rest):
             return CoverageCheck(True, "Too few rows to look at coverage along the file.")
         covered = int((scores[piece] <= np.partition(rest, k - 1)[k - 1]).sum())
-        chance = min(1.0, BLOCKS * _two_sided(covered, _beta_binomial(len(piece), k, len(rest) + 1 - k)))
+        chance = min(1.0, BLOCKS * _two_sided(covered, beta_binomial(len(piece), k, len(rest) + 1 - k)))
         if chance < worst:
             worst = chance
             message = f"rows {piece[0]:,} to {piece[-1]:,} are covered {covered / len(piece):.3f} of the time"
@@ -143,15 +144,6 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
         f"The rows may not be exchangeable in the order of the file: {message} when the others calibrate. Rows sorted "
         "by class or drifting in time do that; the guarantee holds for new data only if these come like a random "
         "sample of the rows.",
-    )
-
-
-def _beta_binomial(m: int, a: int, b: int) -> NDArray[np.float64]:
-    """The chance of 0 … m successes when their rate is Beta(a, b)."""
-    log = math.lgamma
-    fixed = log(m + 1) + log(a + b) - log(a) - log(b) - log(m + a + b)
-    return np.exp(
-        [fixed - log(i + 1) - log(m - i + 1) + log(i + a) + log(m - i + b) for i in range(m + 1)], dtype=np.float64
     )
 
 

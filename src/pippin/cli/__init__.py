@@ -15,6 +15,7 @@ from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
+from pippin.cli.plan import plan
 from pippin.cli.predict import predict
 from pippin.cli.prepare import prepare
 from pippin.cli.reproduce import reproduce
@@ -26,6 +27,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 app.command(epilog="Example: pippin compare data.npz --scores ip,repip --out out")(compare)
 app.command(epilog="Example: pippin sweep data.npz --score repip --values 0,0.01,0.1 --out out")(sweep)
 app.command(epilog="Example: pippin toy")(toy)
+app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
 app.command(epilog="Example: pippin calibrate data.npz --score repip --alpha 0.1 --out predictor.json")(calibrate)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
