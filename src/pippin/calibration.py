@@ -14,6 +14,7 @@ from pippin import files, scoring
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import (
+    NATIVE,
     Classes,
     Rows,
     agree,
@@ -27,8 +28,6 @@ from pippin.ranking import (
 )
 from pippin.scores import Score, make_score, parse_score
 from pippin.sets import PredictionSets
-
-_NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 Seed = int | np.random.Generator | None
 
@@ -183,7 +182,7 @@ class Predictor:
         Takes probabilities, not logits. The first call in a process loads the compiled
         loop; see `pippin.warm_up`.
         """
-        if type(row) is not np.ndarray or row.dtype not in _NATIVE or not row.flags.carray:
+        if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
             self._check_names(row)
             row = np.require(as_array(row), np.float64, ["C", "A"])
         n_classes, randomized, one_set = self._one
@@ -241,7 +240,9 @@ def warm_up() -> None:
         block = np.full((1, 2), 0.5, dtype=kind)
         rows = as_rows(block)
         scoring.one_set(parse_score("ip"), 2, 1.0)(block[0], 0.0)
-        scoring.label_scores(rows, read_only(np.zeros(1, dtype=np.int64)), parse_score("ip"), np.zeros(1))
+        labels = read_only(np.zeros(1, dtype=np.int64))
+        scoring.label_places(rows, labels, parse_score("ip"), np.zeros(1))
+        scoring.smallest(scoring.label_scores(rows, labels, parse_score("ip"), np.zeros(1)), 1)
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
 
@@ -273,7 +274,7 @@ def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
     if k > n:
         warn_of_few(n, alpha)
         return math.inf
-    threshold = float(np.partition(scores, k - 1)[k - 1])
+    threshold = scoring.smallest(scores, k)
     if math.isinf(threshold):
         warnings.warn(
             f"More than a share of {float(alpha):g} of the true labels have an infinite score, because their "

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.kernels import _doubled, _next_mass, compiled_score_at
+from pippin.kernels import next_mass
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
-from pippin.ranks import compiled, is_broken, is_doubtful, total
+from pippin.ranks import compiled, compiled_score_at, doubled, is_broken, is_doubtful, total
 from pippin.scores import Coefficients
 
 
@@ -37,10 +37,10 @@ def members_within(
             continue
         suspects += is_doubtful(total(row))
         if used + n_classes > found.size:
-            found = _doubled(found)
+            found = doubled(found)
         highest, known, mass = own.max(), 0, 0.0
         for rank in range(n_classes):
-            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
             score = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
             if not score <= highest:
                 break

@@ -1,14 +1,11 @@
 """`counting.py` in compiled loops, without a branch that depends on who calibrates."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin.counting import Counts, Known
-from pippin.kernels import compiled_score_at
 from pippin.plain import Indices, Vector
-from pippin.ranks import compiled
+from pippin.ranks import compiled, compiled_score_at, smallest
 
 
 @compiled
@@ -45,7 +42,7 @@ def _count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: V
         scores[i] = compiled_score_at(label.c, i, label.p[i], label.mass[i], u[i])
         calibrating[size] = scores[i]
         size += calibration[i]
-    threshold = _smallest(calibrating[:size], k - 1)
+    threshold = smallest(calibrating[:size], k - 1)
     covered = 0
     for i in range(n):
         covered += (scores[i] <= threshold) & (not calibration[i])
@@ -76,31 +73,6 @@ def _with_sizes(
         singletons += (sizes[i] == 1) & test
         empty += (sizes[i] == 0) & test
     return threshold, covered, total + firsts + seconds + others, singletons + firsts - seconds, empty - firsts
-
-
-@compiled
-def _smallest(values: Vector, index: int) -> Any:
-    """The value that sorting would put at `index`; reorders `values` (Hoare's quickselect)."""
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if index <= j:
-            high = j
-        elif index >= i:
-            low = i
-        else:
-            break
-    return values[index]
 
 
 @compiled

@@ -7,29 +7,26 @@ blocks of rows to threads. Importing this module imports numba, so it is importe
 it is used.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin import few
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats, ranked_order
 from pippin.ranks import (
     FEW,
-    best_two,
     collect_above,
     compiled,
+    compiled_score_at,
+    doubled,
     is_broken,
     is_doubtful,
     largest_but,
-    next_best,
     rank_more,
     sort_down,
     total,
 )
-from pippin.scores import ABOVE, Coefficients, score_at
-
-compiled_score_at = compiled(score_at)
+from pippin.scores import ABOVE, Coefficients
 
 
 @compiled
@@ -72,7 +69,7 @@ def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, cl
 
 
 @compiled
-def _next_mass(
+def next_mass(
     row: Floats, c: Coefficients, rank: int, mass: float, enough: float, known: int, values: Floats, classes: Indices
 ) -> tuple[float, int]:
     """M at `rank`, from M at the rank before it; and how many ranks are known then."""
@@ -94,7 +91,7 @@ def _next_mass(
 def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
     known, mass = 0, 0.0
     for rank in range(row.size):
-        mass, known = _next_mass(row, c, rank, mass, threshold, known, values, classes)
+        mass, known = next_mass(row, c, rank, mass, threshold, known, values, classes)
         if not compiled_score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
             return rank
     return row.size
@@ -132,26 +129,22 @@ def _label_places(
     scores: Vector,
 ) -> int:
     n, n_classes = block.shape
-    values = np.empty(n_classes, block.dtype)
-    classes = np.empty(n_classes, np.int32)
-    few = n_classes <= FEW
-    best, best_classes, totals, broken = best_two(block[:n] if few else block[:0])
-    linear = np.isnan(c.price)
-    suspects = 0
+    if n_classes <= FEW and np.isnan(c.price):
+        suspects = few.label_places(block, labels, c, ranks, p, masses)
+    else:
+        values = np.empty(n_classes, block.dtype)
+        classes = np.empty(n_classes, np.int32)
+        suspects = 0
+        for i in range(n):
+            ranks[i], p[i], masses[i] = 0, 1.0, 0.0
+            if is_broken(block[i]):
+                suspects += 1
+                continue
+            suspects += is_doubtful(total(block[i]))
+            p[i] = block[i, labels[i]]
+            ranks[i], masses[i] = _place_of_label(block[i], labels[i], c, values, classes)
     for i in range(n):
-        label = labels[i]
-        if broken[i] if few else is_broken(block[i]):
-            suspects += 1
-            continue
-        suspects += is_doubtful(totals[i] if few else total(block[i]))
-        if few and linear and (c.flat or label == best_classes[0, i]):
-            rank, mass = 0, c.second * best[1, i]
-        elif few and linear and label == best_classes[1, i]:
-            rank, mass = 1, c.table[0, ABOVE] * best[0, i]
-        else:
-            rank, mass = _place_of_label(block[i], label, c, values, classes)
-        p[i], ranks[i], masses[i] = block[i, label], rank, mass
-        scores[i] = compiled_score_at(c, rank, p[i], mass, u[i])
+        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], u[i])
     return suspects
 
 
@@ -161,18 +154,16 @@ def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: V
     A rank is exact only as far as the score depends on it: SOCOP's is 0 or 1, IP's 0.
     """
     n = len(block)
-    row = np.arange(n, dtype=np.int32)
-    places = Places(row, np.zeros(n, dtype=np.int32), np.ones(n), np.zeros(n))
-    scores = np.zeros(n)
+    places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
+    scores = np.empty(n)
     return places, scores, _label_places(block, labels, c, u, places.rank, places.p, places.mass, scores)
 
 
 @compiled
-def _doubled(array: Any) -> Any:
-    wider = np.empty(2 * array.size, array.dtype)
-    for i in range(array.size):
-        wider[i] = array[i]
-    return wider
+def label_scores(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector, scores: Vector) -> int:
+    """Fills the score of one class per row; returns how many rows may be no distribution."""
+    n = scores.size
+    return _label_places(block, labels, c, u, np.empty(n, np.int32), np.empty(n), np.empty(n), scores)
 
 
 @compiled
@@ -181,36 +172,22 @@ def members(
 ) -> tuple[Indices, int]:
     """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect."""
     n, n_classes = block.shape
+    if n_classes <= FEW and np.isnan(c.price):
+        return few.members(block, c, threshold, u, sizes)
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
-    few = n_classes <= FEW
-    best, best_classes, totals, broken = best_two(block[:n] if few else block[:0])
-    quick = few and np.isnan(c.price)
     found = np.empty(4 * n + n_classes, np.int32)
     used, suspects = 0, 0
     for i in range(n):
-        if broken[i] if few else is_broken(block[i]):
+        if is_broken(block[i]):
             suspects += 1
             continue
-        suspects += is_doubtful(totals[i] if few else total(block[i]))
+        suspects += is_doubtful(total(block[i]))
         if used + n_classes > found.size:
-            found = _doubled(found)
-        if quick:
-            size, k, p, mass = 0, best_classes[0, i], best[0, i], c.second * best[1, i]
-            while compiled_score_at(c, size, np.float64(p), mass, u[i]) <= threshold:
-                found[used + size] = k
-                mass = (0.0 if size == 0 else mass) + c.table[size, ABOVE] * p
-                size += 1
-                if size == 1:
-                    k, p = best_classes[1, i], best[1, i]
-                elif size < n_classes:
-                    p, k = next_best(block, i, p, k)
-                else:
-                    break
-        else:
-            size = _set_size(block[i], c, u[i], threshold, values, classes)
-            for j in range(size):
-                found[used + j] = classes[j]
+            found = doubled(found)
+        size = _set_size(block[i], c, u[i], threshold, values, classes)
+        for j in range(size):
+            found[used + j] = classes[j]
         sizes[i] = size
         used += size
     return found[:used].copy(), suspects
@@ -242,9 +219,9 @@ def _band(
         row = block[i]
         known, mass = 0, 0.0
         if used + n_classes > rows.size:
-            rows, ranks, p, masses = _doubled(rows), _doubled(ranks), _doubled(p), _doubled(masses)
+            rows, ranks, p, masses = doubled(rows), doubled(ranks), doubled(p), doubled(masses)
         for rank in range(n_classes):
-            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
             own = np.float64(values[rank])
             if not compiled_score_at(c, rank, own, mass, 0.0) <= high:
                 break
@@ -271,7 +248,7 @@ def _class_scores(block: Floats, order: Indices, c: Coefficients, u: Vector, sco
             values[rank] = row[classes[rank]]
         known, mass = row.size, 0.0
         for rank in range(row.size):
-            mass, known = _next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
             scores[i, classes[rank]] = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
 
 

@@ -8,6 +8,7 @@ is already contiguous float32 or float64 is not copied at all.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ Classes = Sequence[str | int]
 
 T = TypeVar("T", bound=np.generic)
 
+NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 SUM_TOLERANCE = 1e-3  # how far a row's sum may be from 1
 
 
@@ -48,6 +50,8 @@ class Rows:
         part = self.array[start:stop]
         if self.logits:
             return read_only(softmax(part, start))
+        if part.dtype in NATIVE and part.flags.c_contiguous and part.flags.aligned:
+            return read_only(part)
         exact = np.float32 if part.dtype in (np.float16, np.float32) else np.float64
         return read_only(np.require(part, exact, ["C", "A"]))
 
@@ -132,14 +136,14 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
         return read_only(np.array(found, dtype=np.int64))
     if array.dtype.kind not in "iu":
         raise ValueError(f"Expected labels that are whole numbers or class names, got {array.dtype}: convert them.")
-    outside = (array < 0) | (array >= len(classes))
-    if outside.any():
-        row = int(outside.argmax())
+    indices = np.ascontiguousarray(array, dtype=np.int64)
+    if indices.view(np.uint64).max(initial=0) >= len(classes):  # as unsigned numbers the negative ones are large
+        row = int(((array < 0) | (array >= len(classes))).argmax())
         raise ValueError(
             f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}: "
             "labels are column numbers counted from 0."
         )
-    return read_only(np.ascontiguousarray(array, dtype=np.int64))
+    return read_only(indices)
 
 
 def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
@@ -212,16 +216,23 @@ def exact_alpha(alpha: Any) -> Fraction:
     >>> exact_alpha(0.3)
     Fraction(3, 10)
     """
-    try:
-        exact = Fraction(str(alpha))
-    except (ValueError, ZeroDivisionError):
-        exact = Fraction(0)
-    if not 0 < exact < 1:
+    exact = _fraction(str(alpha))
+    if exact is None:
         raise ValueError(
             f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}: "
             "alpha=0.1 asks for 90 % coverage."
         )
     return exact
+
+
+@lru_cache(maxsize=64)
+def _fraction(text: str) -> Fraction | None:
+    """The number that the text spells, if it lies between 0 and 1."""
+    try:
+        exact = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return exact if 0 < exact < 1 else None
 
 
 def uniforms(seed: "int | np.random.Generator | None", n: int) -> NDArray[np.float64]:

@@ -1,9 +1,7 @@
 """A row's classes, best first, ranked only as far as somebody walks: compiled.
 
 With many classes, they are ranked in bands of falling probability (at most 32 can exceed
-1/32), and a band is opened only when the walk gets there. With few, `best_two` finds the
-best two of a whole block at once, so that the processor compares several rows in one
-step, and `next_best` what comes after them.
+1/32), and a band is opened only when the walk gets there.
 """
 
 import hashlib
@@ -18,12 +16,12 @@ from numpy.typing import NDArray
 
 from pippin.plain import Indices
 from pippin.ranking import SUM_TOLERANCE, Floats
+from pippin.scores import score_at
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CHUNK = 64  # entries compared at once before any is looked at
-FEW = 24  # classes up to which the next best one is found by looking at all
-TILE = 2048  # rows whose best two classes are found together
+FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
 
@@ -51,6 +49,9 @@ def _sources() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+compiled_score_at = compiled(score_at)
 
 
 def summing(function: F) -> F:
@@ -166,17 +167,6 @@ def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes
 
 
 @compiled
-def next_best(block: Floats, i: int, last: Any, after: int) -> tuple[Any, int]:
-    """The class of row i that ranks just below class `after` with probability `last`, by looking at all."""
-    best, found = block.dtype.type(-1), 0
-    for k in range(block.shape[1]):
-        p = block[i, k]
-        if p > best and (p < last or (p == last and k > after)):
-            best, found = p, k
-    return best, found
-
-
-@compiled
 def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
     """Ranks one or more classes after the first `known`; returns how many are known then.
 
@@ -198,52 +188,34 @@ def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
 
 
 @compiled
-def best_two(block: Floats) -> tuple[Floats, Indices, Floats, NDArray[np.bool_]]:
-    """Of rows with few classes, all at once: the best two, (2, n), the sum, and whether an entry is broken."""
-    n, n_classes = block.shape
-    values = np.full((2, n), -1, block.dtype)
-    classes = np.zeros((2, n), np.int32)
-    totals = np.zeros(n, block.dtype)
-    broken = np.zeros(n, np.bool_)
-    column = np.empty(min(n, TILE), block.dtype)
-    for begin in range(0, n, TILE):
-        end = min(begin + TILE, n)
-        first, second = values[0, begin:end], values[1, begin:end]
-        first_class, second_class = classes[0, begin:end], classes[1, begin:end]
-        for k in range(n_classes):
-            for i in range(end - begin):
-                column[i] = block[begin + i, k]
-            _enter(
-                np.int32(k),
-                column[: end - begin],
-                first,
-                second,
-                first_class,
-                second_class,
-                totals[begin:end],
-                broken[begin:end],
-            )
-    return values, classes, totals, broken
+def doubled(array: Any) -> Any:
+    wider = np.empty(2 * array.size, array.dtype)
+    for i in range(array.size):
+        wider[i] = array[i]
+    return wider
 
 
 @compiled
-def _enter(
-    k: Any,
-    column: Floats,
-    first: Floats,
-    second: Floats,
-    first_class: Indices,
-    second_class: Indices,
-    totals: Floats,
-    broken: NDArray[np.bool_],
-) -> None:
-    """Holds one class of many rows against the best two so far."""
-    for i in range(column.size):
-        p = column[i]
-        is_first, is_second = p > first[i], p > second[i]
-        second[i] = first[i] if is_first else (p if is_second else second[i])
-        second_class[i] = first_class[i] if is_first else (k if is_second else second_class[i])
-        first[i] = p if is_first else first[i]
-        first_class[i] = k if is_first else first_class[i]
-        totals[i] += p
-        broken[i] |= not p >= 0
+def smallest(values: NDArray[np.float64], index: int) -> Any:
+    """The value that sorting would put at `index`; reorders `values` (Hoare's quickselect)."""
+    low, high, draw = 0, values.size - 1, 1
+    while low < high:
+        draw = (draw * 1103515245 + 12345) & 0x7FFFFFFF  # no order of the values makes all pivots bad
+        pivot = values[low + draw % (high - low + 1)]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if index <= j:
+            high = j
+        elif index >= i:
+            low = i
+        else:
+            break
+    return values[index]

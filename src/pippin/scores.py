@@ -249,6 +249,11 @@ def parse_score(text: Any) -> Score:
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
         raise ValueError(f"Expected a score or its name, got {type(text).__name__}: {hint}.")
+    return _read_spelling(text)
+
+
+@lru_cache(maxsize=64)
+def _read_spelling(text: str) -> Score:
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

@@ -52,7 +52,29 @@ def label_places(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
 
 def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> Vector:
     """The score of one class per row."""
-    return label_places(rows, labels, score, u)[1]
+    c = coefficients(score, rows.n_classes)
+    scores = np.empty(rows.n)
+    kernels = compiled(rows.array.size)
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        if kernels is None:
+            rows.check(start, stop)
+            scores[part] = plain.label_places(rows.block(start, stop), labels[part], c, u[part])[1]
+        elif kernels.label_scores(rows.block(start, stop), labels[part], c, u[part], scores[part]):
+            rows.check(start, stop)
+
+    run(work, _blocks(rows))
+    return scores
+
+
+def smallest(scores: Vector, k: int) -> float:
+    """The k-th smallest score."""
+    if compiled(scores.size) is None:
+        return float(np.partition(scores, k - 1)[k - 1])
+    from pippin import ranks
+
+    return float(ranks.smallest(scores.copy(), k - 1))
 
 
 def band(rows: Rows, score: Score, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
@@ -102,7 +124,8 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
                 rows.check(start, stop)
 
     run(work, _blocks(rows))
-    return sizes, np.concatenate([found[start] for start in sorted(found)])
+    parts = [found[start] for start in sorted(found)]
+    return sizes, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def members_within(
