@@ -182,11 +182,18 @@ def test_wrong_use_is_said(case):
         pippin.compare(data.probs[:200], data.labels[:200], **options)
 
 
-@pytest.mark.parametrize(("score", "parameter"), [("ip", None), ("repip", "lam"), ("aps", "randomized")])
-def test_a_parameter_that_is_not_there_is_said(score, parameter):
+@pytest.mark.parametrize(
+    ("score", "parameter", "message"),
+    [
+        ("ip", None, "The score ip has no parameter to sweep: choose repip"),
+        ("repip", "lam", r"Expected a parameter of repip \(gamma, k_reg, beta\), got 'lam'"),
+        ("aps", "randomized", "The score aps has no parameter to sweep"),
+    ],
+)
+def test_a_parameter_that_is_not_there_is_said(score, parameter, message):
     """With those that are."""
     data = pippin.load_example()
-    with pytest.raises(ValueError, match=rf"The score {score} has"):
+    with pytest.raises(ValueError, match=message):
         pippin.sweep(data.probs, data.labels, score, parameter)
 
 
