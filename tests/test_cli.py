@@ -170,7 +170,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(call, folder):
     assert "[bold]x[red].npz" in out
 
 
-@pytest.mark.parametrize("command", ["compare", "sweep", "toy", "calibrate", "predict", "evaluate"])
+@pytest.mark.parametrize("command", ["compare", "sweep", "toy", "plan", "calibrate", "predict", "evaluate"])
 def test_help_has_an_example(command, call):
     code, out, _ = call(f"{command} --help")
     assert code == 0

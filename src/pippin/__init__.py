@@ -1,6 +1,7 @@
 """Prediction sets that contain the true class with a chosen probability."""
 
 from pippin.calibration import Predictor, calibrate, score, warm_up
+from pippin.combination import Combination, calibrate_combination
 from pippin.conditional import ConditionalPredictor
 from pippin.evidence import differences
 from pippin.example import load_example
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PAPER_SCORES",
+    "Combination",
     "Comparison",
     "ConditionalPredictor",
     "Evaluation",
@@ -41,6 +43,7 @@ __all__ = [
     "Tuned",
     "aps",
     "calibrate",
+    "calibrate_combination",
     "compare",
     "coverage",
     "differences",

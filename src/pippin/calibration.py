@@ -268,14 +268,17 @@ def from_content(
     return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 
 
+def kth_smallest(scores: NDArray[np.float64], alpha: float) -> float:
+    """The threshold alone: the k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, or infinity if k > n."""
+    k = quantile_rank(len(scores), alpha)
+    return math.inf if k > len(scores) else scoring.smallest(scores, k)
+
+
 def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
-    n = len(scores)
-    k = quantile_rank(n, alpha)
-    if k > n:
-        warn_of_few(n, alpha)
-        return math.inf
-    threshold = scoring.smallest(scores, k)
-    if math.isinf(threshold):
+    threshold = kth_smallest(scores, alpha)
+    if quantile_rank(len(scores), alpha) > len(scores):
+        warn_of_few(len(scores), alpha)
+    elif math.isinf(threshold):
         warnings.warn(
             f"More than a share of {float(alpha):g} of the true labels have an infinite score, because their "
             "probability is 0: the threshold is infinite and every set holds all classes.",
