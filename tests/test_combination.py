@@ -1,8 +1,10 @@
 """The IP/MS combination: its rule, and what each of its guarantees is worth."""
 
+import json
 import math
 import pickle
 import warnings
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -240,10 +242,10 @@ def test_the_seed_divides_the_rows():
         pippin.calibrate_combination(data.probs, data.labels, seed=s)
         for s in (1, 1, 2, np.random.default_rng(1))
     )  # fmt: skip
-    assert first._content() == same._content() == drawn._content()
-    assert first._content() != other._content()
+    assert asdict(first) == asdict(same) == asdict(drawn)
+    assert asdict(first) != asdict(other)
     none = [pippin.calibrate_combination(data.probs, data.labels, guarantee="none", seed=s) for s in (1, 2)]
-    assert none[0]._content() == none[1]._content()
+    assert asdict(none[0]) == asdict(none[1])
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -255,7 +257,7 @@ def test_the_kind_of_input_does_not_matter(guarantee):
     kept = probs.copy(), labels.copy()
     found = pippin.calibrate_combination(probs, labels, 0.1, guarantee, data.classes, 3)
     named = [data.classes[k] for k in labels]
-    assert pippin.calibrate_combination(probs, named, 0.1, guarantee, data.classes, 3)._content() == found._content()
+    assert asdict(pippin.calibrate_combination(probs, named, 0.1, guarantee, data.classes, 3)) == asdict(found)
     sets = found.predict(probs)
     assert sets.classes == data.classes
     assert np.array_equal(found.predict(probs.astype(np.float64)).members, sets.members)
@@ -269,18 +271,21 @@ def test_the_kind_of_input_does_not_matter(guarantee):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_its_content_brings_it_back(guarantee):
+def test_its_file_brings_it_back(guarantee, tmp_path):
     data = pippin.load_example()
     found = pippin.calibrate_combination(data.probs, data.labels, 0.1, guarantee, data.classes, 3)
-    again = from_content(**found._content())
-    assert again._content() == found._content()
+    found.save(tmp_path / "both.json")
+    again = pippin.load(tmp_path / "both.json")
+    assert asdict(again) == asdict(found)
     assert np.array_equal(again.predict(data.probs).members, found.predict(data.probs).members)
+    whole = json.loads((tmp_path / "both.json").read_text())
+    assert (whole["version"], whole["predictor"].pop("kind")) == (2, "combination")
     for part, bad in (
         ("alpha", 1), ("guarantee", "some"), ("ip_threshold", math.nan), ("margin_threshold", None),
         ("n_calibration", 0), ("n_ip", 10**6), ("n_classes", 3), ("classes", ["a"] * 12),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="makes no sense"):
-            from_content(**{**found._content(), part: bad})
+            from_content(**{**whole["predictor"], part: bad})
 
 
 @pytest.mark.parametrize(

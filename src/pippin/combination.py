@@ -11,12 +11,13 @@ import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import scoring
+from pippin import files, scoring
 from pippin.calibration import Predictor, Seed, kth_smallest
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import Classes, Rows, agree, as_alpha, as_classes, as_labels, as_rows, exact_alpha
@@ -116,11 +117,13 @@ class Combination:
     n_ip: int
     classes: Classes
 
-    def predict(self, probs: Any, *, from_logits: bool = False) -> PredictionSets:
-        """The set of every row."""
+    def predict(self, probs: Any, *, nonempty: bool = False, from_logits: bool = False) -> PredictionSets:
+        """The set of every row; with `nonempty=True` an empty one gets the most probable class."""
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         sizes, members = combined(rows, self.margin_threshold, self.ip_threshold)
+        if nonempty:
+            sizes, members = scoring.with_best(rows, sizes, members)
         return PredictionSets(sizes, members, self.classes, rows.index)
 
     def predict_one(self, row: Any) -> NDArray[np.int32]:
@@ -137,9 +140,9 @@ class Combination:
             Predictor(ip(), self.alpha, self.ip_threshold, *known),
         )
 
-    def _content(self) -> dict[str, Any]:
-        """What its file holds."""
-        return {
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it."""
+        content = {
             "alpha": self.alpha,
             "guarantee": self.guarantee,
             "margin_threshold": self.margin_threshold,
@@ -149,6 +152,7 @@ class Combination:
             "n_classes": len(self.classes),
             "classes": None if isinstance(self.classes, range) else list(self.classes),
         }
+        files.write_predictor(path, content, kind="combination")
 
     def __repr__(self) -> str:
         return (

@@ -4,15 +4,17 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-from pippin import calibration, conditional, files
+from pippin import calibration, combination, conditional, files
 from pippin.calibration import Predictor
+from pippin.combination import Combination
 from pippin.conditional import ConditionalPredictor
 
-AnyPredictor = Predictor | ConditionalPredictor
+AnyPredictor = Predictor | ConditionalPredictor | Combination
 
 KINDS: dict[str | None, Callable[..., AnyPredictor]] = {
     None: calibration.from_content,
     "conditional": conditional.from_content,
+    "combination": combination.from_content,
 }
 
 
