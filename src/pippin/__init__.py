@@ -26,6 +26,7 @@ from pippin.scores import (
 )
 from pippin.sets import PredictionSets
 from pippin.tuning import Tuned, tune
+from pippin.weighting import WeightedPredictor, calibrate_weighted, likelihood_ratios
 
 __version__ = "0.1.0"
 
@@ -41,9 +42,11 @@ __all__ = [
     "Score",
     "Sweep",
     "Tuned",
+    "WeightedPredictor",
     "aps",
     "calibrate",
     "calibrate_combination",
+    "calibrate_weighted",
     "compare",
     "coverage",
     "differences",
@@ -53,6 +56,7 @@ __all__ = [
     "examples_for",
     "informativeness",
     "ip",
+    "likelihood_ratios",
     "linear",
     "load",
     "load_example",

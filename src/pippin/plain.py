@@ -56,8 +56,11 @@ def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
     return scores
 
 
-def members(block: Floats, c: Coefficients, threshold: float, u: Vector) -> tuple[NDArray[np.int64], Indices]:
-    """How many classes each row's set has, and all members row after row, best first."""
+def members(block: Floats, c: Coefficients, threshold: float | Vector, u: Vector) -> tuple[NDArray[np.int64], Indices]:
+    """How many classes each row's set has, and all members row after row, best first.
+
+    `threshold` is one for all rows, or a column with one for each.
+    """
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= threshold
     return inside.sum(axis=1), order[inside].astype(np.int32)

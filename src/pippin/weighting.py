@@ -1,0 +1,285 @@
+"""Covariate shift: calibration rows weigh as much as rows like them occur where one predicts."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin import plain, scoring
+from pippin.calibration import Seed
+from pippin.ranking import (
+    Classes,
+    Rows,
+    agree,
+    as_alpha,
+    as_array,
+    as_classes,
+    as_labels,
+    as_rows,
+    read_only,
+    uniforms,
+)
+from pippin.scores import Score, coefficients, make_score, parse_score
+from pippin.sets import PredictionSets
+from pippin.tails import Tails, tails
+from pippin.threads import run
+
+Vector = NDArray[np.float64]
+
+
+def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
+    """w(x) = p/(1 − p) · n_source/n_target, from a classifier that tells target rows from source rows.
+
+    Args:
+        p_target: for each object the probability that it comes from the target, where one
+            predicts, rather than from the source, where one calibrates.
+        n_source: how many source rows the classifier was fitted on.
+        n_target: how many target rows.
+
+    >>> import pippin
+    >>> pippin.likelihood_ratios([0.5, 0.8, 0.0], n_source=300, n_target=100)
+    array([ 3., 12.,  0.])
+    """
+    if min(n_source, n_target) < 1:
+        raise ValueError(f"Expected rows of both kinds, got n_source={n_source} and n_target={n_target}: count them.")
+    p = np.asarray(as_array(p_target), dtype=np.float64)
+    bad = ~((p >= 0) & (p < 1))
+    if p.ndim != 1 or bad.any():
+        if p.ndim != 1:
+            raise ValueError(f"Expected one probability per object, got shape {p.shape}: pass the target's column.")
+        row = int(bad.argmax())
+        if p[row] == 1:
+            raise ValueError(
+                f"Row {row} comes from the target with probability 1, so its ratio is infinite: no source row is like "
+                "it, and no weight can make up for that; leave it out, or regularise the classifier."
+            )
+        raise ValueError(f"Row {row} has {p[row]}, expected a probability: pass the target's column of predict_proba.")
+    with np.errstate(over="ignore"):
+        return p / (1 - p) * (n_source / n_target)
+
+
+def calibrate_weighted(
+    probs: Any,
+    labels: ArrayLike,
+    weights: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    *,
+    from_logits: bool = False,
+) -> "WeightedPredictor":
+    """A predictor for objects of another distribution than the calibration rows.
+
+    `weights` are the rows' likelihood ratios dP_target(x)/dP_source(x), up to one factor that
+    they share with the weights given to `predict`. If only the distribution of x changes, not
+    that of the class given x, and the ratios are right, sets contain the true class with
+    probability at least 1 − alpha. Tibshirani, Barber, Candès, Ramdas (2019), Conformal
+    prediction under covariate shift.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> ratio = 1 + data.probs[:, 0]  # where one predicts, the first class is up to twice as common
+    >>> predictor = pippin.calibrate_weighted(data.probs[:2000], data.labels[:2000], ratio[:2000], "pip", 0.1)
+    >>> predictor
+    WeightedPredictor(pip, alpha=0.1, 2,000 calibration examples worth 1,940, 12 classes)
+    """
+    rows = as_rows(probs, from_logits)
+    chosen = parse_score(score)
+    level = as_alpha(alpha)
+    names = as_classes(classes, rows)
+    indices = as_labels(labels, rows.n, names)
+    given = _as_weights(weights, rows.n)
+    if not given.any():
+        raise ValueError("Expected some positive weight among the calibration rows, got zeros only: check the ratios.")
+    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    order = np.argsort(scores, kind="stable")
+    return WeightedPredictor(chosen, level, rows.n, names, read_only(scores[order]), read_only(given[order]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightedPredictor:
+    """Calibration scores in increasing order, each with its weight, and a threshold for every object.
+
+    An object of weight w has the smallest score s as its threshold for which the scores up
+    to s hold a share of at least 1 − alpha of all weights, w included; if none does, it is
+    infinite. `n_calibration` counts rows of weight 0 too.
+    """
+
+    score: Score
+    alpha: float
+    n_calibration: int
+    classes: Classes
+    scores: Vector
+    weights: Vector
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σw)²/Σw²: as many rows of equal weight would be about as good."""
+        scaled = self.weights / self.weights.max()
+        return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    def at(self, alpha: float) -> "WeightedPredictor":
+        """Another level from the same calibration."""
+        return replace(self, alpha=as_alpha(alpha))
+
+    def thresholds(self, weights: ArrayLike) -> Vector:
+        """The threshold of each object, from its weight."""
+        given = np.asarray(as_array(weights))
+        distinct, which = np.unique(_as_weights(weights, given.size), return_inverse=True)
+        reached = self._tails.reach(distinct, self.alpha)
+        return np.append(self.scores, np.inf)[reached][which]
+
+    def predict(
+        self, probs: Any, weights: ArrayLike, seed: Seed = None, *, from_logits: bool = False
+    ) -> PredictionSets:
+        """The set of every row: all classes whose score is at most the row's threshold.
+
+        `weights` are the likelihood ratios of these objects, by the same function as those of
+        the calibration rows.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> ratio = 1 + data.probs[:, 0]
+        >>> predictor = pippin.calibrate_weighted(data.probs[:2000], data.labels[:2000], ratio[:2000])
+        >>> predictor.predict(data.probs[2000:], ratio[2000:])
+        PredictionSets(2,986 objects, 12 classes, mean size 1.52, 72 % singletons)
+        """
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        limits = self.thresholds(_as_weights(weights, rows.n))
+        sizes, members = _members(rows, self.score, limits, _draws(self.score, rows.n, seed))
+        if self.scores[-1] < np.inf and (full := int(np.isinf(limits).sum())):
+            warnings.warn(
+                f"{full:,} of {rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: their sets "
+                "hold all classes. Calibrate on more rows that are like them.",
+                stacklevel=2,
+            )
+        return PredictionSets(sizes, members, self.classes, rows.index)
+
+    def p_values(
+        self,
+        probs: Any,
+        weights: ArrayLike,
+        labels: ArrayLike | None = None,
+        seed: Seed = None,
+        *,
+        from_logits: bool = False,
+    ) -> Vector:
+        """p = (Σ_{s_j ≥ s} w_j + w)/(Σ_j w_j + w) of the given labels, (n,), or of every class, (n, K).
+
+        `predict` gives the classes with p > alpha, exactly: each p is rounded once.
+
+        >>> import pippin
+        >>> scores = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+        >>> predictor = pippin.calibrate_weighted(scores, [0, 0, 1], [1, 2, 1], "ip")
+        >>> predictor.p_values([[0.7, 0.3]], [1])
+        array([[0.4, 0.2]])
+        """
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        given = _as_weights(weights, rows.n)
+        u = _draws(self.score, rows.n, seed)
+        if labels is not None:
+            indices = as_labels(labels, rows.n, self.classes)
+            return self._p(scoring.label_scores(rows, indices, self.score, u), given)
+        found = scoring.class_scores(rows, self.score, u)
+
+        def work(start: int, stop: int) -> None:
+            found[start:stop] = self._p(found[start:stop], given[start:stop, None])
+
+        _in_blocks(work, rows)
+        return found
+
+    def _p(self, scores: Vector, weights: Vector) -> Vector:
+        return self._tails.p(np.searchsorted(self.scores, scores, side="left"), weights)
+
+    @cached_property
+    def _tails(self) -> Tails:
+        return tails(self.weights)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _content(self) -> dict[str, Any]:
+        """What a file must hold."""
+        return {
+            "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
+            "alpha": self.alpha,
+            "n_calibration": self.n_calibration,
+            "n_classes": len(self.classes),
+            "classes": None if isinstance(self.classes, range) else list(self.classes),
+            "calibration_scores": self.scores.tolist(),
+            "weights": self.weights.tolist(),
+        }
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> "WeightedPredictor":
+        """The predictor that had this content, each part checked against the others."""
+        alpha, n, n_classes, classes = (content[key] for key in ("alpha", "n_calibration", "n_classes", "classes"))
+        names = range(n_classes) if classes is None else tuple(classes)
+        scores = np.array(content["calibration_scores"], dtype=np.float64)
+        weights = np.array(content["weights"], dtype=np.float64)
+        sound = {
+            "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
+            "n_calibration": isinstance(n, int) and n > 0,
+            "n_classes": isinstance(n_classes, int) and n_classes >= 2,
+            "classes": len(set(names)) == n_classes == len(names),
+            "calibration_scores": scores.shape == (n,)
+            and not np.isnan(scores).any()
+            and bool((scores[1:] >= scores[:-1]).all()),
+            "weights": weights.shape == (n,) and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()),
+        }
+        for part, good in sound.items():
+            if not good:
+                raise ValueError(f"its {part} makes no sense")
+        score = make_score(content["score"]["name"], content["score"]["parameters"])
+        return cls(score, alpha, n, names, read_only(scores), read_only(weights))
+
+    def __repr__(self) -> str:
+        return (
+            f"WeightedPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples "
+            f"worth {self.effective_sample_size:,.0f}, {len(self.classes):,} classes)"
+        )
+
+
+def _as_weights(weights: ArrayLike, n: int) -> Vector:
+    given = np.asarray(as_array(weights), dtype=np.float64)
+    if given.shape != (n,):
+        raise ValueError(f"Expected {n} weights, one per row, got shape {given.shape}: pass weights in row order.")
+    bad = ~((given >= 0) & (given < np.inf))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"Row {row} has the weight {given[row]}, expected a finite number of at least 0: "
+            "repair its likelihood ratio, or leave the row out."
+        )
+    return given
+
+
+def _members(rows: Rows, score: Score, limits: Vector, u: Vector) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Sizes and members as `scoring.members` gives them, with a threshold for each row."""
+    c = coefficients(score, rows.n_classes)
+    sizes = np.zeros(rows.n, dtype=np.int64)
+    found: dict[int, NDArray[np.int32]] = {}
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        rows.check(start, stop)
+        sizes[part], found[start] = plain.members(rows.block(start, stop), c, limits[part, None], u[part])
+
+    _in_blocks(work, rows)
+    return sizes, np.concatenate([found[start] for start in sorted(found)])
+
+
+def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
+    step = max(4, (scoring.BLOCK >> 4) // rows.n_classes)  # wide floats and whole numbers take room
+    run(work, ((start, min(start + step, rows.n)) for start in range(0, rows.n, step)))
+
+
+def _draws(score: Score, n: int, seed: Seed) -> Vector:
+    return uniforms(seed, n) if score.randomized else np.zeros(n)
