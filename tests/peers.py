@@ -31,6 +31,43 @@ def mapie(score: str, P, y, alpha: float = 0.1, seed: int = 7) -> Predict:
     return lambda T: model.predict_set(T, **options)[1][:, :, 0]
 
 
+def mapie_cross(P, y, folds, alpha: float = 0.1) -> Predict:
+    """MAPIE's LAC with agg_scores="crossval": `predict` takes what each fold's model says of T, (F, n, K).
+
+    MAPIE fits its models itself. Here row i is the number i, and a model knows which rows it was
+    not fitted on, and so whose it is; numbers from n on are the new objects.
+    """
+    from mapie.classification import CrossConformalClassifier
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.model_selection import PredefinedSplit
+
+    n, n_classes = P.shape
+    said: dict[str, Any] = {}
+
+    class Told(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            left_out = np.setdiff1d(np.arange(n), X[:, 0].astype(int))
+            self.fold_ = folds[left_out[0]] if len(left_out) else 0
+            self.classes_ = np.arange(n_classes)
+            return self
+
+        def predict_proba(self, X):
+            rows = X[:, 0].astype(int)
+            return P[rows] if rows.max() < n else said["new"][self.fold_][rows - n]
+
+        def predict(self, X):
+            return self.predict_proba(X).argmax(axis=1)
+
+    model = CrossConformalClassifier(Told(), 1 - alpha, "lac", PredefinedSplit(folds))
+    model.fit_conformalize(np.arange(n)[:, None], y)
+
+    def predict(T):
+        said["new"] = T
+        return model.predict_set(n + np.arange(T.shape[1])[:, None], agg_scores="crossval")[1][:, :, 0]
+
+    return predict
+
+
 def mapie_uniforms(n: int, seed: int = 7) -> NDArray[np.float64]:
     """The paper's u of MAPIE's n objects: MAPIE takes u' = 1 − u off the sum that includes the class."""
     return 1.0 - np.random.RandomState(seed).uniform(size=n)

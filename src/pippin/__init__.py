@@ -3,6 +3,7 @@
 from pippin.calibration import Predictor, calibrate, score, warm_up
 from pippin.combination import Combination, calibrate_combination
 from pippin.conditional import ConditionalPredictor
+from pippin.cross import CrossPredictor, calibrate_cross
 from pippin.evidence import differences
 from pippin.example import load_example
 from pippin.experiment import Comparison, Sweep, compare, sweep
@@ -35,6 +36,7 @@ __all__ = [
     "Combination",
     "Comparison",
     "ConditionalPredictor",
+    "CrossPredictor",
     "Evaluation",
     "Plan",
     "PredictionSets",
@@ -46,6 +48,7 @@ __all__ = [
     "aps",
     "calibrate",
     "calibrate_combination",
+    "calibrate_cross",
     "calibrate_weighted",
     "compare",
     "coverage",

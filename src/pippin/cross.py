@@ -1,0 +1,287 @@
+"""Cross-conformal prediction: every row both trains and calibrates, fold by fold.
+
+Model f was trained without the rows of fold f and scores them. A class y of a new object x
+is in the set if its p-value exceeds α:
+
+    p(y) = (1 + Σ_f #{i in fold f: s_i ≥ s_f(x, y)})/(n + 1)                (Vovk 2015)
+
+CV+ for classification leaves a class out if the scores below its own are (1 − α)(n + 1) or
+more (Romano, Sesia, Candès 2020). With `below` = Σ_f #{i in fold f: s_i < s_f(x, y)},
+
+    p > α  ⇔  n + 1 − below > α(n + 1)  ⇔  below < (1 − α)(n + 1)  ⇔  below < k
+
+where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and whole numbers decide.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin import plain, scoring
+from pippin.calibration import Seed, quantile_rank, warn_of_few
+from pippin.ranking import (
+    Classes,
+    Rows,
+    agree,
+    as_alpha,
+    as_classes,
+    as_labels,
+    as_rows,
+    ranked_order,
+    read_only,
+    uniforms,
+)
+from pippin.scores import Score, coefficients, make_score, parse_score
+from pippin.sets import PredictionSets
+from pippin.threads import run
+
+Vector = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+def calibrate_cross(
+    probs: Any,
+    labels: ArrayLike,
+    folds: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    *,
+    from_logits: bool = False,
+) -> "CrossPredictor":
+    """A predictor from out-of-fold probabilities, for data too few to hold a part of them out.
+
+    Coverage is usually about 1 − alpha; what is proven is less, see `CrossPredictor.guarantee`.
+
+    Args:
+        probs: (n, K) probabilities; row i from the model that did not see fold `folds[i]`.
+        labels: the true classes, as indices or as names.
+        folds: for each row its fold, 0 to F − 1. Assign them at random, without looking at y.
+        score: a score or its spelling.
+        alpha: the share of errors aimed at.
+        classes: names of the K columns; a data frame brings its own.
+        seed: for the randomised scores; a seed or a Generator.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> folds = [i % 5 for i in range(200)]
+    >>> pippin.calibrate_cross(data.probs[:200], data.labels[:200], folds, "pip", 0.1, data.classes)
+    CrossPredictor(pip, alpha=0.1, 200 calibration examples in 5 folds, 12 classes)
+    """
+    rows = as_rows(probs, from_logits)
+    chosen = parse_score(score)
+    names = as_classes(classes, rows)
+    indices = as_labels(labels, rows.n, names)
+    fold = _as_folds(folds, rows.n)
+    level = _level(rows.n, alpha)
+    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    parts = tuple(read_only(np.sort(scores[fold == f])) for f in range(int(fold.max()) + 1))
+    return CrossPredictor(chosen, level, rows.n, names, parts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossPredictor:
+    """The calibration scores of each fold in increasing order: what new objects' scores are compared with."""
+
+    score: Score
+    alpha: float
+    n_calibration: int
+    classes: Classes
+    fold_scores: tuple[Vector, ...]
+
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven for exchangeable rows; simulations mostly come near 1 − alpha.
+
+        1 − 2·alpha − 2(1 − 1/F)/(n/F + 1) for F folds of any size; for folds of one size and an
+        algorithm that ignores the order of its rows also 1 − 2·alpha − (1 − F/n)/(F + 1). The
+        larger of the two is given; 1 − alpha for a single fold, which is split conformal
+        prediction. Barber, Candès, Ramdas, Tibshirani (2021), Predictive inference with the
+        jackknife+; Romano, Sesia, Candès (2020).
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate_cross(data.probs[:200], data.labels[:200], [i % 5 for i in range(200)])
+        >>> round(predictor.guarantee, 3)
+        0.761
+        """
+        n, f = self.n_calibration, len(self.fold_scores)
+        if f == 1:
+            return 1 - self.alpha
+        loss = 2 * (1 - 1 / f) / (n / f + 1)
+        if len({len(part) for part in self.fold_scores}) == 1:
+            loss = min(loss, (1 - f / n) / (f + 1))
+        return max(0.0, 1 - 2 * self.alpha - loss)
+
+    def at(self, alpha: float) -> "CrossPredictor":
+        """Another level from the same calibration."""
+        return replace(self, alpha=_level(self.n_calibration, alpha))
+
+    def predict(self, fold_probs: Any, seed: Seed = None, *, from_logits: bool = False) -> PredictionSets:
+        """The set of every object: all classes with p > alpha.
+
+        `fold_probs` is (F, n, K): model f's probabilities of the new objects. Members come in the
+        order of their mean probability over the folds, equal ones by class index; a set need not
+        be the top of that order. A randomised score draws one u per object for all folds.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate_cross(data.probs[:200], data.labels[:200], [i % 2 for i in range(200)])
+        >>> predictor.predict([data.probs[200:], data.probs[200:]])
+        PredictionSets(4,786 objects, 12 classes, mean size 1.25, 80 % singletons)
+        """
+        every = self._rows(fold_probs, from_logits)
+        k = quantile_rank(self.n_calibration, self.alpha)
+        sizes = np.zeros(every[0].n, dtype=np.int64)
+        members: dict[int, NDArray[np.int32]] = {}
+
+        def use(start: int, stop: int, below: Counts) -> None:
+            total = np.zeros(below.shape)
+            for rows in every:
+                total += rows.block(start, stop)
+            order = ranked_order(total)
+            inside = np.take_along_axis(below < k, order, axis=1)
+            sizes[start:stop] = inside.sum(axis=1)
+            members[start] = order[inside].astype(np.int32)
+
+        self._count(every, _draws(self.score, every[0].n, seed), use)
+        found = np.concatenate([members[start] for start in sorted(members)])
+        return PredictionSets(sizes, found, self.classes, every[0].index)
+
+    def p_values(
+        self, fold_probs: Any, labels: ArrayLike | None = None, seed: Seed = None, *, from_logits: bool = False
+    ) -> Vector:
+        """p of the given labels, (n,), or of every class, (n, K); `predict` gives the classes with p > alpha.
+
+        >>> import pippin
+        >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]]
+        >>> predictor = pippin.calibrate_cross(probs, [0, 0, 0, 0], [0, 0, 1, 1], "ip", 0.3)
+        >>> predictor.p_values([[[0.7, 0.3]], [[0.5, 0.5]]])
+        array([[0.4, 0.4]])
+        """
+        every = self._rows(fold_probs, from_logits)
+        n = every[0].n
+        u = _draws(self.score, n, seed)
+        if labels is not None:
+            indices = as_labels(labels, n, self.classes)
+            found = [scoring.label_scores(rows, indices, self.score, u) for rows in every]
+            return self._p(sum(map(np.searchsorted, self.fold_scores, found), np.zeros(n, dtype=np.int64)))
+        p = np.empty((n, len(self.classes)))
+
+        def use(start: int, stop: int, below: Counts) -> None:
+            p[start:stop] = self._p(below)
+
+        self._count(every, u, use)
+        return p
+
+    def _p(self, below: Counts) -> Vector:
+        return (self.n_calibration + 1 - below) / (self.n_calibration + 1)
+
+    def _count(self, every: Sequence[Rows], u: Vector, use: Callable[[int, int, Counts], None]) -> None:
+        """Calls use(start, stop, below) with the counts of every class, block by block."""
+        n, n_classes = every[0].n, len(self.classes)
+        c = coefficients(self.score, n_classes)
+        engine = scoring.compiled(n * n_classes * len(every)) or plain
+
+        def work(start: int, stop: int) -> None:
+            below = np.zeros((stop - start, n_classes), dtype=np.int64)
+            for f, (rows, calibration) in enumerate(zip(every, self.fold_scores, strict=True)):
+                try:
+                    rows.check(start, stop)
+                    scores = engine.class_scores(rows.block(start, stop), c, u[start:stop])
+                except ValueError as error:
+                    raise ValueError(f"Model {f}: {error}") from None
+                below += np.searchsorted(calibration, scores, side="left")
+            use(start, stop, below)
+
+        step = max(4, (scoring.BLOCK >> 2) // n_classes)
+        run(work, ((start, min(start + step, n)) for start in range(0, n, step)))
+
+    def _rows(self, fold_probs: Any, from_logits: bool) -> list[Rows]:
+        """One matrix per fold, all of one shape."""
+        wanted = len(self.fold_scores)
+        depth = getattr(fold_probs, "ndim", 3)
+        if depth != 3 or len(fold_probs) != wanted:
+            got = f"shape {tuple(fold_probs.shape)}" if hasattr(fold_probs, "shape") else f"{len(fold_probs)} matrices"
+            raise ValueError(
+                f"Expected probabilities of shape ({wanted}, n, {len(self.classes)}), a matrix for each of the "
+                f"{wanted} models, got {got}: let every model predict, in the order of the folds."
+            )
+        every = [as_rows(part, from_logits) for part in fold_probs]
+        for f, rows in enumerate(every):
+            agree(self.classes, rows)
+            if rows.n != every[0].n:
+                raise ValueError(
+                    f"Expected the same objects from every model, got {every[0].n} rows from model 0 and {rows.n} from "
+                    f"model {f}: let every model predict all of them."
+                )
+        return every
+
+    def _content(self) -> dict[str, Any]:
+        """What a file must hold."""
+        return {
+            "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
+            "alpha": self.alpha,
+            "n_calibration": self.n_calibration,
+            "n_classes": len(self.classes),
+            "classes": None if isinstance(self.classes, range) else list(self.classes),
+            "fold_scores": [part.tolist() for part in self.fold_scores],
+        }
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any]) -> "CrossPredictor":
+        """The predictor that had this content, each part checked against the others."""
+        alpha, n, n_classes, classes = (content[key] for key in ("alpha", "n_calibration", "n_classes", "classes"))
+        names = range(n_classes) if classes is None else tuple(classes)
+        parts = tuple(read_only(np.array(part, dtype=np.float64)) for part in content["fold_scores"])
+        sound = {
+            "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
+            "n_calibration": isinstance(n, int) and n > 0,
+            "n_classes": isinstance(n_classes, int) and n_classes >= 2,
+            "classes": len(set(names)) == n_classes == len(names),
+            "fold_scores": sum(part.size for part in parts) == n
+            and all(p.ndim == 1 and p.size and p[-1] == p[-1] and bool((p[1:] >= p[:-1]).all()) for p in parts),
+        }
+        for part, good in sound.items():
+            if not good:
+                raise ValueError(f"its {part} makes no sense")
+        return cls(make_score(content["score"]["name"], content["score"]["parameters"]), alpha, n, names, parts)
+
+    def __repr__(self) -> str:
+        return (
+            f"CrossPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples in "
+            f"{len(self.fold_scores)} folds, {len(self.classes):,} classes)"
+        )
+
+
+def _level(n: int, alpha: float) -> float:
+    level = as_alpha(alpha)
+    warn_of_few(n, level)
+    return level
+
+
+def _as_folds(folds: ArrayLike, n: int) -> Counts:
+    array = np.asarray(folds)
+    if array.shape != (n,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype} of shape {array.shape}: "
+            "pass the fold that the row's model did not see."
+        )
+    if array.min() < 0 or len(np.unique(array)) != int(array.max()) + 1:
+        raise ValueError(
+            f"Expected folds numbered from 0 with rows in each, got {_shortened(np.unique(array).tolist())}: "
+            "number them 0, 1, 2, …"
+        )
+    return array.astype(np.int64)
+
+
+def _shortened(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:6])) + (", …" if len(numbers) > 6 else "")
+
+
+def _draws(score: Score, n: int, seed: Seed) -> Vector:
+    return uniforms(seed, n) if score.randomized else np.zeros(n)
