@@ -40,16 +40,19 @@ CHECKED = {
     "splitter": "ConformalClassifier(cv=ShuffleSplit(1, test_size=0.3, random_state=0))",
     "bayes": "ConformalClassifier(GaussianNB(), 'socop', 0.2, 0.5)",
     "pipeline": "ConformalClassifier(make_pipeline(MaxAbsScaler(), LogisticRegression()))",
+    "cross": "CrossConformalClassifier()",
+    "cross, randomised": "CrossConformalClassifier(GaussianNB(), 'aps', 0.2, 3)",
+    "cross, splitter": "CrossConformalClassifier(cv=KFold(4, shuffle=True, random_state=0))",
 }
 CHECKS = """
 import warnings; warnings.simplefilter("ignore")
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import check_estimator
-from pippin.sklearn import ConformalClassifier
+from pippin.sklearn import ConformalClassifier, CrossConformalClassifier
 done = check_estimator({}, on_fail=None)
 bad = [(check["check_name"], check["status"], str(check["exception"])) for check in done if check["status"] != "passed"]
 print(len(done), bad)

@@ -1,10 +1,12 @@
-"""A scikit-learn classifier that predicts sets; needs the extra `sklearn`."""
+"""Scikit-learn classifiers that predict sets, and likelihood ratios; needs the extra `sklearn`."""
 
 try:
     from pippin.sklearn.classifier import ConformalClassifier
+    from pippin.sklearn.cross import CrossConformalClassifier
+    from pippin.sklearn.ratios import estimate_ratios
 except ImportError as error:
     raise ImportError(
         'pippin.sklearn needs scikit-learn 1.6 or newer: run pip install "pippin-conformal[sklearn]".'
     ) from error
 
-__all__ = ["ConformalClassifier"]
+__all__ = ["ConformalClassifier", "CrossConformalClassifier", "estimate_ratios"]

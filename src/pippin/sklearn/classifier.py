@@ -1,40 +1,26 @@
 """ConformalClassifier: a part of the rows fits, another calibrates, and predictions are sets."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from types import MethodType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
-from sklearn.utils import _safe_indexing, check_array, get_tags, indexable
-from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
+from sklearn.utils.validation import check_is_fitted
 
 from pippin.calibration import Seed, calibrate
 from pippin.ranking import row_index
 from pippin.scores import Score
 from pippin.sets import PredictionSets
 from pippin.sklearn.fingerprints import fingerprints, seen_before
-from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, probabilities, seeded, split, weight_name
+from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
+from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, probabilities, seeded, several, split
 
 __all__ = ["ConformalClassifier"]
-
-
-class _Score:
-    """`score` is scikit-learn's method and our parameter: it reads as the method, and keeps what is set."""
-
-    def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
-        method: Callable[..., float] = ClassifierMixin.score
-        return method if owner is None else MethodType(method, owner)
-
-    def __set__(self, owner: Any, value: Any) -> None:
-        vars(owner)["score"] = value
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
@@ -71,7 +57,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     PredictionSets(89 objects, 3 classes, mean size 1.79, 48 % singletons)
     """
 
-    score = _Score()
+    score = ScoreParameter()
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # it is the estimator that asks for weights
 
     def __init__(
@@ -106,11 +92,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 )
             return self.calibrate(X, y)
         X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
-        classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(f"Expected at least two classes, got {len(classes)} class: add rows of another class.")
+        classes = several(y)
         seed = as_seed(self.random_state)
-        to_fit, to_split = self._routed(X, sample_weight, fit_params)
+        to_fit, to_split = routed(self, self._estimator, X, sample_weight, fit_params)
         train, held_out = split(self.cv, X, y, seed, to_split)
         params = {name: cut(value, train, len(y)) for name, value in to_fit.items()}
         unfitted = clone(self._estimator) if self.random_state is None else seeded(clone(self._estimator), seed)
@@ -181,11 +165,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What goes to the estimator and to the splitter."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(estimator=self._estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
-        if hasattr(self.cv, "split"):
-            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
-        return router
+        return router(self, self._estimator)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "predictor_")
@@ -198,26 +178,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     @property
     def _estimator(self) -> Any:
-        if self.estimator is not None:
-            return self.estimator
-        default = LogisticRegression(max_iter=1000)
-        return default.set_fit_request(sample_weight=True) if _is_routing() else default
+        return or_default(self.estimator)
 
     @property
     def _is_prefit(self) -> bool:
         return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
-
-    def _routed(self, X: Any, weight: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the estimator's `fit` gets, and what the splitter's `split`."""
-        if weight is not None:
-            weight = check_array(weight, ensure_2d=False, input_name="sample_weight")
-            check_consistent_length(X, weight)
-            params = {**params, "sample_weight" if _is_routing() else weight_name(self._estimator): weight}
-        if _is_routing():
-            routed = process_routing(self, "fit", **params)
-            return dict(routed.estimator.fit), dict(routed.splitter.split) if hasattr(self.cv, "split") else {}
-        to_split = {"groups": params.pop("groups")} if hasattr(self.cv, "split") and "groups" in params else {}
-        return params, to_split
 
     def _accept(self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any]) -> None:
         """Calibrates, and only then keeps what was made."""
@@ -234,7 +199,3 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         draws = np.random.default_rng([seed, 2])
         predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, tuple(names.values()), draws)
         self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed
-
-
-def _is_routing() -> bool:
-    return bool(get_config()["enable_metadata_routing"])

@@ -17,13 +17,21 @@ def as_targets(X: Any, y: Any) -> NDArray[Any]:
     """y as one label for each row of X."""
     if y is None:
         raise ValueError(
-            "ConformalClassifier requires y to be passed, but the target y is None: pass one label per row."
+            "A conformal classifier requires y to be passed, but the target y is None: pass one label per row."
         )
     labels = np.asarray(column_or_1d(y, warn=True))
     assert_all_finite(labels, input_name="y")
     check_consistent_length(X, labels)
     check_classification_targets(labels)
     return labels
+
+
+def several(y: NDArray[Any]) -> NDArray[Any]:
+    """The classes in y, sorted; at least two."""
+    classes = np.unique(y)
+    if len(classes) < 2:
+        raise ValueError(f"Expected at least two classes, got {len(classes)} class: add rows of another class.")
+    return classes
 
 
 def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> tuple[Indices, Indices]:
@@ -48,6 +56,34 @@ def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -
     if len(both):
         raise ValueError(f"Expected rows to fit on or to calibrate on, got row {both[0]} for both: change cv.")
     return train, held_out
+
+
+def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> Indices:
+    """The fold of each row, numbered from 0: as many as `cv` says, at random, or a splitter's test parts.
+
+    >>> np.bincount(fold_of_rows(3, np.zeros((8, 1)), np.arange(8), 0, {}))
+    array([3, 3, 2])
+    """
+    n = len(y)
+    if isinstance(cv, Integral) and int(cv) >= 2:
+        if n < int(cv):
+            raise ValueError(f"Expected at least as many rows as folds, got n_samples={n} for cv={cv}: lower cv.")
+        return np.random.default_rng([seed, 0]).permutation(np.arange(n) % int(cv))
+    if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
+        raise ValueError(
+            f"Expected cv as a number of folds of at least 2 or a splitter, got {cv!r}: cv=5 makes five folds."
+        )
+    folds = np.full(n, -1)
+    for f, (train, test) in enumerate(check_cv(cv).split(X, y, **params)):
+        if (folds[test] >= 0).any() or len(np.union1d(train, test)) < n or len(np.intersect1d(train, test)):
+            raise ValueError(
+                f"Expected folds that share no row and leave all others to fit on, got another split number {f}: "
+                "pass for example KFold(5, shuffle=True)."
+            )
+        folds[test] = f
+    if (folds < 0).any():
+        raise ValueError(f"Expected every row in one fold, got row {int(folds.argmin())} in none: change cv.")
+    return folds
 
 
 def cut(value: Any, rows: Indices, n: int) -> Any:

@@ -1,0 +1,161 @@
+"""CrossConformalClassifier: every row fits and calibrates, in folds, and predictions are sets."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
+from sklearn.utils.validation import check_is_fitted
+
+from pippin.calibration import Seed
+from pippin.cross import calibrate_cross
+from pippin.ranking import row_index
+from pippin.scores import Score
+from pippin.sets import PredictionSets
+from pippin.sklearn.fingerprints import fingerprints
+from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
+from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fold_of_rows, probabilities, seeded, several
+
+__all__ = ["CrossConformalClassifier"]
+
+
+class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """A classifier for few rows: cross-conformal prediction, which for classes is the same as CV+.
+
+    `fit` fits one clone of the estimator per fold, on the rows of all other folds, and lets it
+    score its own fold. Sets hold the true class with a probability of usually about
+    1 − alpha; what is proven is `predictor_.guarantee`. The folds do not look at y.
+
+    Args:
+        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+            `LogisticRegression(max_iter=1000)`.
+        score: a score or its spelling, `"repip(gamma=0.05)"`; see `ConformalClassifier`.
+        alpha: the share of errors aimed at.
+        cv: the number of folds, which are drawn at random; or a scikit-learn splitter or a list of
+            (train, test) indices whose test parts hold every row once (for `GroupKFold`, pass
+            `groups` to `fit`).
+        random_state: a seed or generator for the folds, for randomised scores, and for an
+            estimator that has none; None draws fresh entropy, never from NumPy's global
+            generator.
+
+    Attributes:
+        estimators_: the fitted classifiers, one per fold.
+        folds_: the fold of each row.
+        classes_: all classes, sorted; one that a model never saw has probability 0 there.
+        predictor_: the calibrated `pippin.CrossPredictor`.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = CrossConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
+    >>> clf.predict_set(X[1::2, :4])
+    PredictionSets(89 objects, 3 classes, mean size 1.40, 64 % singletons)
+    """
+
+    score = ScoreParameter()
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # it is the estimator that asks for weights
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        score: Score | str = "repip",
+        alpha: float = 0.1,
+        cv: Any = 5,
+        random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
+    ) -> None:
+        self.estimator = estimator
+        self.score = score
+        self.alpha = alpha
+        self.cv = cv
+        self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` the estimator's too."""
+        return {**super().get_params(deep), "score": vars(self)["score"]}
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
+        """Fits a model per fold, and calibrates on what each says of its own fold.
+
+        `sample_weight` and `fit_params` go to the estimators, cut to their rows; weights for a
+        pipeline to its last step. Weights do not enter the calibration.
+        """
+        X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
+        classes = several(y)
+        seed = as_seed(self.random_state)
+        to_fit, to_split = routed(self, self._estimator, X, sample_weight, fit_params)
+        folds = fold_of_rows(self.cv, X, y, seed, to_split)
+        probs = np.zeros((len(y), len(classes)))
+        estimators = []
+        for f in range(int(folds.max()) + 1):
+            train, own = np.flatnonzero(folds != f), np.flatnonzero(folds == f)
+            params = {name: cut(value, train, len(y)) for name, value in to_fit.items()}
+            unfitted = clone(self._estimator) if self.random_state is None else seeded(clone(self._estimator), seed)
+            estimators.append(unfitted.fit(_safe_indexing(X, train), y[train], **params))
+            probs[own] = probabilities(estimators[f], classes, _safe_indexing(X, own))
+        predictor = calibrate_cross(
+            probs,
+            np.searchsorted(classes, y),
+            folds,
+            vars(self)["score"],
+            self.alpha,
+            range(len(classes)),
+            np.random.default_rng([seed, 2]),
+        )
+        self.predictor_ = replace(predictor, classes=tuple(as_names(classes)))
+        self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each row; the first of equal ones."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The mean of the models' probabilities, a column for each of `classes_`."""
+        mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
+        return mean
+
+    def predict_set(self, X: Any, alpha: float | None = None, seed: Seed = None) -> PredictionSets:
+        """The prediction set of each row, at the fitted level or at another.
+
+        A randomised score draws from `seed`; without it, from `random_state` and the rows
+        themselves, so that the same rows get the same sets again.
+        """
+        check_is_fitted(self)
+        predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
+        if seed is None and predictor.score.randomized and self.random_state is not None:
+            seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
+        return replace(predictor.predict(self._fold_probs(X), seed), index=row_index(X))
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, where the estimator tells."""
+        return int(self.estimators_[0].n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the features, where X had some."""
+        return np.asarray(self.estimators_[0].feature_names_in_)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What goes to the estimator and to the splitter."""
+        return router(self, self._estimator)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self._estimator).input_tags
+        tags.input_tags.pairwise = False
+        return tags
+
+    @property
+    def _estimator(self) -> Any:
+        return or_default(self.estimator)
+
+    def _fold_probs(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return np.stack([probabilities(model, self.classes_, X) for model in self.estimators_])
