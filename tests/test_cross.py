@@ -1,5 +1,6 @@
 """Cross-conformal prediction: its definition, its two names, what is proven and what happens."""
 
+import json
 import math
 import pickle
 from fractions import Fraction
@@ -15,6 +16,7 @@ import peers
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
 from pippin.calibration import quantile_rank
+from pippin.cross import from_content
 from pippin.ranking import exact_alpha
 
 FEW = "ignore:.*too few"
@@ -267,14 +269,18 @@ def test_frames_logits_seeds_and_inputs():
         predictor.fold_scores[0][0] = 0
 
 
-def test_contents_come_back():
+def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense."""
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, ["a", "b", "c", "d"])
-    content = predictor._content()
-    for same in (pippin.CrossPredictor._from_content(content), pickle.loads(pickle.dumps(predictor))):  # noqa: S301
-        assert same._content() == content
+    predictor.save(tmp_path / "p.json")
+    whole = json.loads((tmp_path / "p.json").read_text())
+    content = whole["predictor"]
+    assert (whole["version"], content.pop("kind")) == (2, "cross")
+    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301
+        same.save(tmp_path / f"{number}.json")
+        assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "p.json").read_text()
         assert np.array_equal(same.p_values(new), predictor.p_values(new))
     wrong = {
         "alpha": 1.5,
@@ -285,7 +291,7 @@ def test_contents_come_back():
     }
     for part, value in wrong.items():
         with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            pippin.CrossPredictor._from_content({**content, part: value})
+            from_content(**{**content, part: value})
 
 
 def test_too_few_rows_warn():

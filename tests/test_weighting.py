@@ -1,5 +1,6 @@
 """Weighted calibration: its definition in exact fractions, its guarantee under a known shift, its limits."""
 
+import json
 import math
 import pickle
 from fractions import Fraction
@@ -17,6 +18,7 @@ from conftest import EVERY_SCORE, KINDS, made_rows, probabilities
 from pippin.calibration import quantile_rank
 from pippin.ranking import exact_alpha
 from pippin.tails import tails
+from pippin.weighting import from_content
 
 FULL = "ignore:.*sets hold all classes"
 HUNDREDTHS = [h / 100 for h in range(1, 100)]
@@ -292,14 +294,18 @@ def test_frames_logits_seeds_and_inputs():
             array[0] = 0
 
 
-def test_contents_come_back():
+def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, ["a", "b", "c", "d"])
-    content = predictor._content()
-    for same in (pippin.WeightedPredictor._from_content(content), pickle.loads(pickle.dumps(predictor))):  # noqa: S301
-        assert same._content() == content
+    predictor.save(tmp_path / "p.json")
+    whole = json.loads((tmp_path / "p.json").read_text())
+    content = whole["predictor"]
+    assert (whole["version"], content.pop("kind")) == (2, "weighted")
+    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301
+        same.save(tmp_path / f"{number}.json")
+        assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "p.json").read_text()
         assert np.array_equal(same.p_values(probs, weights), predictor.p_values(probs, weights))
     wrong = {
         "alpha": 1.5,
@@ -311,7 +317,7 @@ def test_contents_come_back():
     }
     for part, value in wrong.items():
         with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            pippin.WeightedPredictor._from_content({**content, part: value})
+            from_content(**{**content, part: value})
 
 
 def test_ratios_from_a_classifier():

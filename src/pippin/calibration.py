@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
+from pippin.contents import checked_classes, shared_content
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import (
     NATIVE,
@@ -202,11 +203,8 @@ class Predictor:
             path,
             {
                 "score": self.score.content(),
-                "alpha": self.alpha,
                 "threshold": self.threshold,
-                "n_calibration": self.n_calibration,
-                "n_classes": len(self.classes),
-                "classes": None if isinstance(self.classes, range) else list(self.classes),
+                **shared_content(self),
                 "calibration_scores": self.calibration_scores.tolist()
                 if scores and self.calibration_scores is not None
                 else None,
@@ -251,20 +249,16 @@ def from_content(
     score: Any, alpha: Any, threshold: Any, n_calibration: Any, n_classes: Any, classes: Any, calibration_scores: Any
 ) -> Predictor:
     """A predictor from the content of its file, each part checked against the others."""
-    names = range(n_classes) if classes is None else tuple(classes)
     scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
-    sound = {
-        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
-        "threshold": isinstance(threshold, float) and not math.isnan(threshold),
-        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
-        "n_classes": isinstance(n_classes, int) and n_classes >= 2,
-        "classes": len(set(names)) == n_classes == len(names),
-        "calibration_scores": scores is None
+    names = checked_classes(
+        alpha,
+        n_calibration,
+        n_classes,
+        classes,
+        threshold=isinstance(threshold, float) and not math.isnan(threshold),
+        calibration_scores=scores is None
         or (scores.shape == (n_calibration,) and bool((scores[1:] >= scores[:-1]).all())),
-    }
-    for part, good in sound.items():
-        if not good:
-            raise ValueError(f"its {part} makes no sense")
+    )
     return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 
 

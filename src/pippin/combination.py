@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
 from pippin.calibration import Predictor, Seed, kth_smallest
+from pippin.contents import checked_classes, shared_content
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import Classes, Rows, agree, as_alpha, as_classes, as_labels, as_rows, exact_alpha
 from pippin.scores import ip, margin
@@ -143,14 +144,11 @@ class Combination:
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes a JSON file that any language can read; `pippin.load` reads it."""
         content = {
-            "alpha": self.alpha,
             "guarantee": self.guarantee,
             "margin_threshold": self.margin_threshold,
             "ip_threshold": self.ip_threshold,
-            "n_calibration": self.n_calibration,
             "n_ip": self.n_ip,
-            "n_classes": len(self.classes),
-            "classes": None if isinstance(self.classes, range) else list(self.classes),
+            **shared_content(self),
         }
         files.write_predictor(path, content, kind="combination")
 
@@ -202,20 +200,16 @@ def from_content(
     classes: Any,
 ) -> Combination:
     """A combination from the content of its file, each part checked."""
-    names = range(n_classes) if classes is None else tuple(classes)
-    thresholds = {"margin_threshold": margin_threshold, "ip_threshold": ip_threshold}
-    sound = {
-        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
-        "guarantee": guarantee in get_args(Guarantee),
-        **{part: isinstance(x, float) and not math.isnan(x) for part, x in thresholds.items()},
-        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
-        "n_ip": isinstance(n_ip, int) and 0 < n_ip <= n_calibration,
-        "n_classes": isinstance(n_classes, int) and n_classes >= 2,
-        "classes": len(set(names)) == n_classes == len(names),
-    }
-    for part, good in sound.items():
-        if not good:
-            raise ValueError(f"its {part} makes no sense")
+    names = checked_classes(
+        alpha,
+        n_calibration,
+        n_classes,
+        classes,
+        guarantee=guarantee in get_args(Guarantee),
+        margin_threshold=isinstance(margin_threshold, float) and not math.isnan(margin_threshold),
+        ip_threshold=isinstance(ip_threshold, float) and not math.isnan(ip_threshold),
+        n_ip=isinstance(n_ip, int) and 0 < n_ip <= n_calibration,
+    )
     return Combination(alpha, guarantee, margin_threshold, ip_threshold, n_calibration, n_ip, names)
 
 

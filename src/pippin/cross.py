@@ -15,13 +15,16 @@ where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and whole numbers d
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import plain, scoring
-from pippin.calibration import Seed, quantile_rank, warn_of_few
+from pippin import files, plain, scoring
+from pippin.calibration import Seed, warn_of_few
+from pippin.contents import checked_classes, shared_content
+from pippin.quantiles import quantile_rank
 from pippin.ranking import (
     Classes,
     Rows,
@@ -32,7 +35,6 @@ from pippin.ranking import (
     as_rows,
     ranked_order,
     read_only,
-    uniforms,
 )
 from pippin.scores import Score, coefficients, make_score, parse_score
 from pippin.sets import PredictionSets
@@ -78,7 +80,7 @@ def calibrate_cross(
     indices = as_labels(labels, rows.n, names)
     fold = _as_folds(folds, rows.n)
     level = _level(rows.n, alpha)
-    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    scores = scoring.label_scores(rows, indices, chosen, scoring.draws(chosen, rows.n, seed))
     parts = tuple(read_only(np.sort(scores[fold == f])) for f in range(int(fold.max()) + 1))
     return CrossPredictor(chosen, level, rows.n, names, parts)
 
@@ -148,7 +150,7 @@ class CrossPredictor:
             sizes[start:stop] = inside.sum(axis=1)
             members[start] = order[inside].astype(np.int32)
 
-        self._count(every, _draws(self.score, every[0].n, seed), use)
+        self._count(every, scoring.draws(self.score, every[0].n, seed), use)
         found = np.concatenate([members[start] for start in sorted(members)])
         return PredictionSets(sizes, found, self.classes, every[0].index)
 
@@ -165,7 +167,7 @@ class CrossPredictor:
         """
         every = self._rows(fold_probs, from_logits)
         n = every[0].n
-        u = _draws(self.score, n, seed)
+        u = scoring.draws(self.score, n, seed)
         if labels is not None:
             indices = as_labels(labels, n, self.classes)
             found = [scoring.label_scores(rows, indices, self.score, u) for rows in every]
@@ -221,41 +223,36 @@ class CrossPredictor:
                 )
         return every
 
-    def _content(self) -> dict[str, Any]:
-        """What a file must hold."""
-        return {
-            "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
-            "alpha": self.alpha,
-            "n_calibration": self.n_calibration,
-            "n_classes": len(self.classes),
-            "classes": None if isinstance(self.classes, range) else list(self.classes),
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it."""
+        content = {
+            "score": self.score.content(),
+            **shared_content(self),
             "fold_scores": [part.tolist() for part in self.fold_scores],
         }
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any]) -> "CrossPredictor":
-        """The predictor that had this content, each part checked against the others."""
-        alpha, n, n_classes, classes = (content[key] for key in ("alpha", "n_calibration", "n_classes", "classes"))
-        names = range(n_classes) if classes is None else tuple(classes)
-        parts = tuple(read_only(np.array(part, dtype=np.float64)) for part in content["fold_scores"])
-        sound = {
-            "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
-            "n_calibration": isinstance(n, int) and n > 0,
-            "n_classes": isinstance(n_classes, int) and n_classes >= 2,
-            "classes": len(set(names)) == n_classes == len(names),
-            "fold_scores": sum(part.size for part in parts) == n
-            and all(p.ndim == 1 and p.size and p[-1] == p[-1] and bool((p[1:] >= p[:-1]).all()) for p in parts),
-        }
-        for part, good in sound.items():
-            if not good:
-                raise ValueError(f"its {part} makes no sense")
-        return cls(make_score(content["score"]["name"], content["score"]["parameters"]), alpha, n, names, parts)
+        files.write_predictor(path, content, kind="cross")
 
     def __repr__(self) -> str:
         return (
             f"CrossPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples in "
             f"{len(self.fold_scores)} folds, {len(self.classes):,} classes)"
         )
+
+
+def from_content(
+    score: Any, alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, fold_scores: Any
+) -> CrossPredictor:
+    """The predictor that had this content, each part checked against the others."""
+    parts = tuple(read_only(np.array(part, dtype=np.float64)) for part in fold_scores)
+    names = checked_classes(
+        alpha,
+        n_calibration,
+        n_classes,
+        classes,
+        fold_scores=sum(part.size for part in parts) == n_calibration
+        and all(p.ndim == 1 and p.size and p[-1] == p[-1] and bool((p[1:] >= p[:-1]).all()) for p in parts),
+    )
+    return CrossPredictor(make_score(score["name"], score["parameters"]), alpha, n_calibration, names, parts)
 
 
 def _level(n: int, alpha: float) -> float:
@@ -281,7 +278,3 @@ def _as_folds(folds: ArrayLike, n: int) -> Counts:
 
 def _shortened(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:6])) + (", …" if len(numbers) > 6 else "")
-
-
-def _draws(score: Score, n: int, seed: Seed) -> Vector:
-    return uniforms(seed, n) if score.randomized else np.zeros(n)

@@ -24,6 +24,7 @@ _MAY_BE_INFINITE = {
     "margin_threshold",
     "ip_threshold",
     "calibration_scores",
+    "fold_scores",
 }
 
 

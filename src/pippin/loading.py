@@ -4,17 +4,21 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-from pippin import calibration, combination, conditional, files
+from pippin import calibration, combination, conditional, cross, files, weighting
 from pippin.calibration import Predictor
 from pippin.combination import Combination
 from pippin.conditional import ConditionalPredictor
+from pippin.cross import CrossPredictor
+from pippin.weighting import WeightedPredictor
 
-AnyPredictor = Predictor | ConditionalPredictor | Combination
+AnyPredictor = Predictor | ConditionalPredictor | Combination | WeightedPredictor | CrossPredictor
 
 KINDS: dict[str | None, Callable[..., AnyPredictor]] = {
     None: calibration.from_content,
     "conditional": conditional.from_content,
     "combination": combination.from_content,
+    "weighted": weighting.from_content,
+    "cross": cross.from_content,
 }
 
 

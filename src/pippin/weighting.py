@@ -4,13 +4,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import plain, scoring
+from pippin import files, scoring
 from pippin.calibration import Seed
+from pippin.contents import checked_classes, shared_content
 from pippin.ranking import (
     Classes,
     Rows,
@@ -21,9 +23,8 @@ from pippin.ranking import (
     as_labels,
     as_rows,
     read_only,
-    uniforms,
 )
-from pippin.scores import Score, coefficients, make_score, parse_score
+from pippin.scores import Score, make_score, parse_score
 from pippin.sets import PredictionSets
 from pippin.tails import Tails, tails
 from pippin.threads import run
@@ -96,7 +97,7 @@ def calibrate_weighted(
     given = _as_weights(weights, rows.n)
     if not given.any():
         raise ValueError("Expected some positive weight among the calibration rows, got zeros only: check the ratios.")
-    scores = scoring.label_scores(rows, indices, chosen, _draws(chosen, rows.n, seed))
+    scores = scoring.label_scores(rows, indices, chosen, scoring.draws(chosen, rows.n, seed))
     order = np.argsort(scores, kind="stable")
     return WeightedPredictor(chosen, level, rows.n, names, read_only(scores[order]), read_only(given[order]))
 
@@ -152,7 +153,8 @@ class WeightedPredictor:
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         limits = self.thresholds(_as_weights(weights, rows.n))
-        sizes, members = _members(rows, self.score, limits, _draws(self.score, rows.n, seed))
+        u = scoring.draws(self.score, rows.n, seed)
+        sizes, members = scoring.members_within(rows, self.score, limits[:, None], None, np.arange(rows.n), u)
         if self.scores[-1] < np.inf and (full := int(np.isinf(limits).sum())):
             warnings.warn(
                 f"{full:,} of {rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: their sets "
@@ -183,7 +185,7 @@ class WeightedPredictor:
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         given = _as_weights(weights, rows.n)
-        u = _draws(self.score, rows.n, seed)
+        u = scoring.draws(self.score, rows.n, seed)
         if labels is not None:
             indices = as_labels(labels, rows.n, self.classes)
             return self._p(scoring.label_scores(rows, indices, self.score, u), given)
@@ -205,46 +207,41 @@ class WeightedPredictor:
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _content(self) -> dict[str, Any]:
-        """What a file must hold."""
-        return {
-            "score": {"name": self.score.name, "parameters": dict(self.score.parameters)},
-            "alpha": self.alpha,
-            "n_calibration": self.n_calibration,
-            "n_classes": len(self.classes),
-            "classes": None if isinstance(self.classes, range) else list(self.classes),
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it."""
+        content = {
+            "score": self.score.content(),
+            **shared_content(self),
             "calibration_scores": self.scores.tolist(),
             "weights": self.weights.tolist(),
         }
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any]) -> "WeightedPredictor":
-        """The predictor that had this content, each part checked against the others."""
-        alpha, n, n_classes, classes = (content[key] for key in ("alpha", "n_calibration", "n_classes", "classes"))
-        names = range(n_classes) if classes is None else tuple(classes)
-        scores = np.array(content["calibration_scores"], dtype=np.float64)
-        weights = np.array(content["weights"], dtype=np.float64)
-        sound = {
-            "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
-            "n_calibration": isinstance(n, int) and n > 0,
-            "n_classes": isinstance(n_classes, int) and n_classes >= 2,
-            "classes": len(set(names)) == n_classes == len(names),
-            "calibration_scores": scores.shape == (n,)
-            and not np.isnan(scores).any()
-            and bool((scores[1:] >= scores[:-1]).all()),
-            "weights": weights.shape == (n,) and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()),
-        }
-        for part, good in sound.items():
-            if not good:
-                raise ValueError(f"its {part} makes no sense")
-        score = make_score(content["score"]["name"], content["score"]["parameters"])
-        return cls(score, alpha, n, names, read_only(scores), read_only(weights))
+        files.write_predictor(path, content, kind="weighted")
 
     def __repr__(self) -> str:
         return (
             f"WeightedPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples "
             f"worth {self.effective_sample_size:,.0f}, {len(self.classes):,} classes)"
         )
+
+
+def from_content(
+    score: Any, alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, calibration_scores: Any, weights: Any
+) -> WeightedPredictor:
+    """The predictor that had this content, each part checked against the others."""
+    scores = np.array(calibration_scores, dtype=np.float64)
+    given = np.array(weights, dtype=np.float64)
+    names = checked_classes(
+        alpha,
+        n_calibration,
+        n_classes,
+        classes,
+        calibration_scores=scores.shape == (n_calibration,)
+        and not np.isnan(scores).any()
+        and bool((scores[1:] >= scores[:-1]).all()),
+        weights=given.shape == (n_calibration,) and bool(((given >= 0) & (given < np.inf)).all() and given.any()),
+    )
+    chosen = make_score(score["name"], score["parameters"])
+    return WeightedPredictor(chosen, alpha, n_calibration, names, read_only(scores), read_only(given))
 
 
 def _as_weights(weights: ArrayLike, n: int) -> Vector:
@@ -261,25 +258,6 @@ def _as_weights(weights: ArrayLike, n: int) -> Vector:
     return given
 
 
-def _members(rows: Rows, score: Score, limits: Vector, u: Vector) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Sizes and members as `scoring.members` gives them, with a threshold for each row."""
-    c = coefficients(score, rows.n_classes)
-    sizes = np.zeros(rows.n, dtype=np.int64)
-    found: dict[int, NDArray[np.int32]] = {}
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        rows.check(start, stop)
-        sizes[part], found[start] = plain.members(rows.block(start, stop), c, limits[part, None], u[part])
-
-    _in_blocks(work, rows)
-    return sizes, np.concatenate([found[start] for start in sorted(found)])
-
-
 def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
     step = max(4, (scoring.BLOCK >> 4) // rows.n_classes)  # wide floats and whole numbers take room
     run(work, ((start, min(start + step, rows.n)) for start in range(0, rows.n, step)))
-
-
-def _draws(score: Score, n: int, seed: Seed) -> Vector:
-    return uniforms(seed, n) if score.randomized else np.zeros(n)

@@ -1,0 +1,48 @@
+"""What the files of all predictors share: how it is written, and how it is checked when read."""
+
+from typing import Any, Protocol
+
+from pippin.ranking import Classes, as_alpha
+
+
+class _Calibrated(Protocol):
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def n_calibration(self) -> int: ...
+    @property
+    def classes(self) -> Classes: ...
+
+
+def shared_content(predictor: _Calibrated) -> dict[str, Any]:
+    """The level, the number of examples and the classes, as a file holds them."""
+    classes = predictor.classes
+    return {
+        "alpha": predictor.alpha,
+        "n_calibration": predictor.n_calibration,
+        "n_classes": len(classes),
+        "classes": None if isinstance(classes, range) else list(classes),
+    }
+
+
+def checked_classes(alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, **sound: bool) -> Classes:
+    """The class names, if these four make sense, and all that the caller found `sound`.
+
+    >>> checked_classes(0.1, 100, 2, ["crop", "weed"], threshold=True)
+    ('crop', 'weed')
+    >>> checked_classes(0.1, 100, 2, None, threshold=False)
+    Traceback (most recent call last):
+    ValueError: its threshold makes no sense
+    """
+    names: Classes = range(n_classes) if classes is None else tuple(classes)
+    every = {
+        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
+        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
+        "n_classes": isinstance(n_classes, int) and n_classes >= 2,
+        "classes": len(set(names)) == n_classes == len(names),
+        **sound,
+    }
+    for part, good in every.items():
+        if not good:
+            raise ValueError(f"its {part} makes no sense")
+    return names
