@@ -65,9 +65,11 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
 
 
 @every_score
+@pytest.mark.parametrize("spread", [0, 6])
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
-def test_compiled_counting_gives_the_same(score, kind):
-    """The loops give the bits of NumPy."""
+def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
+    """The loops give the bits of NumPy, also where thresholds fall outside the prepared levels."""
+    monkeypatch.setattr(experiment, "SPREAD", spread)
     probs = made_rows(kind, 400, 7, 1)
     trial = make_trial(as_rows(probs), probs.argmin(axis=1) % 3, 0.45, 0.2, 0)
     known, _, _ = _known(trial, score, quantile_rank(trial.n_calibration, 0.2))

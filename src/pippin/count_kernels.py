@@ -1,24 +1,28 @@
 """`counting.py` in compiled loops, without a branch that depends on who calibrates."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.counting import Counts, Known
+from pippin.counting import Counts, Known, Scored
 from pippin.plain import Indices, Vector
 from pippin.ranks import compiled, compiled_score_at, smallest
+from pippin.scores import PENALTY
 
 
 @compiled
 def _count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts:
-    """As in `counting.py`, in one pass over the labels, one over the places and one over the sizes."""
+    """As in `counting.py`, in one pass over the labels from the top, one over the places and one over the sizes."""
     scores, label_row, place_scores = known.label.scores, known.label_row, known.place.scores
-    seen, end = 0, 0
-    while seen < k:
-        seen += calibration[label_row[end]]
-        end += 1
-    threshold = scores[end - 1]
+    left, end = _how_many(calibration) - k + 1, scores.size
+    while left > 0:
+        end -= 1
+        left -= calibration[label_row[end]]
+    threshold, inside = scores[end], k
+    end += 1
     while end < scores.size and scores[end] == threshold:
-        seen += calibration[label_row[end]]
+        inside += calibration[label_row[end]]
         end += 1
     stop = np.searchsorted(place_scores, threshold, side="right")
     level = stop // known.step
@@ -28,32 +32,71 @@ def _count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts
         firsts += enters & (known.kind[j] == 0)
         seconds += enters & (known.kind[j] == 1)
         others += enters & (known.kind[j] == 2)
-    return _with_sizes(threshold, end - seen, firsts, seconds, others, known.sizes[level], calibration)
+    return _with_sizes(threshold, end - inside, firsts, seconds, others, known.sizes[level], calibration)
 
 
 @compiled
 def _count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: Vector) -> Counts:
     """As in `counting.py`."""
-    label, place, n = known.label, known.place, calibration.size
-    scores = np.empty(n)
-    calibrating = np.empty(n)
-    size = 0
+    n = calibration.size
+    scores, tail = np.empty(n), np.empty(n)
+    _fill(known.label, u, scores)
+    before, size = 0, 0
     for i in range(n):
-        scores[i] = compiled_score_at(label.c, i, label.p[i], label.mass[i], u[i])
-        calibrating[size] = scores[i]
-        size += calibration[i]
-    threshold = smallest(calibrating[:size], k - 1)
+        tail[size] = scores[i]
+        size += calibration[i] & (scores[i] >= known.low)
+        before += calibration[i] & (scores[i] < known.low)
+    if before >= k:
+        before, size = 0, 0
+        for i in range(n):
+            tail[size] = scores[i]
+            size += calibration[i]
+    threshold = smallest(tail[:size], k - before - 1)
     covered = 0
     for i in range(n):
         covered += (scores[i] <= threshold) & (not calibration[i])
-    firsts, seconds, others = 0, 0, 0
-    for j in range(known.place_row.size):
-        i = known.place_row[j]
-        enters = (not calibration[i]) & (compiled_score_at(place.c, j, place.p[j], place.mass[j], u[i]) <= threshold)
-        firsts += enters & (known.kind[j] == 0)
-        seconds += enters & (known.kind[j] == 1)
-        others += enters & (known.kind[j] == 2)
+    pairs, larger = np.searchsorted(known.kind, 1), np.searchsorted(known.kind, 2)
+    firsts = _entering(known, 0, pairs, calibration, u, threshold)
+    seconds = _entering(known, pairs, larger, calibration, u, threshold)
+    others = _entering(known, larger, known.kind.size, calibration, u, threshold)
     return _with_sizes(threshold, covered, firsts, seconds, others, known.sizes[0], calibration)
+
+
+@compiled
+def _fill(scored: Scored, u: Vector, scores: Vector) -> None:
+    if scored.adaptive:
+        penalty = scored.c.table[:, PENALTY]
+        for i in range(scores.size):
+            scores[i] = u[i] * scored.p[i] + scored.mass[i] + penalty[i]
+    else:
+        for i in range(scores.size):
+            scores[i] = compiled_score_at(scored.c, i, scored.p[i], scored.mass[i], u[i])
+
+
+@compiled
+def _entering(known: Known, begin: Any, end: Any, calibration: NDArray[np.bool_], u: Vector, threshold: float) -> int:
+    """How many of these places enter a set of the test rows."""
+    place, place_row, count = known.place, known.place_row, 0
+    if place.adaptive:
+        penalty = place.c.table[:, PENALTY]
+        for j in range(begin, end):
+            i = place_row[j]
+            score = u[i] * place.p[j] + place.mass[j] + penalty[j]
+            count += (score <= threshold) & (not calibration[i])
+    else:
+        for j in range(begin, end):
+            i = place_row[j]
+            score = compiled_score_at(place.c, j, place.p[j], place.mass[j], u[i])
+            count += (score <= threshold) & (not calibration[i])
+    return count
+
+
+@compiled
+def _how_many(rows: NDArray[np.bool_]) -> int:
+    count = 0
+    for i in range(rows.size):
+        count += rows[i]
+    return count
 
 
 @compiled

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin import counting, scoring
 from pippin.calibration import warn_of_few
-from pippin.counting import Known, Scored
+from pippin.counting import Known, Scored, is_adaptive
 from pippin.files import Checkpoint
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
@@ -247,12 +247,27 @@ def draw_split(trial: Trial, index: int) -> tuple[NDArray[np.bool_], Vector]:
     `predict(…, seed=generator)` draws the same.
     """
     generator = split_generator(trial.seed, index)
+    calibration = _draw_calibration(trial, generator)
+    drawn = generator.random(trial.rows.n)
+    u = np.empty(trial.rows.n)
+    u[np.flatnonzero(calibration)] = drawn[: trial.n_calibration]
+    u[np.flatnonzero(~calibration)] = drawn[trial.n_calibration :]
+    return calibration, u
+
+
+def _draw_calibration(trial: Trial, generator: np.random.Generator) -> NDArray[np.bool_]:
     calibration = np.zeros(trial.rows.n, dtype=bool)
     calibration[generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)] = True
-    u = np.empty(trial.rows.n)
-    u[calibration] = generator.random(trial.n_calibration)
-    u[~calibration] = generator.random(trial.n_test)
-    return calibration, u
+    return calibration
+
+
+def _draw_splits(trial: Trial, indices: range, randomized: bool) -> tuple[NDArray[np.bool_], Vector]:
+    """Some splits, (splits, n); without a u, if no score takes one."""
+    if randomized:
+        calibrations, u = zip(*(draw_split(trial, index) for index in indices), strict=True)
+        return np.stack(calibrations), np.stack(u)
+    drawn = np.stack([_draw_calibration(trial, split_generator(trial.seed, index)) for index in indices])
+    return drawn, np.zeros(drawn.shape)
 
 
 def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str | None = None) -> NDArray[np.float64]:
@@ -260,12 +275,12 @@ def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str 
     if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
         raise ValueError(f"Expected at least one split, got {splits!r}.")
     values = np.empty((len(scores), splits, len(METRICS)))
+    randomized = any(score.randomized for score in scores)
     kept = Checkpoint(checkpoint, _fingerprint(trial, scores) if checkpoint else "", values)
     counters = [counter(trial, score, splits) for score in scores] if kept.done < splits else []
 
     def work(start: int, stop: int) -> None:
-        drawn = [draw_split(trial, index) for index in range(start, stop)]
-        calibrations, u = (np.stack(part) for part in zip(*drawn, strict=True))
+        calibrations, u = _draw_splits(trial, range(start, stop), randomized)
         for number, count in enumerate(counters):
             values[number, start:stop] = count(calibrations, u)
 
@@ -315,10 +330,13 @@ def _known(trial: Trial, score: Score, k: int) -> tuple[Known, float, float]:
     label, label_row, _ = _scored(places, score, c, u)
     low, high = _reach(trial, np.sort(label.scores), float(at_places(places, c)(np.ones(n)).max()), k)
     sizes, places = scoring.band(trial.rows, score, low, high)
+    if score.randomized:
+        places = _ordered(places, np.argsort(np.minimum(places.rank, 2), kind="stable"))
     place, place_row, rank = _scored(places, score, c, u)
     step = len(rank) + 1 if score.randomized else max(n // 4, len(rank) // MOST_LEVELS, 1)
     levels = _levels(sizes, place_row, step)
-    return Known(label, label_row, levels, step, place, place_row, np.minimum(rank, 2).astype(np.int8)), low, high
+    kind = np.minimum(rank, 2).astype(np.int8)
+    return Known(label, label_row, low, levels, step, place, place_row, kind), low, high
 
 
 def _scored(
@@ -328,10 +346,13 @@ def _scored(
     scores = at_places(places, c)(u)
     if not score.randomized:
         order = np.argsort(scores, kind="stable")
-        row, rank, p, mass = places
-        places, scores = Places(row[order], rank[order], p[order], mass[order]), scores[order]
+        places, scores = _ordered(places, order), scores[order]
     here = c._replace(table=np.asfortranarray(c.table[places.rank]))  # its columns are read one by one
-    return Scored(here, places.p, places.mass, scores), places.row, places.rank
+    return Scored(here, places.p, places.mass, scores, is_adaptive(c)), places.row, places.rank
+
+
+def _ordered(places: Places, order: NDArray[np.intp]) -> Places:
+    return Places(places.row[order], places.rank[order], places.p[order], places.mass[order])
 
 
 def _levels(sizes: NDArray[np.int64], entering: NDArray[np.int32], step: int) -> NDArray[np.int32]:
