@@ -6,8 +6,9 @@ from pippin.conditional import ConditionalPredictor
 from pippin.cross import CrossPredictor, calibrate_cross
 from pippin.evidence import differences
 from pippin.example import load_example
-from pippin.experiment import Comparison, Sweep, compare, sweep
+from pippin.experiment import Comparison, compare
 from pippin.loading import load
+from pippin.methods import Method, parse_method
 from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin.planning import Plan, examples_for, plan
 from pippin.scores import (
@@ -26,6 +27,7 @@ from pippin.scores import (
     topk,
 )
 from pippin.sets import PredictionSets
+from pippin.sweeping import Sweep, sweep
 from pippin.tuning import Tuned, tune
 from pippin.weighting import WeightedPredictor, calibrate_weighted, likelihood_ratios
 
@@ -38,6 +40,7 @@ __all__ = [
     "ConditionalPredictor",
     "CrossPredictor",
     "Evaluation",
+    "Method",
     "Plan",
     "PredictionSets",
     "Predictor",
@@ -64,6 +67,7 @@ __all__ = [
     "load",
     "load_example",
     "margin",
+    "parse_method",
     "parse_score",
     "pip",
     "plan",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pippin import scoring
 from pippin.experiment import Comparison, Trial
 from pippin.laws import beta_binomial
+from pippin.methods import Candidate
 from pippin.quantiles import quantile_rank
 from pippin.scores import Score
 
@@ -21,8 +22,8 @@ SUSPICIOUS = 0.001  # a chance below which the law is doubted
 class Difference:
     """The mean of first − second over the splits, with an interval."""
 
-    first: Score
-    second: Score
+    first: Candidate
+    second: Candidate
     metric: str
     mean: float
     low: float
@@ -40,7 +41,9 @@ def differences(comparison: Comparison, metric: str, level: float = 0.95) -> lis
     return [difference(comparison, metric, a, b, level) for i, a in enumerate(scores) for b in scores[i + 1 :]]
 
 
-def difference(comparison: Comparison, metric: str, first: Score, second: Score, level: float = 0.95) -> Difference:
+def difference(
+    comparison: Comparison, metric: str, first: Candidate, second: Candidate, level: float = 0.95
+) -> Difference:
     """first − second over the splits, with the corrected resampled t interval of Nadeau and Bengio (2003).
 
     The splits of one data set overlap, so their spread understates the uncertainty. The

@@ -9,26 +9,31 @@ some counting, whatever the number of classes.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import counting, scoring
+from pippin import counting, method_trials, scoring
 from pippin.calibration import warn_of_few
 from pippin.counting import Known, Scored, is_adaptive
 from pippin.files import Checkpoint
+from pippin.methods import Candidate, Method, parse_methods, score_of
+from pippin.outcomes import Objects, Split, make_objects
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
 from pippin.quantiles import quantile_rank
-from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
-from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients, parse_score, parse_scores
+from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_groups, as_labels, as_rows
+from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients
+from pippin.tallies import Tally, conditional_columns, coverage_columns
 from pippin.threads import run
 
 if TYPE_CHECKING:
     import polars
 
 METRICS = ("threshold", "coverage", "efficiency", "informativeness", "empty_rate")
+POOLED = 100  # splits over which coverage by class is pooled
 AT_ONCE = 200  # splits between two checkpoints
 MOST_LEVELS = 64  # sets are kept at no more thresholds than these
 SPREAD = 6  # standard deviations around the middle threshold that are prepared for
@@ -43,35 +48,50 @@ class Trial:
     n_calibration: int
     alpha: float
     seed: int
+    given: Rows
+    labels: NDArray[np.int64]
+    classes: Classes
+    groups: NDArray[np.generic] | None
 
     @property
     def n_test(self) -> int:
         return self.rows.n - self.n_calibration
 
+    @cached_property
+    def objects(self) -> Objects:
+        """The rows for methods whose thresholds differ."""
+        return make_objects(self.given, self.rows, self.labels, self.ranks, self.classes, self.groups)
+
 
 def compare(
     probs: Any,
     labels: ArrayLike,
-    scores: Sequence[Score | str] | Score | str = PAPER_SCORES,
+    scores: Sequence[Candidate | str] | Candidate | str = PAPER_SCORES,
     alpha: float = 0.1,
     splits: int = 1000,
     calibration_fraction: float = 0.45,
     seed: int = 0,
     *,
     classes: Classes | None = None,
+    groups: ArrayLike | None = None,
     from_logits: bool = False,
     checkpoint: str | None = None,
 ) -> "Comparison":
     """Calibrates and tests every score on the same random splits.
 
+    A score may ask for a guarantee beyond the marginal one, as in "pip per class", "pip per
+    group", "pip per class and group", "pip per cluster" and "pip rc3p", and for sets that
+    are never empty, "pip nonempty".
+
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: the true classes.
-        scores: scores or their spellings.
+        scores: scores or methods, or their spellings.
         alpha: the share of errors allowed.
         splits: how many times the rows are divided.
         calibration_fraction: the share of rows that calibrates; the rest tests.
         seed: makes the splits; split i is the same for every score.
+        groups: the group of each row, for methods per group and for `Comparison.conditional`.
         checkpoint: a file that keeps what is done, so that a stopped run goes on from there.
 
     >>> import pippin
@@ -83,24 +103,33 @@ def compare(
     repip 1.47 0.73
     """
     rows = as_rows(probs, from_logits)
-    truth = as_labels(labels, rows.n, as_classes(classes, rows))
-    chosen = parse_scores(scores)
-    trial = make_trial(rows, truth, calibration_fraction, alpha, seed)
-    return Comparison(
-        chosen, trial.alpha, seed, rows.n, trial.n_calibration, measure(trial, chosen, splits, checkpoint)
-    )
+    names = as_classes(classes, rows)
+    truth = as_labels(labels, rows.n, names)
+    chosen = parse_methods(scores)
+    trial = make_trial(rows, truth, calibration_fraction, alpha, seed, names, groups)
+    return compare_in(trial, chosen, splits, checkpoint)
+
+
+def compare_in(trial: Trial, candidates: Sequence[Candidate], splits: int, kept: str | None = None) -> "Comparison":
+    """`compare` on rows that are ranked already."""
+    values = measure(trial, candidates, splits, kept)
+    return Comparison(tuple(candidates), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, values, trial)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What every score did on every split: values[score, split, metric], the metrics as in METRICS."""
+    """What every score did on every split: values[score, split, metric], the metrics as in METRICS.
 
-    scores: tuple[Score, ...]
+    The threshold is NaN for a method that has several.
+    """
+
+    scores: tuple[Candidate, ...]
     alpha: float
     seed: int
     n: int
     n_calibration: int
     values: NDArray[np.float64]
+    trial: Trial | None = None
 
     @property
     def splits(self) -> int:
@@ -134,87 +163,78 @@ class Comparison:
         for name in METRICS:
             values = self.metric(name)
             columns[name] = values.mean(axis=1)
-            steady = self.splits < 2 or not np.isfinite(values).all()
-            columns[f"{name}_sd"] = np.zeros(len(values)) if steady else values.std(axis=1, ddof=1)
+            steady = np.isinf(values).any(axis=1) | (self.splits < 2)
+            with np.errstate(invalid="ignore"):
+                columns[f"{name}_sd"] = np.where(steady, 0.0, values.std(axis=1, ddof=min(1, self.splits - 1)))
         return polars.DataFrame(columns)
+
+    def conditional(self) -> "polars.DataFrame":
+        """One row per score: its worst class, CovGap, SSCV and worst group, pooled over the first 100 splits.
+
+        `covgap` is the mean over classes of |coverage − (1 − α)|; `sscv` the largest such gap
+        over strata of set sizes.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> methods = ["pip", "pip per class"]
+        >>> found = pippin.compare(data.probs, data.labels, methods, splits=100, classes=data.classes)
+        >>> for row in found.conditional().iter_rows(named=True):
+        ...     print(row["score"], row["worst_class"], round(row["worst_class_coverage"], 2), round(row["covgap"], 3))
+        pip black_grass 0.7 0.057
+        pip per class charlock 0.9 0.002
+        """
+        import polars
+
+        objects = self._known_trial().objects
+        return polars.DataFrame(
+            conditional_columns(self.scores, self.tallies, objects.classes, objects.groups, self.alpha)
+        )
+
+    def class_coverage(self) -> "polars.DataFrame":
+        """One row per score and class: the rows of that class, and its coverage over the first 100 splits."""
+        objects = self._known_trial().objects
+        return self._coverage("class", objects.classes, objects.labels, [found.classes for found in self.tallies])
+
+    def group_coverage(self) -> "polars.DataFrame":
+        """The same per group."""
+        objects = self._known_trial().objects
+        if objects.groups is None:
+            raise ValueError("These rows were compared without groups: pass groups= to compare, one per row.")
+        return self._coverage("group", objects.groups, objects.group, [found.groups for found in self.tallies])
+
+    def _coverage(self, kind: str, names: Sequence[str | int], codes: Any, counts: list[Any]) -> "polars.DataFrame":
+        import polars
+
+        rows = np.bincount(codes, minlength=len(names))
+        return polars.DataFrame(coverage_columns(self.scores, counts, rows, kind, names))
+
+    @cached_property
+    def tallies(self) -> tuple[Tally, ...]:
+        """Who is covered, pooled over the first 100 splits; one for each score."""
+        trial = self._known_trial()
+        thresholds = self.metric("threshold")[:, :POOLED]
+        return method_trials.tally_splits(
+            trial.objects, self.scores, thresholds, self.alpha, partial(draw_whole_split, trial)
+        )
+
+    def _known_trial(self) -> Trial:
+        if self.trial is None:
+            raise ValueError("This comparison does not know its rows: make it with pippin.compare.")
+        return self.trial
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
 
 
-def sweep(
-    probs: Any,
-    labels: ArrayLike,
-    score: Score | str = "repip",
-    parameter: str | None = None,
-    values: Sequence[float] = (0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
-    splits: int = 100,
-    alpha: float = 0.1,
-    calibration_fraction: float = 0.45,
-    seed: int = 0,
-    *,
+def make_trial(
+    rows: Rows,
+    labels: NDArray[np.int64],
+    calibration_fraction: float,
+    alpha: float,
+    seed: int,
     classes: Classes | None = None,
-    from_logits: bool = False,
-) -> "Sweep":
-    """Compares one score at many values of one of its parameters, on the same splits.
-
-    Without `parameter` it is the score's first: gamma of RePIP, lam of RAPS and SAPS,
-    beta of PIP, mu of SOCOP.
-
-    >>> import pippin
-    >>> data = pippin.load_example()
-    >>> swept = pippin.sweep(data.probs, data.labels, "repip", "gamma", (0, 0.02, 0.5), splits=20)
-    >>> swept.summary()["efficiency"].round(2).to_list()
-    [1.65, 1.45, 1.4]
-    """
-    base = parse_score(score)
-    numeric = [name for name, value in base.parameters if not isinstance(value, bool | tuple)]
-    if not numeric:
-        raise ValueError(f"The score {base.name} has no parameter to sweep: choose repip, raps, saps, pip or socop.")
-    if parameter is not None and parameter not in numeric:
-        raise ValueError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}.")
-    chosen = parameter or numeric[0]
-    steps = tuple(dict.fromkeys(values))
-    scores = [base.replace(**{chosen: value}) for value in steps]
-    comparison = compare(
-        probs,
-        labels,
-        scores,
-        alpha,
-        splits,
-        calibration_fraction,
-        seed,
-        classes=classes,
-        from_logits=from_logits,
-    )
-    return Sweep(base, chosen, steps, comparison)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Sweep:
-    """A comparison of one score at many values of one parameter."""
-
-    score: Score
-    parameter: str
-    values: tuple[float, ...]
-    comparison: Comparison
-
-    @property
-    def table(self) -> "polars.DataFrame":
-        """One row per value and split."""
-        return self._with_value(self.comparison.table, self.comparison.splits)
-
-    def summary(self) -> "polars.DataFrame":
-        """One row per value: the mean and standard deviation of every metric over the splits."""
-        return self._with_value(self.comparison.summary(), 1)
-
-    def _with_value(self, table: "polars.DataFrame", each: int) -> "polars.DataFrame":
-        import polars
-
-        return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
-
-
-def make_trial(rows: Rows, labels: NDArray[np.int64], calibration_fraction: float, alpha: float, seed: int) -> Trial:
+    groups: ArrayLike | None = None,
+) -> Trial:
     """Ranks the rows once for all that follows."""
     if not 0 < calibration_fraction < 1:
         raise ValueError(
@@ -231,7 +251,9 @@ def make_trial(rows: Rows, labels: NDArray[np.int64], calibration_fraction: floa
         raise ValueError(f"Expected a seed that is a whole number of at least 0, got {seed!r}.")
     warn_of_few(n_calibration, alpha)
     ranked, ranks = scoring.ranked_rows(rows, labels)
-    return Trial(ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+    names = range(rows.n_classes) if classes is None else classes
+    given_groups = None if groups is None else as_groups(groups, rows.n)
+    return Trial(ranked, ranks, n_calibration, as_alpha(alpha), int(seed), rows, labels, names, given_groups)
 
 
 def split_generator(seed: int, index: int) -> np.random.Generator:
@@ -270,21 +292,32 @@ def _draw_splits(trial: Trial, indices: range, randomized: bool) -> tuple[NDArra
     return drawn, np.zeros(drawn.shape)
 
 
-def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str | None = None) -> NDArray[np.float64]:
+def measure(
+    trial: Trial, scores: Sequence[Candidate], splits: int, checkpoint: str | None = None
+) -> NDArray[np.float64]:
     """values[score, split, metric] of every score on every split."""
     if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
         raise ValueError(f"Expected at least one split, got {splits!r}.")
     values = np.empty((len(scores), splits, len(METRICS)))
-    randomized = any(score.randomized for score in scores)
+    randomized = any(score_of(score).randomized for score in scores)
     kept = Checkpoint(checkpoint, _fingerprint(trial, scores) if checkpoint else "", values)
-    counters = [counter(trial, score, splits) for score in scores] if kept.done < splits else []
+    plain = {number: score for number, score in enumerate(scores) if isinstance(score, Score)}
+    methods = {number: method for number, method in enumerate(scores) if isinstance(method, Method)}
+    if methods:
+        method_trials.check_methods(trial.objects, list(methods.values()), trial.n_calibration, trial.alpha)
+    left = kept.done < splits
+    counters = {number: counter(trial, score, splits) for number, score in plain.items() if left}
+    by_cell = method_trials.counters(trial.objects, methods, trial.alpha) if methods and left else {}
 
     def work(start: int, stop: int) -> None:
         calibrations, u = _draw_splits(trial, range(start, stop), randomized)
-        for number, count in enumerate(counters):
+        for number, count in counters.items():
             values[number, start:stop] = count(calibrations, u)
+        for number, count_split in by_cell.items():
+            for index, (calibration, own) in enumerate(zip(calibrations, u, strict=True), start):
+                values[number, index] = count_split(Split(calibration, own, partial(_after_choice, trial, index)))
 
-    with progress_bar("splits", splits) as advance:
+    with progress_bar("splits", splits) as advance, method_trials.quietly():
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + AT_ONCE, splits)
@@ -292,6 +325,18 @@ def measure(trial: Trial, scores: Sequence[Score], splits: int, checkpoint: str 
             advance(stop - start)
             kept.keep(stop)
     return values
+
+
+def draw_whole_split(trial: Trial, index: int) -> Split:
+    """The split with its generator."""
+    return Split(*draw_split(trial, index), partial(_after_choice, trial, index))
+
+
+def _after_choice(trial: Trial, index: int) -> np.random.Generator:
+    """The split's generator once it has chosen the calibration rows."""
+    generator = split_generator(trial.seed, index)
+    generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)
+    return generator
 
 
 def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.bool_], Vector], NDArray[np.float64]]:
@@ -378,12 +423,11 @@ def _reach(trial: Trial, ordered: Vector, highest: float, k: int) -> tuple[float
     return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else highest
 
 
-def _fingerprint(trial: Trial, scores: Sequence[Score]) -> str:
+def _fingerprint(trial: Trial, candidates: Sequence[Candidate]) -> str:
     """What a checkpoint must agree with to be continued."""
-    return "\n".join(
-        [
-            scoring.checksum(trial.rows, trial.ranks),
-            *(f"{score.name}{score.parameters}" for score in scores),
-            f"{trial.alpha} {trial.n_calibration} {trial.seed}",
-        ]
-    )
+    told = [scoring.checksum(trial.rows, trial.ranks)]
+    for candidate in candidates:
+        score = score_of(candidate)
+        told.append(f"{score.name}{score.parameters}")
+        told += trial.objects.fingerprint(candidate) if isinstance(candidate, Method) else []
+    return "\n".join([*told, f"{trial.alpha} {trial.n_calibration} {trial.seed}"])

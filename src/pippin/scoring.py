@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pippin import plain
 from pippin.plain import Places, Vector
-from pippin.ranking import Rows, read_only, uniforms
+from pippin.ranking import Rows, ranked_order, read_only, uniforms
 from pippin.scores import Score, coefficients
 from pippin.threads import run
 
@@ -209,6 +209,17 @@ def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np
 
     run(work, _blocks(rows))
     return Rows(read_only(ranked), False, None), read_only(ranks)
+
+
+def row_orders(rows: Rows) -> NDArray[np.int32]:
+    """The class at every rank of every row; equal probabilities are ranked by class index."""
+    orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
+
+    def work(start: int, stop: int) -> None:
+        orders[start:stop] = ranked_order(rows.block(start, stop))
+
+    run(work, _blocks(rows))
+    return read_only(orders)
 
 
 def label_ranks(rows: Rows, labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,15 +1,17 @@
 """Everything that a report tells of one data set, in one call."""
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pippin.calibration import calibrate
-from pippin.experiment import Comparison, draw_split, make_trial, measure, split_generator
-from pippin.metrics import Evaluation, evaluate
+from pippin.experiment import Comparison, compare_in, draw_whole_split, make_trial
+from pippin.level_curves import LevelCurve, level_curve
+from pippin.method_trials import quietly
+from pippin.methods import Candidate
+from pippin.metrics import Evaluation, evaluation
+from pippin.outcomes import outcome, plain_outcome, score_objects
 from pippin.ranking import Classes, Rows
 from pippin.scores import Score
 from pippin.verdict import AlphaCurve, Verdict, alpha_curve, judge
@@ -21,7 +23,7 @@ class Study:
 
     comparison: Comparison
     verdict: Verdict
-    curves: tuple[AlphaCurve, ...]
+    curves: tuple[AlphaCurve | LevelCurve, ...]
     evaluations: dict[str, Evaluation]
 
 
@@ -29,27 +31,37 @@ def study(
     rows: Rows,
     labels: NDArray[np.int64],
     classes: Classes,
-    scores: Sequence[Score],
+    scores: Sequence[Candidate],
     alpha: float,
     splits: int,
     calibration_fraction: float,
     seed: int,
     checkpoint: str | None = None,
+    groups: ArrayLike | None = None,
 ) -> Study:
     """Compares the scores, judges them, and evaluates each on the first split."""
-    trial = make_trial(rows, labels, calibration_fraction, alpha, seed)
-    values = measure(trial, scores, splits, checkpoint)
-    comparison = Comparison(tuple(scores), trial.alpha, trial.seed, rows.n, trial.n_calibration, values)
-    calibration, _ = draw_split(trial, 0)
-    inner, outer = np.flatnonzero(calibration), np.flatnonzero(~calibration)
-    names = np.array(classes, dtype=object)[labels]
+    trial = make_trial(rows, labels, calibration_fraction, alpha, seed, classes, groups)
+    comparison = compare_in(trial, scores, splits, checkpoint)
+    split, objects = draw_whole_split(trial, 0), trial.objects
+    test = ~split.calibration
     evaluations = {}
-    for score in scores:
-        generator = split_generator(trial.seed, 0)
-        generator.choice(rows.n, trial.n_calibration, replace=False, shuffle=False)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*too few.*")  # said once, by whoever shows the study
-            predictor = calibrate(rows.take(inner), labels[inner], score, trial.alpha, seed=generator)
-        sets = predictor.predict(rows.take(outer), generator)
-        evaluations[str(score)] = evaluate(replace(sets, classes=classes), names[outer])
-    return Study(comparison, judge(trial, comparison), tuple(alpha_curve(trial, s) for s in scores), evaluations)
+    for candidate, threshold in zip(comparison.scores, comparison.metric("threshold")[:, 0].tolist(), strict=True):
+        if isinstance(candidate, Score):
+            found = plain_outcome(objects, candidate, threshold, split)
+        else:
+            with quietly():
+                found = outcome(score_objects(objects, candidate.score), candidate, trial.alpha, split)
+        evaluations[str(candidate)] = evaluation(
+            found.sizes,
+            found.covered,
+            labels[test],
+            classes,
+            objects.group[test],
+            objects.groups,
+            trial.alpha,
+        )
+    curves = [
+        alpha_curve(trial, candidate) if isinstance(candidate, Score) else level_curve(trial, candidate)
+        for candidate in comparison.scores
+    ]
+    return Study(comparison, judge(trial, comparison), tuple(curves), evaluations)

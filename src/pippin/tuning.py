@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin.calibration import Predictor, Seed, calibrate
-from pippin.experiment import Comparison, make_trial, measure
+from pippin.experiment import Comparison, compare_in, make_trial
+from pippin.methods import Candidate, score_of
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
 from pippin.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
 
@@ -94,14 +95,12 @@ def tune(
     if len(ours) < 4 or len(left) < 1:
         raise ValueError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {rows.n}.")
     trial = make_trial(rows.take(ours), truth[ours], 0.5, alpha, seed)
-    comparison = Comparison(
-        chosen, trial.alpha, trial.seed, len(ours), trial.n_calibration, measure(trial, chosen, splits)
-    )
+    comparison = compare_in(trial, chosen, splits)
     best, preference = preferred(comparison, prefer, max_size)
-    return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, rows, truth, names)
+    return Tuned(score_of(best), as_alpha(alpha), preference, ours, left, comparison, rows, truth, names)
 
 
-def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Score, str]:
+def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Candidate, str]:
     """The score that a preference picks from a comparison, and the preference in words."""
     sizes = comparison.metric("efficiency").mean(axis=1)
     singletons = comparison.metric("informativeness").mean(axis=1)

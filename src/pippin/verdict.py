@@ -1,17 +1,19 @@
 """The answer in plain words: which score to take for what, and the fronts that families trace."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin import scoring
 from pippin.evidence import CoverageCheck, check_order, check_spread, difference
-from pippin.experiment import Comparison, Trial, draw_split, measure
+from pippin.experiment import Comparison, Trial, compare_in, draw_split
+from pippin.methods import Candidate, Method, score_of
 from pippin.scores import Score, parse_score
 from pippin.tuning import FRONTS, preferred
 
 FRONT_SPLITS = 100
+HIDDEN = 0.05  # how far below the level the worst class is worth a sentence
 ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
 CURVE_SCORES = 4_000_000  # class scores sorted for one curve
 
@@ -21,7 +23,7 @@ class Pick:
     """The score for one preference, with its means."""
 
     preference: str
-    score: Score
+    score: Candidate
     efficiency: float
     informativeness: float
 
@@ -38,23 +40,35 @@ class Verdict:
 
 
 def judge(trial: Trial, comparison: Comparison) -> Verdict:
-    """Names the best score for each preference, among those compared and among tuned ones."""
+    """Names the best score for each preference, among those compared and among tuned ones.
+
+    Methods with several thresholds, or without empty sets, buy another guarantee; they are
+    not judged by size beside plain scores, but in a sentence of their own.
+    """
     splits = min(FRONT_SPLITS, comparison.splits)
-    fronts = {
-        family: Comparison(
-            members, trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, measure(trial, members, splits)
-        )
-        for family, members in FRONTS.items()
-    }
-    merged: dict[Score, NDArray[np.float64]] = {}
-    for found in (comparison, *fronts.values()):
+    fronts = {family: compare_in(trial, members, splits) for family, members in FRONTS.items()}
+    judged = _plain(comparison)
+    merged: dict[Candidate, NDArray[np.float64]] = {}
+    for found in (judged, *fronts.values()):
         merged.update(zip(found.scores, found.values[:, :splits], strict=True))
     everything = Comparison(
         tuple(merged), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, np.stack(list(merged.values()))
     )
-    compared, tuned = _picks(comparison), _picks(everything)
-    checks = (check_spread(comparison), check_order(trial, parse_score("ip"))) if comparison.splits > 1 else ()
-    return Verdict(_sentences(comparison, compared, tuned), compared, tuned, fronts, checks)
+    compared, tuned = _picks(judged), _picks(everything)
+    checks: tuple[CoverageCheck, ...] = ()
+    if comparison.splits > 1:
+        law = (check_spread(judged),) if isinstance(judged.scores[0], Score) else ()
+        checks = (*law, check_order(trial, parse_score("ip")))
+    sentences = (*_sentences(judged, compared, tuned), *_on_classes(comparison, compared[-1].score))
+    return Verdict(sentences, compared, tuned, fronts, checks)
+
+
+def _plain(comparison: Comparison) -> Comparison:
+    """The comparison of the plain scores alone; of all, if there is none."""
+    plain = [number for number, candidate in enumerate(comparison.scores) if isinstance(candidate, Score)]
+    if not plain:
+        return comparison
+    return replace(comparison, scores=tuple(comparison.scores[i] for i in plain), values=comparison.values[plain])
 
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:
@@ -91,6 +105,35 @@ def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[
             "calibrate."
         )
     return tuple(told)
+
+
+def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ...]:
+    """What the marginal guarantee hides of the classes, and what it costs to mend that."""
+    if comparison.trial is None or np.isinf(comparison.metric("threshold")).any():
+        return ()
+    coverage = {row["score"]: row for row in comparison.conditional().iter_rows(named=True)}
+    own = coverage[str(recommended)]
+    if own["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN:
+        return ()
+    hides = (
+        f"The guarantee is for all classes together: under {recommended}, {own['worst_class']} is covered only "
+        f"{100 * own['worst_class_coverage']:.0f} % of the time"
+    )
+    better = [
+        candidate
+        for candidate in comparison.scores
+        if isinstance(candidate, Method)
+        and coverage[str(candidate)]["worst_class_coverage"] > own["worst_class_coverage"] + HIDDEN
+    ]
+    if not better:
+        return (f"{hides}; compare {Method(score_of(recommended), 'class')} to see what a guarantee per class costs.",)
+    chosen = max(better, key=lambda m: (m.score == score_of(recommended), coverage[str(m)]["worst_class_coverage"]))
+    size = comparison.metric("efficiency")[comparison.scores.index(chosen)].mean()
+    brings = coverage[str(chosen)]
+    return (
+        f"{hides}; {chosen} brings the worst class to {100 * brings['worst_class_coverage']:.0f} % for "
+        f"{size:.2f} classes per set.",
+    )
 
 
 def _means(pick: Pick) -> str:

@@ -19,7 +19,7 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin.experiment import Sweep
+    from pippin.sweeping import Sweep
     from pippin.tables import Data
 
 ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pippin.experiment import Comparison, Sweep
+from pippin.experiment import Comparison
 from pippin.files import write_whole
+from pippin.level_curves import LevelCurve
 from pippin.metrics import Evaluation
+from pippin.sweeping import Sweep
 from pippin.verdict import AlphaCurve, Verdict
 
 __all__ = ["write_report", "write_sweep", "write_toy"]
@@ -17,7 +19,7 @@ def write_report(
     title: str,
     comparison: Comparison,
     verdict: Verdict,
-    curves: Sequence[AlphaCurve],
+    curves: Sequence[AlphaCurve | LevelCurve],
     evaluations: dict[str, Evaluation],
     run: dict[str, str],
 ) -> Path:

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.level_curves import STEPS, LevelCurve
 from pippin.quantiles import quantile_rank
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
 from pippin.verdict import AlphaCurve
 
-FIRST_STEP, LAST_STEP = 5, 500  # the slider's α, in thousandths
+FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 
 
-def as_json(front: Front, curves: Sequence[AlphaCurve]) -> str:
-    """The data, safe inside a script element."""
-    n = len(curves[0].thresholds)
-    ranks = np.array([quantile_rank(n, step / 1000) for step in range(FIRST_STEP, LAST_STEP + 1)])
+def as_json(front: Front, curves: Sequence[AlphaCurve | LevelCurve], n: int) -> str:
+    """The data, safe inside a script element; n rows calibrate."""
+    ranks = np.array([quantile_rank(n, step / 1000) for step in STEPS])
     content = {
         "ratio": RATIO,
         "front": {
@@ -33,16 +33,19 @@ def as_json(front: Front, curves: Sequence[AlphaCurve]) -> str:
         "first": FIRST_STEP,
         "n": n,
         "ranks": _packed(ranks, "<i4"),
-        "curves": [_curve(curve, np.minimum(ranks, n) - 1) for curve in curves],
+        "curves": [
+            _curve(curve, np.minimum(ranks, n) - 1) if isinstance(curve, AlphaCurve) else _levels(curve)
+            for curve in curves
+        ],
     }
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _dot(dot: Dot, large: bool) -> dict[str, Any]:
-    colour, marker = look(dot.score)
+    colour, marker, hollow = look(dot.score)
     told = {"label": str(dot.score), "x": dot.size, "y": dot.singletons, "colour": colour, "marker": marker}
-    return told | ({"large": True} if large else {})
+    return told | ({"large": True} if large else {}) | ({"hollow": True} if hollow else {})
 
 
 def _curve(curve: AlphaCurve, places: NDArray[np.int64]) -> dict[str, Any]:
@@ -55,6 +58,18 @@ def _curve(curve: AlphaCurve, places: NDArray[np.int64]) -> dict[str, Any]:
         "sizes": _packed(curve.sizes[places], "<i4"),
         "singletons": _packed(curve.singletons[places], "<i4"),
         "empty": _packed(curve.empty[places], "<i4"),
+    }
+
+
+def _levels(curve: LevelCurve) -> dict[str, Any]:
+    """A curve that has no threshold to show."""
+    return {
+        "label": str(curve.score),
+        "tested": curve.n_test,
+        "covered": _packed(curve.covered, "<i4"),
+        "sizes": _packed(curve.sizes, "<i4"),
+        "singletons": _packed(curve.singletons, "<i4"),
+        "empty": _packed(curve.empty, "<i4"),
     }
 
 

@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pippin.experiment import Comparison, Sweep
+from pippin.experiment import Comparison
+from pippin.methods import parse_methods
 from pippin.metrics import Evaluation
 from pippin.report.style import (
     GRID,
@@ -22,7 +23,7 @@ from pippin.report.style import (
     short,
     size_axis,
 )
-from pippin.scores import parse_score
+from pippin.sweeping import Sweep
 from pippin.toy import CASES, Case
 
 PANELS = {
@@ -54,7 +55,9 @@ def violins(comparison: Comparison) -> Figure:
             percent_axis(ax, "x")
         bodies = ax.violinplot(list(values), places, orientation="horizontal", widths=0.86, showextrema=False)
         for body, score in zip(bodies["bodies"], scores, strict=True):
-            body.set(facecolor=look(score).colour, edgecolor=INK, alpha=0.45, linewidth=0.7)
+            hollow = look(score).hollow
+            body.set(facecolor=look(score).colour, edgecolor=INK, alpha=0.18 if hollow else 0.45, linewidth=0.7)
+            body.set(linestyle=(0, (4, 2)) if hollow else "-")
         for place, score, found in zip(places, scores, values, strict=True):
             _dots(ax, found, place, look(score).colour, sideways=True)
         ax.plot(
@@ -79,7 +82,7 @@ def sweep(swept: Sweep) -> Figure:
     places = range(len(swept.values))
     means = swept.summary()
     name = SYMBOLS.get(swept.parameter, swept.parameter)
-    colour, marker = look(swept.score)
+    colour, marker, _ = look(swept.score)
     for ax, metric in zip(axes, ("efficiency", "informativeness"), strict=True):
         title, label = PANELS[metric]
         values = swept.comparison.metric(metric)
@@ -136,7 +139,9 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
         shares = np.zeros(len(names))
         for size, count in evaluation.size_counts.items():
             shares[groups[size]] += count / evaluation.n
-        bars = ax.bar(range(len(names)), shares, color=look(parse_score(spelling)).colour, edgecolor=INK, linewidth=0.6)
+        bars = ax.bar(
+            range(len(names)), shares, color=look(parse_methods(spelling)[0]).colour, edgecolor=INK, linewidth=0.6
+        )
         for bar, name in zip(bars, names, strict=True):
             bar.set_hatch("///" if name == "1" else "")
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)

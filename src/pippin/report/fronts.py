@@ -11,6 +11,7 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from pippin.experiment import Comparison
+from pippin.methods import Candidate, score_of
 from pippin.report.style import (
     HIGHLIGHT,
     INK,
@@ -22,7 +23,6 @@ from pippin.report.style import (
     short,
     size_axis,
 )
-from pippin.scores import Score
 from pippin.verdict import Verdict
 
 DASHES = ("-", "--", ":", "-.")
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A score and its means."""
+    """A score or method and its means."""
 
-    score: Score
+    score: Candidate
     size: float
     singletons: float
 
@@ -88,9 +88,9 @@ def _dots(comparison: Comparison) -> tuple[Dot, ...]:
 def _traces(dots: Sequence[Dot]) -> list[Trace]:
     """A line for each setting of the parameters after the first."""
     found = []
-    for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.score.parameters[1:])):
+    for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: score_of(dot.score).parameters[1:])):
         members = tuple(group)
-        score = members[0].score
+        score = score_of(members[0].score)
         parameter = score.parameters[0][0]
         fixed = [f"{name} = {value:g}" for name, value in score.parameters[1:] if name == "k_reg"]
         title = f"{score.name}, varying {SYMBOLS.get(parameter, parameter)}" + "".join(f", {text}" for text in fixed)
@@ -112,13 +112,15 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
         *_xy(known.best), color=HIGHLIGHT, linewidth=9, alpha=0.75, solid_capstyle="round", label="not beaten in both"
     )
     for trace in known.traces:
-        colour, marker = look(trace.dots[0].score)
+        colour, marker, _ = look(trace.dots[0].score)
         style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
         ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]  # mixed
     for dot in known.compared:
-        colour, marker = look(dot.score)
+        colour, marker, hollow = look(dot.score)
         size = 17 if marker == "*" else 11
-        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, color=colour, markeredgecolor=INK, zorder=5)
+        paint = {"markerfacecolor": "white" if hollow else colour, "markeredgecolor": colour if hollow else INK}
+        width = 2.4 if hollow else 1
+        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, markeredgewidth=width, zorder=5, **paint)  # type: ignore[arg-type]  # mixed
     ax.margins(0.09)
     ax.grid()
     ax.set_xlabel("← better      classes per set (efficiency)")
@@ -145,7 +147,7 @@ def _write_labels(ax: Axes, known: Front) -> None:
         symbol = SYMBOLS.get(trace.parameter, trace.parameter)
         for i in sorted(range(last + 1), key=lambda i: (i not in (0, last), abs(i - last // 2))):
             dot = trace.dots[i]
-            text = f"{symbol}={dict(dot.score.parameters)[trace.parameter]:g}"
+            text = f"{symbol}={dict(score_of(dot.score).parameters)[trace.parameter]:g}"
             here = _box(_at(ax, dot), 4)
             if written < LABELLED and not any(here.overlaps(other) for other in told):
                 written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.score).colour)

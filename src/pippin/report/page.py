@@ -11,6 +11,7 @@ import numpy as np
 from pippin import __version__
 from pippin.evidence import Difference, differences
 from pippin.experiment import Comparison
+from pippin.level_curves import LevelCurve
 from pippin.metrics import Evaluation
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import Front
@@ -31,7 +32,7 @@ def build_page(
     title: str,
     comparison: Comparison,
     verdict: Verdict,
-    curves: Sequence[AlphaCurve],
+    curves: Sequence[AlphaCurve | LevelCurve],
     evaluations: dict[str, Evaluation],
     shown: str | None,
     front: Front,
@@ -64,7 +65,7 @@ def build_page(
         ),
         front=_figure(images["front"], "Classes per set against the share of sets with one class."),
         front_splits=f"{max((found.splits for found in verdict.fronts.values()), default=0):,}",
-        n_calibration=f"{len(curves[0].thresholds):,}",
+        n_calibration=f"{comparison.n_calibration:,}",
         n_test=f"{curves[0].n_test:,}",
         first_step=FIRST_STEP,
         last_step=LAST_STEP,
@@ -75,7 +76,7 @@ def build_page(
         pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),
         command=f"<pre><code>{escape(run['command'])}</code></pre>" if "command" in run else "",
         run="\n".join(_run_rows(comparison, run)),
-        data=as_json(front, curves),
+        data=as_json(front, curves, comparison.n_calibration),
     )
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from pippin.files import write_whole
-from pippin.scores import Score
+from pippin.methods import Candidate, Method, score_of
 
 P = ParamSpec("P")
 
@@ -44,10 +44,11 @@ STYLE: dict[str, Any] = {
 
 
 class Look(NamedTuple):
-    """What tells a family of scores from the others, in colour and in greyscale."""
+    """What tells a family of scores from the others, in colour and in greyscale; hollow with several thresholds."""
 
     colour: str
     marker: str
+    hollow: bool = False
 
 
 # The colours of Okabe and Ito, which the colour-blind can tell apart.
@@ -77,9 +78,9 @@ THEMED = {
 SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
 
 
-def look(score: Score) -> Look:
-    """The look of the score's family."""
-    return LOOKS.get(score.name, OTHER)
+def look(candidate: Candidate) -> Look:
+    """The look of the score's family; hollow for a method that is not the plain score."""
+    return LOOKS.get(score_of(candidate).name, OTHER)._replace(hollow=isinstance(candidate, Method))
 
 
 def drawn(function: Callable[P, Figure]) -> Callable[P, Figure]:

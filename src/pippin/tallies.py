@@ -1,0 +1,114 @@
+"""Who is covered: coverage by class, by group and by set size, counted and pooled."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Names = Sequence[str | int]
+STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopoulos et al. (2021)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Objects and those covered, (2, how many), of every class, every group, and every stratum of set sizes."""
+
+    classes: Counts
+    groups: Counts
+    strata: Counts
+
+
+def tally(
+    sizes: Counts, covered: NDArray[np.bool_], labels: Counts, groups: Counts, n_classes: int, n_groups: int
+) -> Tally:
+    """Counts some objects by their labels and groups and by the sizes of their sets."""
+    stratum = np.searchsorted(STRATA, sizes, side="right") - 1
+    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), _by(stratum, covered, len(STRATA)))
+
+
+def pooled(tallies: Iterable[Tally]) -> Tally:
+    """Several tallies as one."""
+    return reduce(lambda a, b: Tally(a.classes + b.classes, a.groups + b.groups, a.strata + b.strata), tallies)
+
+
+def shares(counts: Counts) -> NDArray[np.float64]:
+    """Coverage of each kind; NaN where there are no objects.
+
+    >>> shares(np.array([[4, 0], [3, 0]]))
+    array([0.75,  nan])
+    """
+    n, covered = counts
+    found = np.full(len(n), np.nan)
+    np.divide(covered, n, out=found, where=n > 0)
+    return found
+
+
+def covgap(classes: Counts, alpha: float) -> float:
+    """The mean over classes of |coverage − (1 − α)|, be it too little or too much.
+
+    Ding et al. (2023), Class-conditional conformal prediction with many classes.
+
+    >>> round(covgap(np.array([[10, 10], [8, 10]]), 0.1), 3)
+    0.1
+    """
+    return float(np.nanmean(np.abs(shares(classes) - (1 - alpha))))
+
+
+def sscv(strata: Counts, alpha: float) -> float:
+    """Size-stratified coverage violation: the largest |coverage − (1 − α)| over strata of set sizes.
+
+    The strata are 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes; those without a set
+    are left out. Angelopoulos et al. (2021), Uncertainty sets for image classifiers.
+
+    >>> round(sscv(np.array([[10, 10, 0, 0, 0], [8, 10, 0, 0, 0]]), 0.1), 3)
+    0.1
+    """
+    return float(np.nanmax(np.abs(shares(strata) - (1 - alpha))))
+
+
+def conditional_columns(
+    candidates: Sequence[object], tallies: Sequence[Tally], classes: Names, groups: Names | None, alpha: float
+) -> dict[str, Any]:
+    """One row per candidate: its worst class, CovGap and SSCV, and its worst group."""
+    worst = [_worst(found.classes, classes) for found in tallies]
+    columns: dict[str, Any] = {
+        "score": [str(candidate) for candidate in candidates],
+        "worst_class": [name for name, _ in worst],
+        "worst_class_coverage": [share for _, share in worst],
+        "covgap": [covgap(found.classes, alpha) for found in tallies],
+        "sscv": [sscv(found.strata, alpha) for found in tallies],
+    }
+    if groups is not None:
+        lowest = [_worst(found.groups, groups) for found in tallies]
+        columns |= {
+            "worst_group": [name for name, _ in lowest],
+            "worst_group_coverage": [share for _, share in lowest],
+        }
+    return columns
+
+
+def coverage_columns(
+    candidates: Sequence[object], counts: Sequence[Counts], rows: Counts, kind: str, names: Names
+) -> dict[str, Any]:
+    """One row per candidate and class (or group) that occurs: how many rows it has, and its coverage."""
+    present = np.flatnonzero(rows).tolist()
+    return {
+        "score": np.repeat([str(candidate) for candidate in candidates], len(present)),
+        kind: [names[k] for k in present] * len(candidates),
+        "n": np.tile(rows[present], len(candidates)),
+        "coverage": np.concatenate([shares(found)[present] for found in counts]),
+    }
+
+
+def _by(kind: Counts, covered: NDArray[np.bool_], n: int) -> Counts:
+    return np.stack([np.bincount(kind, minlength=n), np.bincount(kind[covered], minlength=n)])
+
+
+def _worst(counts: Counts, names: Names) -> tuple[str | int, float]:
+    found = shares(counts)
+    k = int(np.nanargmin(found))
+    return names[k], float(found[k])
