@@ -1,6 +1,7 @@
 """The command line: every command on every format, and every wrong use as one sentence."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -25,6 +26,9 @@ NAMES = np.array(["crop", "soil", "weed"])
 def run(*args, folder, **options):
     """A real process."""
     return subprocess.run([*PIPPIN, *args], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+
+
+GROUPS = np.where(RNG.random(60) < 0.5, "north", "south")
 
 
 def write_data(folder, probs=PROBS, labels=LABELS, stem="data"):
@@ -153,6 +157,87 @@ def test_lists_of_scores():
     )
 
 
+def write_grouped(folder, groups=GROUPS, stem="grouped"):
+    """Data with groups in every format that holds them."""
+    np.savez(folder / f"{stem}.npz", probs=PROBS, labels=LABELS, classes=NAMES, groups=groups)
+    frame = polars.DataFrame(PROBS, schema=list(NAMES)).with_columns(
+        label=polars.Series(NAMES[LABELS]), group=polars.Series(groups)
+    )
+    frame.write_csv(folder / f"{stem}.csv")
+    frame.write_parquet(folder / f"{stem}.parquet")
+
+
+@pytest.mark.parametrize("groups", [GROUPS, np.where(GROUPS == "north", 1, 2)], ids=["text", "numbers"])
+@pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
+def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
+    """Calibrated per group, predicted and evaluated with the groups of the file."""
+    write_grouped(folder, groups)
+    code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("ip per group, from 60 rows")
+    assert "for every group, its sets hold the true class 80 % of the time" in out
+    expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, per="group", groups=groups)
+    assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)
+    sets = expected.predict(PROBS, groups=groups)
+    assert call(f"predict p.json grouped.{ending} --out sets.parquet")[0] == 0
+    assert polars.read_parquet("sets.parquet")["size"].to_list() == sets.sizes.tolist()
+    code, out, err = call(f"evaluate p.json grouped.{ending}")
+    assert (code, err) == (0, "")
+    found = pippin.evaluate(sets, LABELS, groups=groups, alpha=0.2)
+    assert f"worst group      {min(found.group_coverage.values()):.4f}   coverage of {found.worst_group}" in out
+    assert f"CovGap           {found.covgap:.4f}" in out
+    assert f"SSCV             {found.sscv:.4f}" in out
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_a_guarantee_per_class_on_every_format(data, call, folder):
+    code, out, err = call(f"calibrate {data} --score pip --alpha 0.2 --per class --out p.json")
+    assert (code, err) == (0, "")
+    made = pippin.load("p.json")
+    assert np.array_equal(made.thresholds, pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="class").thresholds)
+    assert "expected coverage" in out
+    for row in made.table().iter_rows(named=True):
+        assert re.search(rf"{row['class']} +│ +{row['n']} │ +{row['threshold']:.6g} ", out)
+    file, *_ = data.split()
+    assert call(f"predict p.json {file} --non-empty --out sets.csv")[0] == 0
+    sizes = polars.read_csv("sets.csv")["size"].to_list()
+    assert sizes == made.predict(PROBS, nonempty=True).sizes.tolist()
+    assert min(sizes) > 0
+
+
+def test_compare_tells_of_classes_and_groups(call, folder):
+    write_grouped(folder)
+    line = "compare grouped.csv --scores 'ip,ip per class,raps(lam=0.1, k_reg=2) per group' --alpha 0.2 --splits 9"
+    code, out, err = call(line)
+    assert (code, err) == (0, "")
+    methods = ("ip", "ip per class", "raps(lam=0.1, k_reg=2) per group")
+    expected = pippin.compare(PROBS, LABELS, methods, 0.2, 9, classes=tuple(NAMES), groups=GROUPS)
+    assert polars.read_csv("out/conditional.csv").equals(expected.conditional())
+    assert polars.read_csv("out/classes.csv").equals(expected.class_coverage())
+    for row in expected.conditional().iter_rows(named=True):
+        assert re.search(
+            rf"{re.escape(row['score'])} +│ {row['worst_class']} +│ +{row['worst_class_coverage']:.3f}", out
+        )
+        assert re.search(rf"{row['covgap']:.3f} │ +{row['sscv']:.3f} │ {row['worst_group']} ", out)
+    assert "Is it 80 % for every class too?" in out
+
+
+def test_a_group_not_seen_can_have_the_marginal_threshold(call, folder):
+    write_grouped(folder)
+    write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other")
+    assert call("calibrate grouped.npz --score ip --per group --unseen marginal --out p.json")[0] == 0
+    assert call("predict p.json other.csv --out sets.csv")[0] == 0
+
+
+def test_many_classes_are_shortened(call, folder):
+    probs = np.random.default_rng(0).dirichlet(np.ones(50), 3000)
+    np.savez("many.npz", probs=probs, labels=np.arange(3000) % 50)
+    code, out, _ = call("calibrate many.npz --score ip --per class --out p.json")
+    assert code == 0
+    assert "the rarest 30 of 50" in out
+    assert out.count("\n") < 40
+
+
 def test_too_few_examples_are_one_line_of_warning(call, folder):
     write_data(folder, PROBS[:5], LABELS[:5], "few")
     for command in ("calibrate few.npz --out p.json", "compare few.npz --splits 2"):
@@ -216,6 +301,13 @@ def wrong(tmp_path_factory):
     (folder / "folder").mkdir()
     predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.1, NAMES)
     predictor.save(folder / "p.json")
+    write_grouped(folder)
+    write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other-groups")
+    np.savez(folder / "few-groups.npz", **classes, probs=PROBS, groups=GROUPS[:5])
+    np.savez(folder / "odd-groups.npz", **classes, probs=PROBS, groups=np.linspace(0, 1, 60))
+    (folder / "no-group.csv").write_text("a,b,label,group\n0.5,0.5,a,north\n0.5,0.5,b,\n")
+    pippin.calibrate(PROBS, LABELS, "ip", 0.2, NAMES, per="class").save(folder / "per-class.json")
+    pippin.calibrate(PROBS, LABELS, "ip", 0.2, NAMES, per="group", groups=GROUPS).save(folder / "per-group.json")
     (folder / "cut.json").write_text((folder / "p.json").read_text()[:100])
     (folder / "edited.json").write_text((folder / "p.json").read_text().replace('"alpha": 0.1', '"alpha": 0.2'))
     return folder
@@ -294,6 +386,24 @@ WRONG = {
     "calibrate --out new.json": "'DATA'",
     "predict p.json data.npz --out new.csv --seed x": "'--seed'",
     "guess": "No such command 'guess'",
+    # groups and methods
+    "compare few-groups.npz": "few-groups.npz: Expected 60 groups, one per row, got shape (5,)",
+    "compare odd-groups.npz": "odd-groups.npz: Expected groups that are all whole numbers or all text",
+    "compare no-group.csv": "no-group.csv: Row 1 has no group",
+    "compare data.npz --scores 'ip per group'": "Expected groups for ip per group, but data.npz has none: add",
+    "compare data.npz --scores 'ip per species'": "Cannot read 'per species' in 'ip per species'",
+    "compare data.npz --scores 'best per class'": "Unknown score 'best'",
+    "compare data.npz --scores 'per class'": "Unknown score 'per'",
+    "calibrate data.npz --per species --out new.json": "Expected --per to be one of 'class', 'group'",
+    "calibrate data.npz --per group --out new.json": "Expected groups for --per 'group', but data.npz has none",
+    "calibrate grouped.npz --per group --unseen all --out new.json": "Expected --unseen to be error or marginal",
+    "calibrate data.npz --score 'ip per class' --out new.json": "Cannot read the score 'ip per class'",
+    "predict per-group.json data.csv --out new.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
+    "predict per-group.json other-groups.csv --out new.csv": "is in the group 'east', which the calibration has not",
+    "evaluate per-group.json data.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
+    "evaluate per-group.json other-groups.csv": "or with --unseen marginal",
+    "export per-class.json --c new.h": "Expected a predictor with one threshold for all, got ConditionalPredictor",
+    "export per-class.json --onnx new.onnx": "calibrate one without thresholds per class or group",
     # the predictor
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",

@@ -227,6 +227,15 @@ class Predictor:
         )
 
 
+def need_one_threshold(predictor: Any) -> None:
+    """Raises a ValueError if the predictor has another kind of thresholds than one."""
+    if not isinstance(predictor, Predictor):
+        raise ValueError(
+            f"Expected a predictor with one threshold for all, got {predictor!r}: only those can leave Python yet, so "
+            "calibrate one without thresholds per class or group."
+        )
+
+
 def warm_up() -> None:
     """Loads the compiled loops now, so that no later call waits for them.
 

@@ -3,7 +3,8 @@
 DATA is one of
 
 - `.npz` with `probs` or `logits`, `labels`, and optionally `classes`, `groups`;
-- `.csv` or `.parquet` with one column per class, headed by its name, and a column `label`;
+- `.csv` or `.parquet` with one column per class, headed by its name, a column `label`, and optionally
+  a column `group`;
 - `.npy` with the probabilities alone; the labels in a second `.npy` file.
 
 A label is a class name or a column number counted from 0. Whole numbers are column
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin.files import write_whole
-from pippin.ranking import Classes, Rows, as_classes, as_labels, as_rows
+from pippin.ranking import Classes, Rows, as_classes, as_groups, as_labels, as_rows
 from pippin.sets import PredictionSets
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "the embedded example"
 LABEL = "label"
+GROUP, GROUPS = "group", "groups"
 BLOCK = 4096  # rows checked at once
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -48,6 +50,9 @@ _REMEDIES = {
     ),
     "reshape one object to (1, K), or use predict_one": "store one object as shape (1, K)",
     "pass labels in row order": "store one label per row, in row order",
+    "pass groups in row order": "store one group per row, in row order",
+    "pass groups=, one per row": "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
+    'with unseen="marginal"': "with --unseen marginal",
 }
 
 
@@ -115,8 +120,17 @@ def read_data(path: Path, labels_path: Path | None = None) -> Data:
         labels = _read_labels(Path(labels_path))
     from_logits = "logits" in content
     probs = content["logits" if from_logits else "probs"]
-    classes, groups = _checked(path, probs, from_logits, content.get("classes"), content.get("groups"))
+    classes, groups = _checked(path, probs, from_logits, content.get("classes"), content.get(GROUPS))
     return Data(path, checksum, probs, from_logits, labels, classes, groups)
+
+
+def need_groups(data: Data, *who: str) -> None:
+    """Raises a ValueError if someone needs groups and the data have none."""
+    if who and data.groups is None:
+        raise ValueError(
+            f"Expected groups for {who[0]}, but {data.name} has none: add an array groups (.npz) or a column group "
+            "(.csv, .parquet) to the data."
+        )
 
 
 def example_data() -> Data:
@@ -193,8 +207,7 @@ def _checked(
             raise ValueError(f"Expected probabilities that are numbers, got {probs.dtype}: convert them.")
         rows = as_rows(probs, from_logits)
         names = None if classes is None else tuple(map(str, as_classes([str(name) for name in classes], rows)))
-        if groups is not None and groups.shape != (rows.n,):
-            raise ValueError(f"Expected {rows.n} groups, one per row, got shape {groups.shape}: correct the array.")
+        groups = None if groups is None else _checked_groups(groups, rows.n)
         for start in range(0, rows.n, BLOCK):
             check = rows.block if from_logits else Rows(probs, False, names).check
             check(start, min(start + BLOCK, rows.n))
@@ -271,7 +284,7 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has two columns {twice!r}: give every class its own column.")
     body.columns = list(header)
     body = body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
-    numbers = body.drop(LABEL, strict=False).with_columns(polars.all().cast(polars.Float64, strict=False))
+    numbers = body.drop(LABEL, GROUP, strict=False).with_columns(polars.all().cast(polars.Float64, strict=False))
     for name in numbers.columns:
         wrong = numbers[name].is_null() & body[name].is_not_null()
         if wrong.any():
@@ -279,25 +292,26 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
             raise ValueError(
                 f"{path}: Row {row} has {body[name][row]!r} in column {name!r}, expected a number: mend it."
             )
-    return _frame_content(numbers, body[LABEL] if LABEL in header else None)
+    return _frame_content(numbers, body)
 
 
 def _read_parquet(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     import polars
 
     frame = _parsed(lambda: polars.read_parquet(stream), f"{path} is damaged or no Parquet file: write it again.")
-    numbers = frame.drop(LABEL, strict=False)
-    if LABEL in frame.columns and frame[LABEL].dtype.is_nested():
-        raise ValueError(
-            f"{path} has {frame[LABEL].dtype} in column {LABEL!r}, expected one class per row: convert it."
-        )
+    numbers = frame.drop(LABEL, GROUP, strict=False)
+    for name, what in ((LABEL, "class"), (GROUP, "group")):
+        if name in frame.columns and frame[name].dtype.is_nested():
+            raise ValueError(
+                f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row: convert it."
+            )
     for name, kind in numbers.schema.items():
         if not kind.is_numeric():
             raise ValueError(
                 f"{path} has {kind} in column {name!r}, expected numbers: keep only one column per class and {LABEL}."
             )
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
-    return _frame_content(numbers.cast(exact), frame[LABEL] if LABEL in frame.columns else None)
+    return _frame_content(numbers.cast(exact), frame)
 
 
 def _parsed(read: "Callable[[], polars.DataFrame]", sentence: str) -> "polars.DataFrame":
@@ -324,12 +338,23 @@ def _silence() -> Iterator[None]:
         os.close(nothing)
 
 
-def _frame_content(numbers: "polars.DataFrame", labels: "polars.Series | None") -> dict[str, Any]:
+def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame") -> dict[str, Any]:
     content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": tuple(numbers.columns)}
-    if labels is not None:
-        whole = labels.dtype.is_integer() and not labels.has_nulls()
-        content["labels"] = labels.to_numpy() if whole else np.array(labels.to_list(), dtype=object)
+    for column, name in ((LABEL, "labels"), (GROUP, GROUPS)):
+        if column in frame.columns:
+            values = frame[column]
+            whole = values.dtype.is_integer() and not values.has_nulls()
+            content[name] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
     return content
+
+
+def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any]:
+    """Groups as whole numbers, if all are, else as text."""
+    if groups.dtype.kind == "O" and None in (values := groups.tolist()):
+        raise ValueError(f"Row {values.index(None)} has no group, expected a name or a whole number: add it.")
+    checked = as_groups(groups, n)
+    whole = checked.dtype.kind == "U" and all(_WHOLE.fullmatch(name) for name in checked.tolist())
+    return checked.astype(np.int64) if whole else checked
 
 
 def _spelled(labels: NDArray[Any], names: Sequence[str | int]) -> NDArray[Any]:

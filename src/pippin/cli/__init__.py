@@ -24,11 +24,11 @@ from pippin.cli.toy import toy
 from pippin.cli.train import train
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command(epilog="Example: pippin compare data.npz --scores ip,repip --out out")(compare)
+app.command(epilog="Example: pippin compare data.npz --scores 'ip,pip,pip per class' --out out")(compare)
 app.command(epilog="Example: pippin sweep data.npz --score repip --values 0,0.01,0.1 --out out")(sweep)
 app.command(epilog="Example: pippin toy")(toy)
 app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
-app.command(epilog="Example: pippin calibrate data.npz --score repip --alpha 0.1 --out predictor.json")(calibrate)
+app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
 app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 CHECKPOINT = "compare.checkpoint.npz"
 
 Scores = Annotated[
-    str, typer.Option(help="Scores between commas, such as ip,repip(gamma=0.05); paper and all stand for several.")
+    str,
+    typer.Option(
+        help="Scores between commas, such as ip,repip(gamma=0.05); paper and all stand for several. For a guarantee "
+        "beyond the marginal one add per class, per group, per class and group, per cluster or rc3p, as in pip per "
+        "class; for sets that are never empty add nonempty."
+    ),
 ]
 
 
@@ -43,13 +48,15 @@ def compare(
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
     from pippin.cli.outputs import output_folder
+    from pippin.methods import Method
     from pippin.ranking import as_classes
     from pippin.study import study
-    from pippin.tables import write_table
+    from pippin.tables import need_groups, write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels)
     truth = given.truth()
+    need_groups(given, *(str(one) for one in chosen if isinstance(one, Method) and one.by_group))
     with output_folder(out):
         kept = out / CHECKPOINT
         found = study(
@@ -62,9 +69,12 @@ def compare(
             calibration_fraction,
             seed,
             checkpoint=str(kept),
+            groups=given.groups,
         )
         write_table(out / "results.parquet", found.comparison.table)
         write_table(out / "summary.csv", found.comparison.summary())
+        write_table(out / "conditional.csv", found.comparison.conditional())
+        write_table(out / "classes.csv", found.comparison.class_coverage())
         page = _report(found, given, out)
         for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
             finished.unlink(missing_ok=True)
@@ -94,16 +104,18 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
-    from pippin.cli.printing import console, metrics_table, setting
+    from pippin.cli.printing import conditional_table, console, metrics_table, setting
 
     comparison = found.comparison
     screen = console()
     screen.print(setting(comparison, data))
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))
+    screen.print()
+    screen.print(conditional_table(comparison))
     for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
         screen.print(f"\n{sentence}")
     if page is None:
         screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')
     else:
         screen.print(f"\nThe report, with figures: {page}")
-    screen.print(f"Every split: {out / 'results.parquet'}; the table above: {out / 'summary.csv'}")
+    screen.print(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv")

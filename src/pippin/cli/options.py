@@ -1,12 +1,12 @@
 """Arguments that several commands share, and how their texts are read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from pippin.scores import Score
+    from pippin.methods import Candidate
     from pippin.tables import Data
 
 _DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
@@ -28,6 +28,9 @@ DrawSeed = Annotated[
     int | None,
     typer.Option(min=0, help="Makes a randomised score (aps, raps, saps) repeatable.", show_default=False),
 ]
+NonEmpty = Annotated[
+    bool, typer.Option("--non-empty", help="Put the most probable class into sets that would be empty.")
+]
 OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
 
 
@@ -42,17 +45,23 @@ def read_or_example(path: Path | None, labels: Path | None) -> "Data":
     return example_data()
 
 
-def read_scores(text: str) -> "tuple[Score, ...]":
-    """Scores from a list such as `raps(lam=0.1, k_reg=2),pip`; `paper` and `all` stand for several.
+def read_scores(text: str) -> "tuple[Candidate, ...]":
+    """Scores and methods from a list such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` are several.
 
-    >>> read_scores("raps(lam=0.1, k_reg=2),pip")
-    (raps(lam=0.1, k_reg=2), pip)
+    >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
+    (raps(lam=0.1, k_reg=2), pip per class)
     """
-    from pippin.scores import FAMILIES, PAPER_SCORES, make_score, parse_score, parse_scores
+    from pippin.methods import parse_method, parse_methods
+    from pippin.scores import FAMILIES, PAPER_SCORES, make_score
 
     every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
     several = {"paper": PAPER_SCORES, "all": every}
-    return parse_scores([score for part in _split(text) for score in several.get(part) or (parse_score(part),)])
+    return parse_methods([score for part in _split(text) for score in several.get(part) or (parse_method(part),)])
+
+
+def own_groups(predictor: Any, data: "Data") -> dict[str, Any]:
+    """The groups of the data, for a predictor that knows groups."""
+    return {} if getattr(predictor, "groups", None) is None else {"groups": data.groups}
 
 
 def read_values(text: str) -> tuple[float, ...]:

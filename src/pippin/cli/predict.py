@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pippin.cli.options import DataFile, DrawSeed, PredictorFile
+from pippin.cli.options import DataFile, DrawSeed, NonEmpty, PredictorFile
 
 
 def predict(
@@ -13,6 +13,7 @@ def predict(
     data: DataFile,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The sets: .csv, .parquet or .jsonl.", show_default=False)],
     seed: DrawSeed = None,
+    non_empty: NonEmpty = False,
 ) -> None:
     """Write the prediction set of every row.
 
@@ -20,6 +21,7 @@ def predict(
     joined by |, with a backslash before a | or backslash within a name.
     """
     import pippin
+    from pippin.cli.options import own_groups
     from pippin.cli.outputs import check_target
     from pippin.tables import naming, read_data, write_sets
 
@@ -29,6 +31,6 @@ def predict(
     if out.exists() and out.samefile(data):
         raise ValueError(f"Expected --out to be another file than the data, got {out} for both: rename it.")
     with naming(given.name):
-        sets = calibrated.predict(given.rows, seed=seed)
+        sets = calibrated.predict(given.rows, seed=seed, nonempty=non_empty, **own_groups(calibrated, given))
     write_sets(out, sets)
     print(f"{len(sets):,} sets with {pippin.efficiency(sets):.2f} classes on average are in {out}.")

@@ -10,6 +10,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     import polars
 
+    from pippin.conditional import ConditionalPredictor
     from pippin.experiment import Comparison
     from pippin.tables import Data
 
@@ -28,6 +29,51 @@ def setting(comparison: "Comparison", data: "Data") -> str:
         f"In each split {comparison.n_calibration:,} rows calibrate every score, so that its sets hold the true class "
         f"{100 * (1 - comparison.alpha):g} % of the time, and the other {comparison.n_test:,} test that.\n"
     )
+
+
+def conditional_table(comparison: "Comparison") -> Table:
+    """One line per method: how far single classes, groups and sets of like size are from the level."""
+    rows = list(comparison.conditional().iter_rows(named=True))
+    level = f"{100 * (1 - comparison.alpha):g} %"
+    splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
+    table = Table(
+        title=f"Is it {level} for every class too?",
+        title_justify="left",
+        title_style="bold",
+        caption=f"coverage over {splits}; CovGap: mean distance of the classes from {level}; SSCV: largest distance "
+        "over sets of like size",
+        caption_justify="left",
+    )
+    for column in ("score", "worst class", "its coverage", "CovGap", "SSCV"):
+        table.add_column(column, justify="left" if column in ("score", "worst class") else "right")
+    grouped = "worst_group" in rows[0]
+    if grouped:
+        table.add_column("worst group")
+        table.add_column("its coverage", justify="right")
+    for row in rows:
+        told = [row["score"], str(row["worst_class"]), f"{row['worst_class_coverage']:.3f}"]
+        told += [f"{row[key]:.3f}" for key in ("covgap", "sscv")]
+        told += [str(row["worst_group"]), f"{row['worst_group_coverage']:.3f}"] if grouped else []
+        table.add_row(*told)
+    return table
+
+
+def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:
+    """One line per class (and group): what its threshold rests on; of many, the rarest."""
+    frame = predictor.table()
+    shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)
+    caption = f"the rarest {most} of {len(frame):,}" if len(frame) > most else None
+    table = Table(caption=caption, caption_justify="left")
+    for column in shown.columns:
+        left = column in ("group", "class")
+        table.add_column(column.replace("_", " "), justify="left" if left else "right")
+    for row in shown.iter_rows(named=True):
+        told = dict(row)
+        told["threshold"] = "∞" if row["threshold"] == float("inf") else f"{row['threshold']:.6g}"
+        told["expected_coverage"] = f"{row['expected_coverage']:.3f}"
+        told["lacking"] = row["lacking"] or ""
+        table.add_row(*("" if value is None else str(value) for value in told.values()))
+    return table
 
 
 def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFrame") -> Table:

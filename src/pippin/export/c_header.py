@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from pippin.calibration import Predictor
+from pippin.calibration import Predictor, need_one_threshold
 from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
 from pippin.ranking import SUM_TOLERANCE
 from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector, coefficients
@@ -27,6 +27,7 @@ def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
     >>> "int pippin_predict(const double *probs, double u, int *classes)" in text
     True
     """
+    need_one_threshold(predictor)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise ValueError(f"Expected a prefix of letters, digits and _, got {prefix!r}: choose for example 'pippin'.")
     c = coefficients(predictor.score, len(predictor.classes))

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('pippin.export.onnx needs onnx: pip install "pippin-conformal[onnx]".') from error
 
-from pippin.calibration import Predictor
+from pippin.calibration import Predictor, need_one_threshold
 from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, coefficients
 
 OPSET = 17
@@ -65,6 +65,7 @@ def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float3
     >>> [output.name for output in model.graph.output]
     ['sizes', 'classes', 'mask']
     """
+    need_one_threshold(predictor)
     kind = next((number for number, name in FLOATS.items() if name == dtype), None)
     if kind is None:
         raise ValueError(f"Expected the type float32 or float64, got {dtype!r}.")
@@ -88,6 +89,7 @@ def appended_model(
     `output` names that output; if not given, it is the only one of floats with K columns.
     The classifier's outputs stay, and the opset too, if it is at least 13.
     """
+    need_one_threshold(predictor)
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     version = max((o.version for o in whole.opset_import if o.domain in ("", "ai.onnx")), default=0)

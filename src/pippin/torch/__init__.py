@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('pippin.torch needs PyTorch: pip install "pippin-conformal[torch]".') from error
 
-from pippin.calibration import Predictor, Seed
+from pippin.calibration import Predictor, Seed, need_one_threshold
 from pippin.calibration import calibrate as calibrate_rows
 from pippin.ranking import Classes
 from pippin.scores import OWN_U, PENALTY_U, Score, coefficients
@@ -116,6 +116,7 @@ class ConformalHead(torch.nn.Module):
 
     def __init__(self, predictor: Predictor, *, from_probs: bool = False, max_size: int | None = None) -> None:
         super().__init__()
+        need_one_threshold(predictor)
         n_classes = len(predictor.classes)
         width = min(n_classes, LISTED) if max_size is None else max_size
         if not 1 <= width <= n_classes:
