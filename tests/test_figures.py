@@ -13,7 +13,7 @@ import pippin
 from pippin import toy, verdict
 from pippin.experiment import make_trial
 from pippin.ranking import as_rows
-from pippin.report import figures, fronts, style, write_sweep, write_toy
+from pippin.report import classes, figures, fronts, style, write_sweep, write_toy
 
 SPLITS = 30
 
@@ -128,6 +128,24 @@ def test_front_names_every_score_and_no_text_covers_another(found):
     assert len(set(titles)) == len(titles)
 
 
+def test_methods_have_the_colour_of_their_score_and_hollow_marks():
+    """In the front and in the violins; their long names do not overlap."""
+    data = pippin.load_example()
+    methods = ["pip", "repip", "pip per class", "repip(gamma=0.05) per class nonempty", "repip nonempty"]
+    comparison = pippin.compare(data.probs, data.labels, methods, splits=20)
+    judged = verdict.judge(comparison.trial, comparison)
+    assert [style.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
+    assert style.look(comparison.scores[0]).colour == style.look(comparison.scores[2]).colour
+    (ax,) = fronts.front(comparison, judged).axes
+    texts = {text.get_text(): text for text in ax.texts}
+    wanted = [style.short(one) for one in comparison.scores]
+    assert set(wanted) <= set(texts)
+    assert not cover_each_other(boxes(ax.figure, ax.texts))
+    assert ax.figure.legends[0].get_texts()[-1].get_text().startswith("hollow")
+    labels = figures.violins(comparison).axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == wanted
+
+
 def test_the_front_is_what_no_other_beats(found):
     """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
     known = fronts.read_front(*found)
@@ -163,15 +181,27 @@ def test_sizes_count_every_set_once(largest):
     assert not cover_each_other(boxes(figure, shown[-1].get_xticklabels()))
 
 
+def told(evaluation):
+    """Rows and coverage of every class."""
+    return {name: (evaluation.class_counts[name], share) for name, share in evaluation.class_coverage.items()}
+
+
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 12, 40, 41, 200, 1000])
-def test_class_names_can_be_read(n_classes):
+def test_class_names_can_be_read(n_classes, beside):
     """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
-    figure = figures.classes(an_evaluation(n_classes), 0.1, "repip")
+    by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))
+    figure = classes.classes(by_class, 0.1, dict.fromkeys(by_class, 1.5))
     (ax,) = figure.axes
     names = ax.get_yticklabels()
     assert len(names) == min(n_classes, 40)
     assert len(ax.patches) == len(names)
     assert not cover_each_other(boxes(figure, [*names, *ax.texts]))
+    marks = [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
+    assert [len(x) for x in marks] == [len(names)] * beside
+    assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == [
+        "repip per class and group, 1.50 classes per set"
+    ] * beside
     note = f"{n_classes - 40:,} classes in between are not drawn"
     assert (note in [text.get_text() for text in ax.texts]) == (n_classes > 40)
     area = figure.bbox
@@ -181,7 +211,7 @@ def test_class_names_can_be_read(n_classes):
 def test_class_names_are_never_taken_for_formulas():
     """Dollars, braces, line breaks and letters that the font lacks are drawn as they are."""
     odd = an_evaluation(3, r"$\frac{{x}}$ {} <b>&" + "\n小麦")
-    assert style.rendered(figures.classes(odd, 0.1, "$x$"), "png").startswith(b"\x89PNG")
+    assert style.rendered(classes.classes({"$x$": told(odd)}, 0.1, {}), "png").startswith(b"\x89PNG")
 
 
 def test_saved_twice_is_the_same_bytes(found, tmp_path):

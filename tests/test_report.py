@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,8 +13,10 @@ from browser import open_browser
 from pippin import verdict
 from pippin.evidence import CoverageCheck
 from pippin.experiment import draw_split, make_trial, split_generator
+from pippin.methods import parse_methods
 from pippin.ranking import as_rows
 from pippin.report import write_report
+from pippin.study import study
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
 TITLE = "Seedlings <i>&amp;</i> “sets”"
@@ -33,7 +36,8 @@ def evaluated(data, trial, score, alpha):
 
 def written(out, data, scores, splits, alpha=0.1):
     """A report of the data."""
-    comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits)
+    groups = getattr(data, "groups", None)
+    comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits, classes=data.classes, groups=groups)
     trial = make_trial(as_rows(data.probs), data.labels, 0.45, alpha, 0)
     judged = verdict.judge(trial, comparison)
     doubt = CoverageCheck(False, "A doubt about <these> rows.")
@@ -184,6 +188,96 @@ def test_too_few_rows_mean_all_classes(tmp_path, visit):
     assert "too few" in page.inner_text("#alpha-told")
     page.fill("#alpha", "53")  # 18 is the first number of rows that is enough: 19 · 0.947 = 17.993
     assert "∞" not in rows_of(page, "#alpha-table")[0]
+
+
+METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0.1, k_reg=2) per group nonempty")
+
+
+@pytest.fixture(scope="module")
+def conditional(tmp_path_factory):
+    """A study with methods and groups, written as `pippin compare` does."""
+    data = pippin.load_example()
+    groups = np.where(np.arange(len(data.labels)) % 3 == 0, "<north>", "south")
+    methods = parse_methods(METHODS)
+    made = study(as_rows(data.probs), data.labels, data.classes, methods, 0.1, 30, 0.45, 0, groups=groups)
+    path = write_report(
+        tmp_path_factory.mktemp("conditional"),
+        title=TITLE,
+        comparison=made.comparison,
+        verdict=made.verdict,
+        curves=made.curves,
+        evaluations=made.evaluations,
+        run={},
+    )
+    return SimpleNamespace(path=path, data=data, groups=groups, comparison=made.comparison, verdict=made.verdict)
+
+
+def test_classes_and_groups_are_told(conditional, visit):
+    """Every number of `Comparison.conditional`; the classes under the recommended score and its version per class."""
+    page = visit(conditional.path)
+    rows = conditional.comparison.conditional().to_dicts()
+    assert len(rows) == len(METHODS)
+    for shown, row in zip(rows_of(page, "#conditional"), rows, strict=True):
+        assert shown == [
+            row["score"],
+            row["worst_class"],
+            f"{row['worst_class_coverage']:.1%}",
+            f"{100 * row['covgap']:.1f}",
+            f"{100 * row['sscv']:.1f}",
+            row["worst_group"],
+            f"{row['worst_group_coverage']:.1%}",
+        ]
+    assert "repip per class brings the worst class to" in page.inner_text("#verdict")
+    page.click("summary:has-text('classes as a table')")
+    assert page.locator("#classes thead th").all_inner_texts() == ["class", "rows", "repip", "repip per class"]
+    coverage = {
+        (row["score"], row["class"]): row["coverage"] for row in conditional.comparison.class_coverage().to_dicts()
+    }
+    for name, _, plain, own in rows_of(page, "#classes"):
+        assert plain == f"{coverage['repip', name]:.1%}"
+        assert own == f"{coverage['repip per class', name]:.1%}"
+    page.click("#conditional button:has-text('CovGap')")
+    assert [row[0] for row in rows_of(page, "#conditional")] == [
+        row["score"] for row in sorted(rows, key=lambda row: row["covgap"])
+    ]
+
+
+@pytest.mark.parametrize("step", [20, 100, 300])
+def test_the_slider_works_for_methods(conditional, visit, step):
+    """At any level, what `calibrate` and `predict` give on the first split."""
+    page, data = visit(conditional.path), conditional.data
+    page.fill("#alpha", str(step))
+    calibration, _ = draw_split(conditional.comparison.trial, 0)
+    shown = {cells[0]: cells[1:] for cells in rows_of(page, "#alpha-table")}
+    assert list(shown) == list(METHODS)
+    for method in ("pip per class", "repip per class"):
+        score, _, per = method.split()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            predictor = pippin.calibrate(data.probs[calibration], data.labels[calibration], score, step / 1000, per=per)
+        e = pippin.evaluate(predictor.predict(data.probs[~calibration]), data.labels[~calibration])
+        numbers = [f"{e.coverage:.1%}", f"{e.efficiency:.3f}", f"{e.informativeness:.1%}", f"{e.empty_rate:.1%}"]
+        assert shown[method] == ["several", *numbers]
+
+
+@pytest.mark.parametrize("width", [320, 768])
+def test_long_names_leave_the_page_as_wide_as_the_screen(conditional, visit, width):
+    """No sideways scroll, and no bar's name over its bar."""
+    page = visit(conditional.path, width, 740)
+    page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.eval_on_selector_all(
+        "#alpha-bars .bar",
+        """all => all.every(({ children: [name, bar] }) => name.scrollWidth <= name.clientWidth
+            && name.getBoundingClientRect().right <= bar.getBoundingClientRect().left)""",
+    )
+
+
+def test_methods_are_hollow_in_the_chart(conditional, visit):
+    page = visit(conditional.path)
+    fills = page.eval_on_selector_all("#scatter .mark", "all => all.map(m => m.style.fill)")
+    assert [fill == "var(--halo)" for fill in fills] == [" per " in method for method in METHODS]
+    assert "hollow" in page.inner_text("#scatter-legend")
 
 
 def test_hovering_shows_the_numbers(report, visit):

@@ -104,8 +104,8 @@ class ConditionalPredictor:
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             raise ValueError(
-                f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen: calibrate with such "
-                'rows, or with unseen="marginal" to give them a threshold of their own.'
+                f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen: calibrate with "
+                'such rows, or with unseen="marginal" to give them a threshold of their own.'
             )
         return codes
 

@@ -32,18 +32,20 @@ def write_report(
     """
     _need_matplotlib()
     from pippin.report import figures
+    from pippin.report.classes import classes, classes_told
     from pippin.report.fronts import front, read_front
     from pippin.report.page import build_page
     from pippin.report.style import inline, save_figure
 
     drawings = {"violins": figures.violins(comparison), "front": front(comparison, verdict)}
-    shown = _told(verdict, evaluations)
-    if shown is not None:
+    by_class = classes_told(comparison, str(verdict.compared[-1].score))
+    if evaluations:
         drawings["sizes"] = figures.sizes(evaluations)
-        drawings["classes"] = figures.classes(evaluations[shown], comparison.alpha, shown)
+        sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
+        drawings["classes"] = classes(by_class, comparison.alpha, sizes)
     images = {name: inline(figure) for name, figure in drawings.items()}
     page = build_page(
-        title, comparison, verdict, curves, evaluations, shown, read_front(comparison, verdict), images, run
+        title, comparison, verdict, curves, evaluations, by_class, read_front(comparison, verdict), images, run
     )
     out = _folder(out)
     for name, figure in drawings.items():
@@ -84,9 +86,3 @@ def _need_matplotlib() -> None:
 def _folder(out: Path) -> Path:
     Path(out).mkdir(parents=True, exist_ok=True)
     return Path(out)
-
-
-def _told(verdict: Verdict, evaluations: dict[str, Evaluation]) -> str | None:
-    """The score whose classes are shown: the one recommended, if it was evaluated."""
-    recommended = str(verdict.compared[-1].score)
-    return recommended if recommended in evaluations else next(iter(evaluations), None)

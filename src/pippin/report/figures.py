@@ -12,7 +12,6 @@ from pippin.report.style import (
     GRID,
     INK,
     LOOKS,
-    QUIET,
     SYMBOLS,
     TARGET,
     WARNING,
@@ -32,7 +31,6 @@ PANELS = {
     "informativeness": ("Informativeness", "sets with one class; more is better"),
 }
 MOST_DOTS = 2000  # splits drawn as points; of more, evenly chosen ones
-WORST, BEST = 30, 10  # classes shown when there are too many
 GROUPS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # where groups of set sizes begin
 CROWDED = 12  # values from which the ticks of a sweep stand upright
 EVERY_SIZE = 14  # the largest size up to which each has its own bar
@@ -68,7 +66,7 @@ def violins(comparison: Comparison) -> Figure:
         ax.grid(axis="x")
         if ax.get_xscale() == "linear":
             ax.locator_params(axis="x", nbins=5)
-    _target(axes[0], comparison.alpha)
+    target(axes[0], comparison.alpha)
     axes[0].set_yticks(places, [short(score) for score in scores], parse_math=False)
     axes[0].set_ylim(len(scores) - 0.4, -0.6)
     return figure
@@ -166,40 +164,6 @@ def _size_groups(largest: int) -> tuple[list[str], NDArray[np.int64]]:
     return names, np.searchsorted(starts, np.arange(largest + 1), side="right") - 1
 
 
-@drawn
-def classes(evaluation: Evaluation, alpha: float, title: str = "") -> Figure:
-    """Coverage of every class, the worst on top; of many classes, those with the least and the most."""
-    order = sorted(evaluation.class_coverage, key=lambda name: evaluation.class_coverage[name])
-    hidden = max(0, len(order) - WORST - BEST)
-    shown = order[:WORST] + order[WORST + hidden :] if hidden else order
-    gap = np.where(np.arange(len(shown)) >= WORST, 1.6, 0) if hidden else np.zeros(len(shown))
-    places = np.arange(len(shown)) + gap
-    figure = new_figure(9, 1.4 + 0.27 * (len(shown) + 2 * bool(hidden)))
-    ax = figure.subplots()
-    values = [evaluation.class_coverage[name] for name in shown]
-    short_of = [value < 1 - alpha for value in values]
-    bars = ax.barh(
-        places, values, height=0.74, color=[LOOKS["aps"].colour if s else LOOKS["ip"].colour for s in short_of]
-    )
-    for bar, s in zip(bars, short_of, strict=True):
-        bar.set(hatch="///" if s else "", edgecolor=INK, linewidth=0.5)
-    ax.set_yticks(places, [short(name) for name in shown], parse_math=False)
-    for place, name, value in zip(places, shown, values, strict=True):
-        told = f"{value:.1%} of {evaluation.class_counts[name]:,}"
-        ax.annotate(told, (1, place), (6, 0), textcoords="offset points", va="center", fontsize=9.5, color=INK)
-    if hidden:
-        note = f"{hidden:,} classes in between are not drawn"
-        ax.text(0.01, WORST + 0.3, note, va="center", style="italic", color=QUIET)
-    _target(ax, alpha)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(places[-1] + 0.6, -0.6)
-    percent_axis(ax, "x")
-    ax.set_xlabel("objects of the class whose set holds it")
-    if title:
-        ax.set_title(short(title), loc="left", pad=18, parse_math=False)
-    return figure
-
-
 def _dots(ax: Axes, values: NDArray[np.float64], place: float, colour: str, sideways: bool) -> None:
     """One point per split, spread a little so that they can be seen; the same every time."""
     chosen = values[:: -(-len(values) // MOST_DOTS)]
@@ -208,7 +172,7 @@ def _dots(ax: Axes, values: NDArray[np.float64], place: float, colour: str, side
     ax.scatter(x, y, s=7, color=colour, alpha=0.45, linewidths=0, rasterized=True)
 
 
-def _target(ax: Axes, alpha: float) -> None:
+def target(ax: Axes, alpha: float) -> None:
     """The line that coverage is promised to reach."""
     ax.axvline(1 - alpha, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.6)
     ax.annotate(

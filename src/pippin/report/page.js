@@ -39,8 +39,9 @@
   const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
   const ink = (colour) => ({ "#111111": "var(--ink)", "#0072b2": "var(--blue)" })[colour] || colour;
   const shape = (dot, x, y, size, kind = "dot") => made("path", { class: kind,
-    d: SHAPES[dot.marker] || SHAPES.o, style: `fill: ${ink(dot.colour)}; stroke: var(--ink)`, transform: `translate(${x} ${y}) scale(${size})`,
-    "stroke-width": size > 5 ? 1.2 / size : 0,
+    d: SHAPES[dot.marker] || SHAPES.o, transform: `translate(${x} ${y}) scale(${size})`,
+    style: dot.hollow ? `fill: var(--halo); stroke: ${ink(dot.colour)}` : `fill: ${ink(dot.colour)}; stroke: var(--ink)`,
+    "stroke-width": dot.hollow ? 2.6 / size : size > 5 ? 1.2 / size : 0,
   });
 
   function ticks(low, high, wanted) {
@@ -105,7 +106,7 @@
       "aria-label": "Chart of mean set size against the share of sets with one class. Arrow keys go from point to point." }, g);
     box.replaceChildren(svg, tip);
     const lines = traces.flatMap((t) => t.dots.flatMap((d, i) => along(d, t.dots[i + 1] || d, px, py)));
-    nameDots(g, small ? 14 : 30, compared.map((d) => [d, px(d.x), py(d.y)]), lines, left, width - right, top, height - bottom);
+    nameDots(g, small ? 18 : 34, compared.map((d) => [d, px(d.x), py(d.y)]), lines, left, width - right, top, height - bottom);
     placed = every.map((d) => ({ d, x: px(d.x), y: py(d.y) })).sort((a, b) => a.x - b.x);
     const show = (i) => {
       chosen = i;
@@ -183,6 +184,11 @@
     };
     item(null, 0, "var(--highlight)", 8, "not beaten in both");
     for (const trace of traces) item(trace.dots, trace.dash, trace.dots[0].colour, 1.6, trace.title);
+    if (compared.some((dot) => dot.hollow)) {
+      const svg = made("svg", { width: 34, height: 14, "aria-hidden": "true" },
+        shape({ marker: "o", colour: "#111111", hollow: true }, 17, 7, 4.5));
+      $("scatter-legend").append(made("li", {}, svg, "hollow: several thresholds, or never empty"));
+    }
   }
 
   let before = 0;
@@ -199,7 +205,7 @@
   }
   const curves = data.curves.map((curve) => ({
     ...curve,
-    thresholds: numbers(curve.thresholds, Float64Array), covered: numbers(curve.covered, Int32Array),
+    thresholds: curve.thresholds && numbers(curve.thresholds, Float64Array), covered: numbers(curve.covered, Int32Array),
     sizes: numbers(curve.sizes, Int32Array), singletons: numbers(curve.singletons, Int32Array),
     empty: numbers(curve.empty, Int32Array),
   }));
@@ -215,10 +221,10 @@
         + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores, in rising order.`;
     const rows = [], bars = [];
     for (const curve of curves) {
-      const m = curve.tested, full = rank > n;
+      const m = curve.tested, full = rank > n && curve.thresholds;
       const one = full ? 0 : curve.singletons[at] / m, none = full ? 0 : curve.empty[at] / m;
-      const threshold = full ? Infinity : curve.thresholds[at];
-      const cells = [Number.isFinite(threshold) ? threshold.toFixed(4) : "∞", percent(full ? 1 : curve.covered[at] / m),
+      const threshold = full ? Infinity : curve.thresholds?.[at];
+      const cells = [threshold === undefined ? "several" : Number.isFinite(threshold) ? threshold.toFixed(4) : "∞", percent(full ? 1 : curve.covered[at] / m),
         full ? "all" : (curve.sizes[at] / m).toFixed(3), percent(one), percent(none)];
       rows.push(made("tr", {}, made("th", { scope: "row" }, curve.label), ...cells.map((c) => made("td", {}, c))));
       const parts = [["one", one], ["more", 1 - one - none], ["none", none]];

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 import numpy as np
 
 from pippin import __version__
 from pippin.evidence import Difference, differences
-from pippin.experiment import Comparison
+from pippin.experiment import POOLED, Comparison
 from pippin.level_curves import LevelCurve
 from pippin.metrics import Evaluation
+from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import Front
 from pippin.verdict import AlphaCurve, Pick, Verdict
@@ -25,6 +27,21 @@ COLUMNS = {
     "empty_rate": "share of sets with no class",
     "threshold": "classes that score up to this enter the set",
 }
+CONDITIONAL = {
+    "score": "",
+    "worst class": "the class that is covered least",
+    "worst class coverage": "more is better",
+    "covgap": "mean distance of the classes from the promise, in points; less is better",
+    "sscv": "largest distance over sets of like size, in points; less is better",
+    "worst group": "the group that is covered least",
+    "worst group coverage": "more is better",
+}
+NAMES = {
+    "covgap": "CovGap",
+    "sscv": "SSCV",
+    "worst class coverage": "its coverage",
+    "worst group coverage": "its coverage",
+}
 FEW_PAIRS = 15  # pairs of scores that are shown at once
 
 
@@ -34,13 +51,14 @@ def build_page(
     verdict: Verdict,
     curves: Sequence[AlphaCurve | LevelCurve],
     evaluations: dict[str, Evaluation],
-    shown: str | None,
+    by_class: dict[str, ClassCoverage],
     front: Front,
     images: dict[str, str],
     run: dict[str, str],
 ) -> str:
-    """The page's HTML. `shown` is the score whose classes are told, `images` the figures as SVG."""
+    """The page's HTML; `by_class` tells of the classes under one score, and under its version per class."""
     pairs = list(zip(*(differences(comparison, name) for name in ("efficiency", "informativeness")), strict=True))
+    conditional = comparison.conditional().to_dicts()
     step = min(max(round(1000 * comparison.alpha), FIRST_STEP), LAST_STEP)
     return Template(_asset("page.html")).substitute(
         css=_asset("page.css"),
@@ -58,6 +76,12 @@ def build_page(
         ),
         headings="\n".join(_heading(name, told) for name, told in COLUMNS.items()),
         summary="\n".join(_summary_rows(comparison, verdict)),
+        level=f"{100 * (1 - comparison.alpha):g}%",
+        conditional_headings="\n".join(
+            _heading(name, told) for name, told in _conditional_columns(conditional).items()
+        ),
+        conditional="\n".join(_conditional_rows(conditional)),
+        pooled=_pooled(comparison),
         violins=_figure(
             images["violins"],
             "Every score on every split: one point per split, a violin for their density, a bar at the mean. "
@@ -70,7 +94,7 @@ def build_page(
         first_step=FIRST_STEP,
         last_step=LAST_STEP,
         step=step,
-        details=_details(evaluations, shown, images),
+        details=_details(evaluations, by_class, images, comparison),
         n_pairs=f"{len(pairs):,} pair{'s' if len(pairs) != 1 else ''} of scores",
         pairs_open=" open" if len(pairs) <= FEW_PAIRS else "",
         pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),
@@ -118,7 +142,9 @@ def _pick_cell(pick: Pick) -> str:
 
 def _heading(name: str, told: str) -> str:
     small = f"<small>{told}</small>" if told else ""
-    return f'<th scope="col"><button type="button">{name.replace("_rate", "")}</button>{small}</th>'
+    kind = ' class="name"' if name in ("worst class", "worst group") else ""
+    title = NAMES.get(name, name.replace("_rate", ""))
+    return f'<th scope="col"{kind}><button type="button">{title}</button>{small}</th>'
 
 
 def _summary_rows(comparison: Comparison, verdict: Verdict) -> Iterable[str]:
@@ -129,8 +155,30 @@ def _summary_rows(comparison: Comparison, verdict: Verdict) -> Iterable[str]:
             mean, sd = row[name], row[f"{name}_sd"]
             share = name not in ("efficiency", "threshold")
             told = f"{mean:.1%} <span>± {100 * sd:.1f}</span>" if share else f"{mean:.3f} <span>± {sd:.3f}</span>"
+            told = "<span>several</span>" if np.isnan(mean) else told
             mark = ' class="best"' if (name, row["score"]) in best else ""
             cells.append(f'<td{mark} data-value="{mean!r}">{_signs(told)}</td>')
+        yield f"<tr>{''.join(cells)}</tr>"
+
+
+def _conditional_columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The headings of the table of classes and groups."""
+    return {name: told for name, told in CONDITIONAL.items() if name.replace(" ", "_") in rows[0]}
+
+
+def _conditional_rows(rows: list[dict[str, Any]]) -> Iterable[str]:
+    fairest = {key: min(row[key] for row in rows) for key in ("covgap", "sscv")}
+    for row in rows:
+        cells = [f'<th scope="row">{escape(row["score"])}</th>']
+        for name in list(_conditional_columns(rows))[1:]:
+            key = name.replace(" ", "_")
+            value = row[key]
+            if name in ("worst class", "worst group"):
+                cells.append(f'<td class="name">{escape(str(value))}</td>')
+                continue
+            told = f"{100 * value:.1f}" if key in fairest else f"{value:.1%}"
+            mark = ' class="best"' if value == fairest.get(key) and len(rows) > 1 else ""
+            cells.append(f'<td{mark} data-value="{value!r}">{told}</td>')
         yield f"<tr>{''.join(cells)}</tr>"
 
 
@@ -156,33 +204,45 @@ def _figure(svg: str, caption: str, kind: str = "wide") -> str:
     )
 
 
-def _details(evaluations: dict[str, Evaluation], shown: str | None, images: dict[str, str]) -> str:
-    if shown is None:
+def _pooled(comparison: Comparison) -> str:
+    return "the one split" if comparison.splits == 1 else f"the first {min(comparison.splits, POOLED):,} splits"
+
+
+def _details(
+    evaluations: dict[str, Evaluation],
+    by_class: dict[str, ClassCoverage],
+    images: dict[str, str],
+    comparison: Comparison,
+) -> str:
+    if not evaluations:
         return ""
-    found = evaluations[shown]
+    shown, *partner = by_class
+    found = next(iter(evaluations.values()))
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(str(name))}</th><td data-value="{found.class_counts[name]}">'
-        f'{found.class_counts[name]:,}</td><td data-value="{value!r}">{value:.1%}</td></tr>'
-        for name, value in found.class_coverage.items()
+        f'<tr><th scope="row">{escape(str(name))}</th><td data-value="{n}">{n:,}</td>'
+        + "".join(f'<td data-value="{other[name][1]!r}">{other[name][1]:.1%}</td>' for other in by_class.values())
+        + "</tr>"
+        for name, (n, _) in by_class[shown].items()
     )
-    buttons = "".join(
-        f'<th scope="col"><button type="button">{name}</button></th>' for name in ("class", "objects", "coverage")
-    )
+    headings = ("class", "rows", *(by_class if partner else ("coverage",)))
+    buttons = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in headings)
     sizes = _figure(
         images["sizes"],
         f"How many classes the sets hold, on the first split ({found.n:,} test rows). Hatched: one class.",
     )
+    beside = f"Hollow marks: {partner[0]}, which promises it for each. " if partner else ""
     classes = _figure(
         images["classes"],
-        f"Coverage of each class under {shown}, on the first split, the worst on top. Hatched bars fall short of the "
-        "dashed line. The promise is for all objects together, not for each class; a class with few objects wanders.",
+        f"Coverage of each class under {shown}, over {_pooled(comparison)}, the worst on top. Hatched bars fall short "
+        f"of the dashed line. {beside}The promise is for all objects together, not for each class; a class of few rows "
+        "wanders.",
         "tall",
     )
     return f"""<section aria-labelledby="h-sets">
 <h2 id="h-sets">Inside the sets</h2>
 {sizes}
 {classes}
-<details><summary>All {len(found.class_coverage):,} classes as a table</summary>
+<details><summary>All {len(by_class[shown]):,} classes as a table</summary>
 <div class="scroll" tabindex="0" role="region" aria-label="Coverage of every class">
 <table class="sortable numbers" id="classes"><thead><tr>{buttons}</tr></thead><tbody>
 {rows}
