@@ -83,6 +83,14 @@ def torchcp(score: str, P, y, alpha: float = 0.1, **options: Any) -> Predict:
     return lambda T: predictor.predict_with_logits(torch.from_numpy(T)).numpy().astype(bool)
 
 
+def torchcp_predictor(kind: str, alpha: float = 0.1) -> Any:
+    """TorchCP's ClassConditionalPredictor, ClusteredPredictor or RC3PPredictor of LAC, which is our IP."""
+    _, scores, _ = _torchcp()
+    from torchcp.classification import predictor
+
+    return getattr(predictor, kind)(scores.LAC(score_type="identity"), alpha=alpha)
+
+
 def crepes(score: str, P, y, alpha: float = 0.1) -> Predict:
     """crepes' hinge or margin."""
     from crepes import ConformalClassifier, extras

@@ -101,7 +101,7 @@ def calibrate(
         score: a score or its spelling.
         alpha: the share of errors allowed.
         classes: names of the K columns; a data frame brings its own.
-        seed: for the randomised scores (APS, RAPS, SAPS); a seed or a Generator.
+        seed: for the randomised scores (APS, RAPS, SAPS) and for clusters; a seed or a Generator.
         per: what the guarantee holds for, beyond all objects together: every "class", every
             "group", every "class and group", with rare classes sharing by "cluster", or
             every class by "rc3p", which bounds its rank as well. See docs/guarantees.md.

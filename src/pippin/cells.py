@@ -89,6 +89,25 @@ def make_cells(
     )
 
 
+def group_cells(
+    scores: Vector,
+    codes: NDArray[np.int64],
+    labels: NDArray[np.int64] | None,
+    n_groups: int,
+    n_classes: int,
+    unseen: str,
+) -> Cells:
+    """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
+    each = 1 if labels is None else n_classes
+    within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
+    cell = codes * each + within
+    if unseen == "marginal":
+        cell = np.concatenate([cell, n_groups * each + within])
+        scores, n_groups = np.tile(scores, 2), n_groups + 1
+    of = np.arange(n_groups * each).reshape(n_groups, each)
+    return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
+
+
 def one_cell(scores: Vector, n_classes: int) -> Cells:
     """The marginal case: all scores speak for every class. The scores come sorted."""
     return Cells(

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
-from pippin.cells import Cells, Limits, make_cells
+from pippin.cells import Cells, Limits, group_cells, make_cells
+from pippin.clusters import cluster_cells
 from pippin.frames import polars_frame
 from pippin.quantiles import examples_needed
 from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_rows, read_only
+from pippin.rc3p import rc3p_limits
 from pippin.scores import Score, make_score
 from pippin.sets import PredictionSets
 
@@ -112,8 +114,10 @@ class ConditionalPredictor:
     def table(self) -> Any:
         """A polars frame, one row per class (and group): its examples, its threshold, the coverage to expect.
 
-        `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; `lacking`
-        says how many examples are missing for a finite threshold.
+        `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; of a
+        cluster for its classes together, and with RC3P the least that it can be. `lacking` says how
+        many examples are missing for a finite threshold. A class without a cluster has
+        the marginal threshold.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -131,7 +135,7 @@ class ConditionalPredictor:
             columns["group"] = [name for name in names for _ in range(n_classes)]
         columns["class"] = list(self.classes) * n_groups
         if self.per == "cluster":
-            columns["cluster"] = cell
+            columns["cluster"] = [None if counts[k] == self.n_calibration else int(cell[k]) for k in range(n_classes)]
         columns |= {"n": counts, "threshold": self.thresholds.ravel()}
         if self.rank_limits is not None:
             columns["rank_limit"] = self.rank_limits.ravel()
@@ -164,8 +168,9 @@ class ConditionalPredictor:
 
     def __repr__(self) -> str:
         told = f", {sum(name is not None for name in self.groups):,} groups" if self.groups is not None else ""
+        way = self.per if self.per == "rc3p" else f"per {self.per}"
         return (
-            f"ConditionalPredictor({self.score} per {self.per}, alpha={self.alpha:g}, "
+            f"ConditionalPredictor({self.score} {way}, alpha={self.alpha:g}, "
             f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes{told})"
         )
 
@@ -189,45 +194,30 @@ def calibrate_conditional(
     if ("group" in per) != (groups is not None):
         remedy = "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'"
         raise ValueError(f"Expected groups exactly where thresholds are per group, got per={per!r}: {remedy}.")
-    n_classes = rows.n_classes
-    scores = scoring.label_scores(rows, labels, score, scoring.draws(score, rows.n, seed))
+    n, n_classes = rows.n, rows.n_classes
+    rng = np.random.default_rng(seed)
+    scores = scoring.label_scores(rows, labels, score, scoring.draws(score, n, rng))
     names: tuple[Any, ...] | None = None
-    by_class = "class" in per
-    if per == "class":
-        cells = make_cells(scores, labels, np.arange(n_classes)[None])
+    if per == "cluster":
+        cells, n = cluster_cells(scores, labels, n_classes, alpha, rng)
+    elif groups is None:
+        ranks = scoring.label_ranks(rows, labels) + 1 if per == "rc3p" else None
+        cells = make_cells(scores, labels, np.arange(n_classes)[None], ranks)
     else:
-        assert groups is not None
         found, codes = np.unique(as_groups(groups, rows.n), return_inverse=True)
         names = tuple(found.tolist())
-        cells = _group_cells(scores, codes, labels if by_class else None, len(names), n_classes, unseen)
+        cells = group_cells(scores, codes, labels if "class" in per else None, len(names), n_classes, unseen)
         if unseen == "marginal":
             names = (*names, None)
-    blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, rows.n, classes, names, cells)
+    blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, n, classes, names, cells)
     predictor = _at(blank, alpha)
     _warn_of_rare(predictor)
     return predictor
 
 
-def _group_cells(
-    scores: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    labels: NDArray[np.int64] | None,
-    n_groups: int,
-    n_classes: int,
-    unseen: str,
-) -> Cells:
-    """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
-    each = 1 if labels is None else n_classes
-    within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
-    cell = codes * each + within
-    if unseen == "marginal":
-        cell = np.concatenate([cell, n_groups * each + within])
-        scores, n_groups = np.tile(scores, 2), n_groups + 1
-    of = np.arange(n_groups * each).reshape(n_groups, each)
-    return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
-
-
 def _limits(predictor: ConditionalPredictor, alpha: float) -> Limits:
+    if predictor.per == "rc3p":
+        return rc3p_limits(predictor.cells, alpha)
     return Limits(predictor.cells.thresholds(alpha)[predictor.cells.of])
 
 
@@ -246,11 +236,10 @@ def _warn_of_rare(predictor: ConditionalPredictor) -> None:
         return
     told = [f"{_cell_name(predictor, int(cell))} has {counts[cell]}" for cell in few[:MOST_NAMED]]
     more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
-    remedy = (
-        "collect more, or share examples between classes with per='cluster'"
-        if "class" in predictor.per
-        else ("collect more, or join small groups")
-    )
+    remedy = {
+        "group": "collect more, or join small groups",
+        "cluster": "collect more",
+    }.get(predictor.per, "collect more, or share examples between classes with per='cluster'")
     warnings.warn(
         f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs {needed:,} "
         f"calibration examples each: {', '.join(told)}{more}. Such a class is in every set: {remedy}.",
@@ -259,10 +248,13 @@ def _warn_of_rare(predictor: ConditionalPredictor) -> None:
 
 
 def _cell_name(predictor: ConditionalPredictor, cell: int) -> str:
-    """The class, group or pair that a cell speaks for."""
+    """The class, group or pair that a cell speaks for, or the cluster's classes."""
     group, k = (int(found[0]) for found in np.nonzero(predictor.cells.of == cell))
     parts = []
-    if "class" in predictor.per:
+    if predictor.per == "cluster":
+        members = np.flatnonzero(predictor.cells.of[0] == cell)
+        parts.append(f"the cluster of {', '.join(str(predictor.classes[k]) for k in members.tolist())}")
+    elif predictor.per in ("class", "rc3p", "class and group"):
         name = predictor.classes[k]
         parts.append(f"class {name}" if isinstance(name, int) else str(name))
     if predictor.groups is not None:
