@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, scoring
 from pippin.cells import Cells, Limits, group_cells, make_cells
 from pippin.clusters import cluster_cells
+from pippin.contents import checked_classes, shared_content
 from pippin.frames import polars_frame
 from pippin.quantiles import examples_needed
 from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_rows, read_only
@@ -151,12 +152,9 @@ class ConditionalPredictor:
             {
                 "score": self.score.content(),
                 "per": self.per,
-                "alpha": self.alpha,
+                **shared_content(self),
                 "thresholds": self.thresholds.tolist(),
                 "rank_limits": None if self.rank_limits is None else self.rank_limits.tolist(),
-                "n_calibration": self.n_calibration,
-                "n_classes": len(self.classes),
-                "classes": None if isinstance(self.classes, range) else list(self.classes),
                 "groups": None if self.groups is None else list(self.groups),
                 "cells": self.cells.of.tolist(),
                 "cell_counts": self.cells.counts.tolist(),
@@ -278,7 +276,6 @@ def from_content(
     calibration_ranks: Any,
 ) -> ConditionalPredictor:
     """A predictor from the content of its file, each part checked against the others."""
-    names = range(n_classes) if classes is None else tuple(classes)
     of = np.array(cells, dtype=np.int32)
     counts = np.array(cell_counts, dtype=np.int64)
     limits = np.array(thresholds, dtype=np.float64)
@@ -286,22 +283,20 @@ def from_content(
     scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
     label_ranks = None if calibration_ranks is None else read_only(np.array(calibration_ranks, dtype=np.int32))
     shape = (1 if groups is None else len(groups), n_classes)
-    sound = {
-        "per": per in PER and ("group" in per) == (groups is not None),
-        "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
-        "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
-        "classes": len(set(names)) == n_classes == len(names),
-        "groups": groups is None or len(set(groups)) == len(groups),
-        "thresholds": limits.shape == shape and not np.isnan(limits).any(),
-        "rank_limits": (ranks is not None) == (per == "rc3p") and (ranks is None or ranks.shape == shape),
-        "cells": of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts),
-        "cell_counts": counts.ndim == 1 and bool((counts >= 0).all()),
-        "calibration_scores": scores is None or scores.shape == (counts.sum(),),
-        "calibration_ranks": label_ranks is None or label_ranks.shape == (counts.sum(),),
-    }
-    for part, good in sound.items():
-        if not good:
-            raise ValueError(f"its {part} makes no sense")
+    names = checked_classes(
+        alpha,
+        n_calibration,
+        n_classes,
+        classes,
+        per=per in PER and ("group" in per) == (groups is not None),
+        groups=groups is None or len(set(groups)) == len(groups),
+        thresholds=limits.shape == shape and not np.isnan(limits).any(),
+        rank_limits=(ranks is not None) == (per == "rc3p") and (ranks is None or ranks.shape == shape),
+        cells=of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts),
+        cell_counts=counts.ndim == 1 and bool((counts >= 0).all()),
+        calibration_scores=scores is None or scores.shape == (counts.sum(),),
+        calibration_ranks=label_ranks is None or label_ranks.shape == (counts.sum(),),
+    )
     offsets = read_only(np.concatenate([[0], np.cumsum(counts)]))
     kept = Cells(read_only(of), offsets, scores, label_ranks)
     chosen = make_score(score["name"], score["parameters"])
