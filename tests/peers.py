@@ -108,6 +108,25 @@ def crepes_from_scores(calibration, test, alpha: float = 0.1) -> Mask:
     return model.predict_set(test, confidence=1 - alpha, smoothing=False).astype(bool)
 
 
+def crepes_scores(score: str, P, y, T) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """crepes' hinge or margin: of the true labels, and of every class."""
+    from crepes import extras
+
+    measure = getattr(extras, score)
+    return measure(P, np.arange(P.shape[1]), y), measure(T)
+
+
+def crepes_p_values(calibration, test, y=None, smoothing: bool = False, seed: int | None = None):
+    """crepes' p-values from anybody's scores; with y per class, as its classifier's class_cond does."""
+    from crepes import ConformalClassifier
+
+    if y is None:
+        return ConformalClassifier().fit(calibration).predict_p(test, smoothing=smoothing, seed=seed)
+    model = ConformalClassifier().fit(calibration, bins=y)
+    columns = range(test.shape[1])
+    return np.column_stack([model.predict_p(test, np.full(len(test), k), smoothing=False)[:, k] for k in columns])
+
+
 def _given(n_classes: int):
     """A classifier whose inputs are its probabilities already."""
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -11,6 +11,7 @@ from pippin.loading import load
 from pippin.methods import Method, parse_method
 from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin.planning import Plan, examples_for, plan
+from pippin.pvalues import PointPredictions
 from pippin.scores import (
     PAPER_SCORES,
     Score,
@@ -42,6 +43,7 @@ __all__ = [
     "Evaluation",
     "Method",
     "Plan",
+    "PointPredictions",
     "PredictionSets",
     "Predictor",
     "Score",

@@ -10,9 +10,11 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import files, scoring
+from pippin import files, pvalues, scoring
+from pippin.cells import Cells
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
 from pippin.contents import checked_classes, shared_content
+from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import (
     NATIVE,
@@ -177,6 +179,50 @@ class Predictor:
             sizes, members = scoring.with_best(rows, sizes, members)
         return PredictionSets(sizes, members, self.classes, rows.index)
 
+    def p_values(
+        self,
+        probs: Any,
+        labels: ArrayLike | None = None,
+        *,
+        smoothed: bool = False,
+        seed: Seed = None,
+        from_logits: bool = False,
+    ) -> NDArray[np.float64]:
+        """The p-value of every class, (n, K); with labels of one class per row, (n,).
+
+        p = (1 + #{calibration scores >= s})/(n + 1), so `predict` gives the classes with
+        p > alpha. Smoothed, calibration scores equal to s count with a random weight.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:1999], data.labels[:1999], "pip")
+        >>> predictor.p_values(data.probs[1999:2001], data.labels[1999:2001])
+        array([0.3035, 0.8375])
+        """
+        query = self._ask(as_rows(probs, from_logits), smoothed, seed)
+        if labels is None:
+            return pvalues.of_classes(query)
+        return pvalues.of_labels(query, as_labels(labels, query.rows.n, self.classes))
+
+    def forced(
+        self, probs: Any, *, smoothed: bool = False, seed: Seed = None, from_logits: bool = False
+    ) -> PointPredictions:
+        """One class per row, the one with the largest p-value, with its confidence and credibility.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:1999], data.labels[:1999], "pip", classes=data.classes)
+        >>> predictor.forced(data.probs[1999:])
+        PointPredictions(2,987 objects, mean confidence 0.938, mean credibility 0.549)
+        """
+        return pvalues.points(self._ask(as_rows(probs, from_logits), smoothed, seed), self.classes)
+
+    def _ask(self, rows: Rows, smoothed: bool, seed: Seed) -> pvalues.Query:
+        agree(self.classes, rows)
+        one = read_only(np.zeros((1, len(self.classes)), dtype=np.int32))
+        cells = Cells(one, read_only(np.array([0, self.n_calibration])), self.calibration_scores)
+        return pvalues.ask(rows, self.score, cells, np.zeros(rows.n, dtype=np.int64), smoothed, seed)
+
     def predict_one(self, row: Any, seed: Seed = None) -> NDArray[np.int32]:
         """One object's class indices, most probable first, with the least delay.
 
@@ -252,6 +298,7 @@ def warm_up() -> None:
         scoring.smallest(scoring.label_scores(rows, labels, parse_score("ip"), np.zeros(1)), 1)
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
+        Predictor(parse_score("ip"), 0.5, 0.5, 1, range(2), np.full(1, 0.5)).p_values(rows)
 
 
 def from_content(

@@ -8,13 +8,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin import files, scoring
+from pippin import files, pvalues, scoring
 from pippin.cells import Cells, Limits, group_cells, make_cells
 from pippin.clusters import cluster_cells
 from pippin.contents import checked_classes, shared_content
 from pippin.frames import polars_frame
+from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed
-from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_rows, read_only
+from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_labels, as_rows, read_only
 from pippin.rc3p import rc3p_limits
 from pippin.scores import Score, make_score
 from pippin.sets import PredictionSets
@@ -88,6 +89,50 @@ class ConditionalPredictor:
         """One object's class indices, most probable first."""
         groups = None if group is None else [group]
         return self.predict(as_array(row)[None], seed, groups=groups, nonempty=nonempty).members
+
+    def p_values(
+        self,
+        probs: Any,
+        labels: ArrayLike | None = None,
+        *,
+        smoothed: bool = False,
+        seed: Any = None,
+        groups: ArrayLike | None = None,
+        from_logits: bool = False,
+    ) -> NDArray[np.float64]:
+        """The p-value of every class, (n, K), among the examples of its own cell; with labels of one class per row.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", per="class")
+        >>> predictor.p_values(data.probs[2000:2003], data.labels[2000:2003]).round(3)
+        array([0.966, 0.919, 0.905])
+        """
+        query = self._ask(as_rows(probs, from_logits), groups, smoothed, seed)
+        if labels is None:
+            return pvalues.of_classes(query)
+        return pvalues.of_labels(query, as_labels(labels, query.rows.n, self.classes))
+
+    def forced(
+        self,
+        probs: Any,
+        *,
+        smoothed: bool = False,
+        seed: Any = None,
+        groups: ArrayLike | None = None,
+        from_logits: bool = False,
+    ) -> PointPredictions:
+        """One class per row, the one with the largest p-value, with its confidence and credibility."""
+        return pvalues.points(self._ask(as_rows(probs, from_logits), groups, smoothed, seed), self.classes)
+
+    def _ask(self, rows: Rows, groups: ArrayLike | None, smoothed: bool, seed: Any) -> pvalues.Query:
+        if self.rank_limits is not None:
+            raise ValueError(
+                "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them: "
+                "calibrate with per='class' for p-values."
+            )
+        agree(self.classes, rows)
+        return pvalues.ask(rows, self.score, self.cells, self.group_codes(groups, rows.n), smoothed, seed)
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[np.int64]:
         """The row of `thresholds` that each object uses."""

@@ -1,0 +1,210 @@
+"""p-values: how unusual a class would be among the calibration examples that speak for it.
+
+With s the score of the class, and the n calibration scores of its cell,
+
+    p = (1 + #{scores >= s}) / (n + 1)
+    smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
+
+The prediction set at level α is {classes with p > α}.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin import plain, scoring
+from pippin.cells import Cells
+from pippin.plain import Vector
+from pippin.ranking import Classes, Rows, read_only
+from pippin.scores import Score, coefficients
+from pippin.threads import run
+
+Fill = Callable[[int, int, Vector], None]  # p-values of the rows from start to stop, into an array
+
+TILE = 1 << 17  # probabilities ranked together: small enough for a processor's own cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PointPredictions:
+    """One class per object, the one with the largest p-value, and how far to trust it.
+
+    `credibility` is that largest p-value: small where no class looks like the calibration
+    examples. `confidence` is 1 − the second largest: the greatest 1 − α at which the
+    prediction set has at most this one class.
+
+    >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))
+    PointPredictions(2 objects, mean confidence 0.745, mean credibility 0.650)
+    """
+
+    labels: NDArray[Any]
+    confidence: Vector
+    credibility: Vector
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "confidence", "credibility"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        means = f"mean confidence {self.confidence.mean():.3f}, mean credibility {self.credibility.mean():.3f}"
+        return f"PointPredictions({len(self):,} objects, {means})"
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Rows, and all that their p-values depend on; `group[i]` is the row of `cells.of` that object i uses.
+
+    `v` is None for p-values that are not smoothed.
+    """
+
+    rows: Rows
+    score: Score
+    cells: Cells
+    group: NDArray[np.int64]
+    u: Vector
+    v: Vector | None
+
+
+def ask(rows: Rows, score: Score, cells: Cells, group: NDArray[np.int64], smoothed: bool, seed: Any) -> Query:
+    """One generator gives first u for a randomised score, as `predict` draws it, then v.
+
+    Raises:
+        ValueError: the cells came from a file without calibration scores.
+    """
+    if cells.scores is None:
+        raise ValueError(
+            "This predictor was saved without its calibration scores, so it can give no p-values: "
+            "calibrate again, or save with scores=True."
+        )
+    generator = np.random.default_rng(seed)
+    u = scoring.draws(score, rows.n, generator)
+    return Query(rows, score, cells, group, u, generator.random(rows.n) if smoothed else None)
+
+
+def of_labels(query: Query, labels: NDArray[np.int64]) -> Vector:
+    """The p-value of one class per row."""
+    scores = scoring.label_scores(query.rows, labels, query.score, query.u)
+    return _among(query.cells)(scores, query.cells.of[query.group, labels], query.v)
+
+
+def of_classes(query: Query) -> Vector:
+    """The p-value of every class of every row, (n, K)."""
+    found = np.empty((query.rows.n, query.rows.n_classes))
+    fill = _filler(query)
+    run(lambda start, stop: fill(start, stop, found[start:stop]), _tiles(query.rows))
+    return found
+
+
+def points(query: Query, classes: Classes) -> PointPredictions:
+    """The class with the largest p-value of each row; of equal ones the most probable, then the first.
+
+    No more than a tile of p-values is held at a time.
+    """
+    best = np.empty(query.rows.n, dtype=np.int64)
+    if _alone(query.cells).all():
+        # One cell speaks for all classes of a row: p-values fall with the rank, so the best two suffice.
+        runner_up = np.empty(query.rows.n, dtype=np.int64)
+
+        def best_two(start: int, stop: int) -> None:
+            block = query.rows.block(start, stop).copy()
+            best[start:stop] = block.argmax(axis=1)
+            block[np.arange(stop - start), best[start:stop]] = -1
+            runner_up[start:stop] = block.argmax(axis=1)
+
+        run(best_two, _tiles(query.rows))
+        largest, second = of_labels(query, best), of_labels(query, runner_up)
+    else:
+        largest, second = np.empty(query.rows.n), np.empty(query.rows.n)
+        fill = _filler(query)
+
+        def largest_two(start: int, stop: int) -> None:
+            p = np.empty((stop - start, query.rows.n_classes))
+            fill(start, stop, p)
+            top, row = p.max(axis=1), np.arange(stop - start)
+            found = np.where(p == top[:, None], query.rows.block(start, stop), -1).argmax(axis=1)
+            p[row, found] = -1
+            best[start:stop], largest[start:stop], second[start:stop] = found, top, p.max(axis=1)
+
+        run(largest_two, _tiles(query.rows))
+    labels = best if isinstance(classes, range) else np.array(classes)[best]
+    return PointPredictions(labels, 1 - second, largest)
+
+
+def _filler(query: Query) -> Fill:
+    return plain_fill(query) if scoring.compiled(query.rows.array.size) is None else compiled_fill(query)
+
+
+def plain_fill(query: Query) -> Fill:
+    """Puts p-values into an array, in NumPy."""
+    rows, v = query.rows, query.v
+    c, among = coefficients(query.score, rows.n_classes), _among(query.cells)
+
+    def fill(start: int, stop: int, found: Vector) -> None:
+        rows.check(start, stop)
+        part = slice(start, stop)
+        scores = plain.class_scores(rows.block(start, stop), c, query.u[part])
+        found[:] = among(scores, query.cells.of[query.group[part]], None if v is None else v[part, None])
+
+    return fill
+
+
+def compiled_fill(query: Query) -> Fill:
+    """The same bits from compiled loops."""
+    from pippin import kernels, pvalue_kernels
+
+    rows, cells, scores = query.rows, query.cells, query.cells.scores
+    assert scores is not None
+    c, v = coefficients(query.score, rows.n_classes), np.full(rows.n, -1.0) if query.v is None else query.v
+    ends, alone = pvalue_kernels.run_ends(scores, cells.offsets), _alone(cells)
+
+    def fill(start: int, stop: int, found: Vector) -> None:
+        part, block = slice(start, stop), rows.block(start, stop)
+        order = kernels.whole_order(block)
+        held_against = cells.of, alone, query.group[part], scores, cells.offsets, ends
+        if pvalue_kernels.fill_p_values(block, order, c, query.u[part], v[part], *held_against, found):
+            rows.check(start, stop)
+
+    return fill
+
+
+def _among(cells: Cells) -> Callable[[Vector, NDArray[np.int32], Vector | None], Vector]:
+    """A function of scores, their cells and v that gives their p-values, in NumPy.
+
+    One search serves all cells: a score becomes a whole number, odd if it occurs among the
+    calibration scores and even between two that do, and cells follow each other.
+    """
+    assert cells.scores is not None
+    known = np.unique(cells.scores)
+    width = 2 * len(known) + 1
+
+    def keys(scores: Vector, cell: NDArray[Any]) -> NDArray[np.int64]:
+        place = np.searchsorted(known, scores, "left") + np.searchsorted(known, scores, "right")
+        return place + cell.astype(np.int64) * width
+
+    calibration = keys(cells.scores, np.repeat(np.arange(len(cells.counts)), cells.counts))
+
+    def among(scores: Vector, cell: NDArray[np.int32], v: Vector | None) -> Vector:
+        n, stop, asked = cells.counts[cell], cells.offsets[1:][cell], keys(scores, cell)
+        low = np.searchsorted(calibration, asked, "left")
+        if v is None:
+            return (1 + (stop - low)) / (n + 1)
+        high = np.searchsorted(calibration, asked, "right")
+        return ((stop - high) + v * (1 + (high - low))) / (n + 1)
+
+    return among
+
+
+def _alone(cells: Cells) -> NDArray[np.bool_]:
+    """Of each group: whether one cell speaks for all its classes."""
+    alone: NDArray[np.bool_] = (cells.of == cells.of[:, :1]).all(axis=1)
+    return alone
+
+
+def _tiles(rows: Rows) -> Iterator[tuple[int, int]]:
+    step = max(1, TILE // rows.n_classes)
+    return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
