@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import conditional
 import contest
 import numpy as np
 import splits
@@ -84,6 +85,7 @@ def measure(quick: bool) -> dict[str, Any]:
         ],
         "splits": splits.beside_peers(*small, 50 if quick else 1_000, 2 if quick else 30),
         "splits_large": splits.beside_a_sort(probs, labels, 20 if quick else 1_000, ("repip", "aps", "pip")),
+        "conditional": conditional.measure(probs, labels, repeats),
         "first_call": first_calls(compile_too=not quick),
     }
 
@@ -115,6 +117,7 @@ def show(figures: dict[str, Any]) -> None:
         table.add_row(case["score"], case["along"], sizes, times, f"{case['slope']:.2f}")
     console.print(table)
     show_splits(figures["splits"], figures["splits_large"], shape)
+    console.print(conditional.table(figures["conditional"]))
     table = Table("compiled loops", "import pippin, s", "first calibrate, s", "warm_up, s", title="A fresh process")
     for name, case in figures["first_call"].items():
         table.add_row(name, *(f"{case[key]:.3f}" for key in ("import", "calibrate", "warm_up")))

@@ -26,5 +26,6 @@ def test_quick_benchmark_has_every_case_and_peer(tmp_path):
         assert len(case["sizes"]) == len(case["seconds"]) >= 4
     assert {row["peer"].split()[0] for row in figures["splits"]["peers"]} == {"MAPIE", "TorchCP"}
     assert all(row["ratio"] > 0 for row in figures["splits_large"]["scores"].values())
+    assert {row["per"] for row in figures["conditional"]["rows"]} == {"all", "class"}
     assert figures["first_call"]["from disk"]["import"] > 0
     assert "theirs / ours" in done.stdout
