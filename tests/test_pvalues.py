@@ -211,9 +211,9 @@ def test_a_row_that_is_no_distribution_is_named(columns):
 
 @too_few
 def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
-    """150,000 classes: p-values take what they fill and a row or two; point predictions a row or two."""
+    """150,000 classes: p-values take what they fill and some rows; point predictions some rows."""
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
-    probs = made_rows("peaked", 24, 150_000, 0).astype(np.float32)
+    probs = made_rows("peaked", 48, 150_000, 0).astype(np.float32)
     labels = probs.argmax(axis=1)
     pippin.warm_up()
     for per in (None, "class"):

@@ -117,7 +117,7 @@ def points(query: Query, classes: Classes) -> PointPredictions:
             runner_up[start:stop] = block.argmax(axis=1)
 
         run(best_two, _tiles(query.rows))
-        largest, second = of_labels(query, best), of_labels(query, runner_up)
+        largest, second = of_labels(query, read_only(best)), of_labels(query, read_only(runner_up))
     else:
         largest, second = np.empty(query.rows.n), np.empty(query.rows.n)
         fill = _filler(query)
