@@ -14,6 +14,7 @@ from pippin import few
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats
 from pippin.ranks import (
+    CHUNK,
     FEW,
     collect_above,
     compiled,
@@ -98,10 +99,36 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
 
 
 @compiled
+def _any_inside(chunk: Floats, c: Coefficients, u: float, threshold: float) -> bool:
+    found = False
+    for k in range(chunk.size):
+        found |= compiled_score_at(c, 0, np.float64(chunk[k]), 0.0, u) <= threshold
+    return found
+
+
+@compiled
+def _collect_inside(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
+    """Of a flat score, which needs no ranks: collects the members by class; returns how many there are."""
+    size = 0
+    for start in range(0, row.size, CHUNK):
+        chunk = row[start : start + CHUNK]
+        if _any_inside(chunk, c, u, threshold):
+            for k in range(chunk.size):
+                if compiled_score_at(c, 0, np.float64(chunk[k]), 0.0, u) <= threshold:
+                    values[size], classes[size] = chunk[k], start + k
+                    size += 1
+    return size
+
+
+@compiled
 def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
     """Ranks as many classes as the set needs; classes[:size] are its members."""
     if not np.isnan(c.price):
         return _set_size_socop(row, c, u, threshold, values, classes)
+    if c.flat:
+        size = _collect_inside(row, c, u, threshold, values, classes)
+        sort_down(values[:size], classes[:size])
+        return size
     known = rank_more(row, 0, values, classes)
     mass = 0.0
     if c.second != 0.0:
@@ -194,8 +221,11 @@ def members(
 
 
 @compiled
-def one_set(row: Floats, c: Coefficients, threshold: float, u: float) -> tuple[Indices, bool]:
-    """The members of one row's set, best first, and whether the row is suspect."""
+def one_set(
+    row: Floats, constant: float, second: float, price: float, flat: bool, table: Vector, threshold: float, u: float
+) -> tuple[Indices, bool]:
+    """The members of one row's set, best first, and whether the row is suspect; takes `Coefficients` part by part."""
+    c = Coefficients(constant, second, price, flat, table)
     values = np.empty(row.size, row.dtype)
     classes = np.empty(row.size, np.int32)
     if is_broken(row):

@@ -23,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHUNK = 64  # entries compared at once before any is looked at
 FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
+MANY = 200  # entries from which on sorting by digits pays
+DIGIT = 10  # bits
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
 
 
@@ -120,8 +122,47 @@ def largest_but(row: Floats, label: int) -> Any:
 
 
 @compiled
+def _sort_down_by_digits(values: Floats, classes: Indices) -> None:
+    """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
+    n = values.size
+    wide, others, other_classes = np.empty(n), np.empty(n, np.uint64), np.empty(n, np.int32)
+    ends, mask = np.empty(1 << DIGIT, np.int64), np.uint64((1 << DIGIT) - 1)
+    for i in range(n):
+        wide[i] = np.float64(values[i]) + 0.0
+    keys = ~wide.view(np.uint64)  # these rise as the probabilities fall
+    every, some = keys[0], keys[0]
+    for i in range(n):
+        every &= keys[i]
+        some |= keys[i]
+    here, shift = classes, np.uint64(0)
+    while shift < 64 and (every ^ some) >> shift != 0:
+        if ((every ^ some) >> shift) & np.uint64(1) == 0:
+            shift += np.uint64(1)
+            continue
+        ends[:] = 0
+        for i in range(n):
+            ends[(keys[i] >> shift) & mask] += 1
+        start = 0
+        for digit in range(ends.size):
+            start += ends[digit]
+            ends[digit] = start - ends[digit]
+        for i in range(n):
+            digit = (keys[i] >> shift) & mask
+            others[ends[digit]], other_classes[ends[digit]] = keys[i], here[i]
+            ends[digit] += 1
+        keys, others, here, other_classes = others, keys, other_classes, here
+        shift += np.uint64(DIGIT)
+    sorted_values = (~keys).view(np.float64)
+    for i in range(n):
+        values[i], classes[i] = sorted_values[i], here[i]
+
+
+@compiled
 def sort_down(values: Floats, classes: Indices) -> None:
-    """Shell sort by falling value, equal values by rising class."""
+    """Sorts by falling value; equal values keep their order, which is by rising class (Shell's sort, if not many)."""
+    if values.size > MANY:
+        _sort_down_by_digits(values, classes)
+        return
     gap = 1
     while gap < values.size // 9:
         gap = 3 * gap + 1
@@ -171,7 +212,8 @@ def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
     """Ranks one or more classes after the first `known`; returns how many are known then.
 
     The first band holds all that reach 1/32 (or every class, if they are few); a later
-    one all that reach half of the largest probability not yet known.
+    one all that reach half of m, the largest probability not yet known, or even 16·m²,
+    since a walk that has come so far may go on for long.
     """
     real = row.dtype.type
     high = real(np.inf)
@@ -182,7 +224,8 @@ def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
         low = real(FIRST_BAND) if row.size > FEW else real(0)
         end = _collect(row, low, high, 0, values, classes)
     if end == known:
-        end = _collect(row, _largest_below(row, high) * real(0.5), high, known, values, classes)
+        largest = _largest_below(row, high)
+        end = _collect(row, largest * min(real(0.5), real(16) * largest), high, known, values, classes)
     sort_down(values[known:end], classes[known:end])
     return end
 

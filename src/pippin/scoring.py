@@ -178,13 +178,13 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     """A function of one object's row and u that gives the members of its set, best first; always compiled."""
     from pippin import kernels
 
-    c = coefficients(score, n_classes)
+    constant, second, price, flat, table = coefficients(score, n_classes)
     compiled_one_set = kernels.one_set
 
     def find(row: NDArray[Any], u: float) -> NDArray[np.int32]:
         view = row.view()
         view.flags.writeable = False
-        found, suspect = compiled_one_set(view, c, threshold, u)
+        found, suspect = compiled_one_set(view, constant, second, price, flat, table, threshold, u)
         if suspect:
             try:
                 Rows(row[None], False, None).check(0, 1)
