@@ -15,8 +15,8 @@ test: $(VENV)/installed-test browser  ## lint, types, import contract, all tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
 
-bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'
-	$(BIN)/python benchmarks/bench.py --out out/bench.json
+bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
+	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
 format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff check --fix .

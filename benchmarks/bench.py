@@ -1,6 +1,8 @@
 """What pippin costs, beside its peers, on the same arrays in the same run.
 
-    python benchmarks/bench.py [--quick] [--out FILE.json]
+    python benchmarks/bench.py [--quick] [--data FILE] [--out FILE.json]
+
+`--data` names a file of your own, with probabilities (or logits) and labels, to be compared on repeated splits.
 
 Figures are medians of repeats, the splits excepted. The machine's noise moves seconds, so
 ratios are what to compare between runs. Sets are checked to agree before anything is
@@ -12,6 +14,7 @@ import json
 import os
 import platform
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +31,7 @@ from rich.table import Table
 
 import pippin
 from data import made
+from pippin.tables import read_data
 from pippin.threads import n_threads
 
 MATRIX = str(Path(__file__).parent / "matrix.py")
@@ -37,19 +41,20 @@ console = Console(width=120 if not os.isatty(1) else None)
 def main() -> None:
     parser = argparse.ArgumentParser(description="Times pippin beside its peers.")
     parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: does it run at all?")
+    parser.add_argument("--data", type=Path, help="a file with probs or logits, and labels: repeated splits of it too")
     parser.add_argument("--out", type=Path, help="write all figures to this JSON file")
     arguments = parser.parse_args()
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")  # of the peers
     pippin.warm_up()
-    figures = measure(arguments.quick)
+    figures = measure(arguments.quick, arguments.data)
     show(figures)
     if arguments.out:
         arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def measure(quick: bool) -> dict[str, Any]:
+def measure(quick: bool, given: Path | None) -> dict[str, Any]:
     """All cases, by name."""
     repeats = 1 if quick else 5
     n, n_classes = (3_000, 200) if quick else (50_000, 1_000)
@@ -84,10 +89,19 @@ def measure(quick: bool) -> dict[str, Any]:
             for score in ("repip", "aps(randomized=False)")
         ],
         "splits": splits.beside_peers(*small, 50 if quick else 1_000, 2 if quick else 30),
+        "splits_medium": [splits.six_scores(*case, 20 if quick else 1_000) for case in medium(quick, given)],
         "splits_large": splits.beside_a_sort(probs, labels, 20 if quick else 1_000, ("repip", "aps", "pip")),
         "conditional": conditional.measure(probs, labels, repeats),
         "first_call": first_calls(compile_too=not quick),
     }
+
+
+def medium(quick: bool, given: Path | None) -> Iterator[tuple[str, Any, Any]]:
+    """A made matrix of a common size, and the file that was given: name, rows and labels."""
+    yield "made", *made(500 if quick else 17_026, 176, seed=2)
+    if given:
+        data = read_data(given)
+        yield given.name, data.rows, data.truth()
 
 
 def growth(along: str, cases: list[tuple[Any, Any]], score: str, repeats: int) -> dict[str, Any]:
@@ -118,6 +132,11 @@ def show(figures: dict[str, Any]) -> None:
     console.print(table)
     show_splits(figures["splits"], figures["splits_large"], shape)
     console.print(conditional.table(figures["conditional"]))
+    table = Table("data", "rows", "classes", "splits", "seconds", title="Repeated splits, six scores")
+    for case in figures["splits_medium"]:
+        numbers = (f"{case[key]:,}" for key in ("rows", "classes", "splits"))
+        table.add_row(case["data"], *numbers, f"{case['seconds']:.2f}")
+    console.print(table)
     table = Table("compiled loops", "import pippin, s", "first calibrate, s", "warm_up, s", title="A fresh process")
     for name, case in figures["first_call"].items():
         table.add_row(name, *(f"{case[key]:.3f}" for key in ("import", "calibrate", "warm_up")))

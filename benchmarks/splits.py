@@ -32,6 +32,13 @@ def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict
     return {"splits": splits, "seconds": seconds, "per_score_and_split": ours, "peers": rows}
 
 
+def six_scores(name: str, probs: Any, labels: Any, splits: int) -> dict[str, Any]:
+    """All scores of the paper on all splits of one matrix."""
+    rows = as_rows(probs)
+    seconds = timed(lambda: pippin.compare(rows, labels, splits=splits))
+    return {"data": name, "rows": rows.n, "classes": rows.n_classes, "splits": splits, "seconds": seconds}
+
+
 def beside_a_sort(probs: Any, labels: Any, splits: int, scores: tuple[str, ...]) -> dict[str, Any]:
     """All splits of one score, as multiples of one np.sort of the matrix."""
     sort = timed(lambda: np.sort(probs, axis=1))
