@@ -7,7 +7,7 @@ import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
 from pippin import kernels, plain
 from pippin.few import TILE
-from pippin.ranks import FEW, smallest
+from pippin.ranks import FEW
 from pippin.scores import coefficients
 
 KINDS_AND_ZEROS = (*KINDS, "negative zeros", "subnormal")
@@ -71,17 +71,3 @@ def test_a_bad_row_is_named_in_any_tile(score, row, wrong):
         predictor.predict(probs)
     with pytest.raises(ValueError, match=rf"^Row {row} "):
         pippin.calibrate(probs, labels, score)
-
-
-@pytest.mark.parametrize("order", ["random", "sorted", "pipe", "equal"])
-def test_the_smallest_is_what_sorting_gives(order):
-    """At every place, whatever the order."""
-    values = np.random.default_rng(0).integers(0, 40, 301) / 8
-    if order == "sorted":
-        values.sort()
-    elif order == "pipe":
-        values = np.concatenate([np.sort(values)[::2], np.sort(values)[1::2][::-1]])
-    elif order == "equal":
-        values[:] = np.inf
-    wanted = np.sort(values)
-    assert [smallest(values.copy(), k) for k in range(301)] == wanted.tolist()

@@ -133,12 +133,14 @@ def members(
         rows = min(TILE, n - begin)
         suspects += _load(block, begin, tile)
         for k in range(n_classes):
-            classes[k] = k
+            for i in range(TILE):
+                classes[k, i] = k
         _sort(tile, classes)
         for i in range(TILE):
             mass[i] = c.second * tile[1, i]
             tile_sizes[i] = 0
-        tile_u[:rows] = u[begin : begin + rows]
+        for i in range(rows):
+            tile_u[i] = u[begin + i]
         for rank in range(n_classes):
             if _enter(c, rank, tile[rank], mass, tile_u, threshold, tile_sizes) == 0:
                 break
@@ -189,12 +191,15 @@ def label_places(
         for i in range(rows):
             tile_labels[i] = labels[begin + i]
             own[i] = block[begin + i, labels[begin + i]]
-        mass[:] = 0.0
-        tile_ranks[:] = 0
+        for i in range(TILE):
+            mass[i], tile_ranks[i] = 0.0, 0
         for k in range(n_classes):
             _count_above(k, tile[k], own, tile_labels, tile_ranks)
         _sort(tile, no_classes)
-        for rank in range(tile_ranks[:rows].max()):
+        lowest = 0
+        for i in range(rows):
+            lowest = max(lowest, tile_ranks[i])
+        for rank in range(lowest):
             _add_above(rank, c.table[rank, ABOVE], tile[rank], tile_ranks, mass)
         for i in range(rows):
             p[begin + i], ranks[begin + i] = own[i], tile_ranks[i]

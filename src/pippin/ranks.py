@@ -125,36 +125,39 @@ def largest_but(row: Floats, label: int) -> Any:
 def _sort_down_by_digits(values: Floats, classes: Indices) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     n = values.size
-    wide, others, other_classes = np.empty(n), np.empty(n, np.uint64), np.empty(n, np.int32)
+    wide, keys, others = np.empty(n), np.empty(n, np.uint64), np.empty(n, np.uint64)
+    other_classes = np.empty(n, np.int32)
     ends, mask = np.empty(1 << DIGIT, np.int64), np.uint64((1 << DIGIT) - 1)
     for i in range(n):
         wide[i] = np.float64(values[i]) + 0.0
-    keys = ~wide.view(np.uint64)  # these rise as the probabilities fall
-    every, some = keys[0], keys[0]
+    bits = wide.view(np.uint64)
+    every, some = bits[0], bits[0]
     for i in range(n):
-        every &= keys[i]
-        some |= keys[i]
+        keys[i] = ~bits[i]  # these rise as the probabilities fall
+        every &= bits[i]
+        some |= bits[i]
     here, shift = classes, np.uint64(0)
     while shift < 64 and (every ^ some) >> shift != 0:
         if ((every ^ some) >> shift) & np.uint64(1) == 0:
             shift += np.uint64(1)
             continue
-        ends[:] = 0
+        for j in range(ends.size):
+            ends[j] = 0
         for i in range(n):
             ends[(keys[i] >> shift) & mask] += 1
         start = 0
-        for digit in range(ends.size):
-            start += ends[digit]
-            ends[digit] = start - ends[digit]
+        for j in range(ends.size):
+            start += ends[j]
+            ends[j] = start - ends[j]
         for i in range(n):
             digit = (keys[i] >> shift) & mask
             others[ends[digit]], other_classes[ends[digit]] = keys[i], here[i]
             ends[digit] += 1
         keys, others, here, other_classes = others, keys, other_classes, here
         shift += np.uint64(DIGIT)
-    sorted_values = (~keys).view(np.float64)
     for i in range(n):
-        values[i], classes[i] = sorted_values[i], here[i]
+        bits[i] = ~keys[i]
+        values[i], classes[i] = wide[i], here[i]
 
 
 @compiled
