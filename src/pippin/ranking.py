@@ -268,7 +268,7 @@ def softmax(logits: NDArray[Any], first_row: int = 0) -> NDArray[np.float64]:
 def read_only(array: NDArray[T]) -> NDArray[T]:
     """A view that cannot be written through; the owner's array stays as it is."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)  # faster than to write the flag
     return view
 
 

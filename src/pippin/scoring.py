@@ -182,9 +182,7 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     compiled_one_set = kernels.one_set
 
     def find(row: NDArray[Any], u: float) -> NDArray[np.int32]:
-        view = row.view()
-        view.flags.writeable = False
-        found, suspect = compiled_one_set(view, constant, second, price, flat, table, threshold, u)
+        found, suspect = compiled_one_set(read_only(row), constant, second, price, flat, table, threshold, u)
         if suspect:
             try:
                 Rows(row[None], False, None).check(0, 1)
