@@ -153,3 +153,47 @@ def test_no_sets_have_no_metrics(metric):
     """A share of nothing is an error with a sentence, not a NaN or a warning."""
     with pytest.raises(ValueError, match="at least one"):
         metric(make([[0], [1]], range(5))[:0])
+
+
+@given(cases(), st.lists(st.sampled_from(["north", "south"]), min_size=12, max_size=12))
+def test_classes_groups_and_sizes_against_loops(case, where):
+    """Worst class, CovGap, SSCV and coverage per group, each as a plain loop."""
+    rows, truth = case
+    groups, hits = where[: len(rows)], [k in row for row, k in zip(rows, truth, strict=True)]
+    result = pippin.evaluate(make(rows, tuple("abcde")), ["abcde"[k] for k in truth], groups=groups, alpha=0.2)
+
+    def shares(kinds):
+        return {one: share(h for h, kind in zip(hits, kinds, strict=True) if kind == one) for one in sorted(set(kinds))}
+
+    by_class, by_group = shares(["abcde"[k] for k in truth]), shares(groups)
+    by_stratum = shares([len(row) // 2 if len(row) < 4 else 2 for row in rows])
+    assert result.group_coverage == pytest.approx(by_group)
+    assert result.group_counts == {name: groups.count(name) for name in by_group}
+    assert result.class_coverage[result.worst_class] == pytest.approx(min(by_class.values()))
+    assert result.group_coverage[result.worst_group] == pytest.approx(min(by_group.values()))
+    assert result.covgap == pytest.approx(np.mean([abs(value - 0.8) for value in by_class.values()]))
+    assert result.sscv == pytest.approx(max(abs(value - 0.8) for value in by_stratum.values()))
+
+
+def test_a_level_and_groups_add_lines():
+    """What stands between the metrics and the tables, and a table of groups."""
+    sets = make([[0], [1, 0], [2], []], NAMES["text"])
+    text = str(pippin.evaluate(sets, ["a", "b", "b", "e"], groups=[2, 2, 7, 7], alpha=0.25))
+    assert "worst class      0.0000   coverage of e" in text
+    assert "worst group      0.0000   coverage of 7" in text
+    assert "CovGap           0.4167   mean distance of the classes' coverage from 0.75" in text
+    assert "SSCV             0.4167   largest distance of coverage from 0.75 over sets of like size" in text
+    assert text.endswith("group  objects  coverage\n2            2  1.0000\n7            2  0.0000")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": [1]}, "Expected 2 groups, one per row"),
+        ({"groups": [0.5, 1.5]}, "all whole numbers or all text"),
+        ({"alpha": 0}, "strictly between 0 and 1"),
+    ],
+)
+def test_wrong_groups_and_levels_are_said(options, message):
+    with pytest.raises(ValueError, match=message):
+        pippin.evaluate(make([[0], [1]], range(5)), [0, 1], **options)

@@ -211,3 +211,11 @@ def test_the_example_runs():
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 5
+
+
+def test_thresholds_per_class_are_refused():
+    """In a sentence that says what to do."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
+        head_model(predictor)

@@ -209,3 +209,11 @@ def test_the_example_runs():
     run = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert float(run.stdout.split("%")[0]) > 95
+
+
+def test_thresholds_per_class_are_refused():
+    """In a sentence that says what to do."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
+        pt.ConformalHead(predictor)

@@ -83,3 +83,41 @@ def test_a_study_holds_it_all(example):
         assert evaluation.efficiency == pytest.approx(found.comparison.values[number, 0, 2])
         assert evaluation.coverage == pytest.approx(found.comparison.values[number, 0, 1])
         assert set(evaluation.class_coverage) == set(data.classes)
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (["pip"], "under pip, black_grass is covered only 70 % of the time; compare pip per class to see"),
+        (["ip", "repip", "repip per class"], "repip per class brings the worst class to 90 % for 1.8"),
+        (["repip", "ip per class", "ip nonempty"], "ip per class brings the worst class to 90 % for"),
+    ],
+)
+def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):
+    """With the cost of mending it, if a method that mends it was compared; picks stay among plain scores."""
+    data, trial = example
+    comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
+    found = judge(trial, comparison)
+    assert told in found.sentences[-1]
+    assert all(isinstance(pick.score, pippin.Score) for pick in (*found.compared, *found.tuned))
+    assert len(found.checks) == 2
+    assert all(check.good for check in found.checks)
+
+
+def test_methods_alone_are_judged_among_themselves(example):
+    """Without a plain score there is no law of coverage to check."""
+    data, trial = example
+    found = judge(trial, pippin.compare(data.probs, data.labels, ["pip per class", "ip per class"], splits=20))
+    assert {str(pick.score) for pick in found.compared} <= {"pip per class", "ip per class"}
+    assert len(found.checks) == 1
+
+
+def test_nothing_is_said_where_nothing_is_hidden():
+    """Every class covered alike."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 3000)
+    labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
+    assert not any(
+        "all classes together" in s for s in judge(trial, pippin.compare(probs, labels, ["ip"], splits=30)).sentences
+    )
