@@ -9,8 +9,8 @@ import numpy as np
 from measure import timed
 
 import pippin
-from pippin.experiment import draw_split, make_trial
 from pippin.ranking import as_rows
+from pippin.trials import draw_split, make_trial
 
 
 def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from scipy import stats
 
 import pippin
 from pippin.evidence import check_order, check_spread, difference, student_quantile
-from pippin.experiment import make_trial
 from pippin.ranking import as_rows
+from pippin.trials import make_trial
 
 
 @pytest.mark.parametrize("freedom", [5, 9, 30, 99, 999])

@@ -10,9 +10,10 @@ import pytest
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
 from pippin import count_kernels, counting, experiment, scoring
-from pippin.experiment import METRICS, _known, draw_split, make_trial, split_generator
+from pippin.experiment import METRICS, _known
 from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows
+from pippin.trials import draw_split, make_trial, split_generator
 
 every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin import toy, verdict
-from pippin.experiment import make_trial
 from pippin.ranking import as_rows
 from pippin.report import classes, figures, fronts, style, write_sweep, write_toy
+from pippin.trials import make_trial
 
 SPLITS = 30
 

@@ -12,11 +12,11 @@ import pippin
 from browser import open_browser
 from pippin import verdict
 from pippin.evidence import CoverageCheck
-from pippin.experiment import draw_split, make_trial, split_generator
 from pippin.methods import parse_methods
 from pippin.ranking import as_rows
 from pippin.report import write_report
 from pippin.study import study
+from pippin.trials import draw_split, make_trial, split_generator
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
 TITLE = "Seedlings <i>&amp;</i> “sets”"

@@ -5,10 +5,10 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.experiment import draw_split, make_trial, split_generator
 from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows
 from pippin.study import study
+from pippin.trials import draw_split, make_trial, split_generator
 from pippin.tuning import FRONTS
 from pippin.verdict import alpha_curve, judge
 

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin import scoring
-from pippin.experiment import Comparison, Trial
+from pippin.experiment import Comparison
 from pippin.laws import beta_binomial
 from pippin.methods import Candidate
 from pippin.quantiles import quantile_rank
 from pippin.scores import Score
+from pippin.trials import Trial
 
 BLOCKS = 10  # pieces of the file, in its own order, that are tested against the rest
 SUSPICIOUS = 0.001  # a chance below which the law is doubted

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import counting, method_trials, scoring
-from pippin.calibration import warn_of_few
 from pippin.counting import Known, Scored, is_adaptive
 from pippin.files import Checkpoint
 from pippin.methods import Candidate, Method, parse_methods, score_of
-from pippin.outcomes import Objects, Split, make_objects
+from pippin.outcomes import Split
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
 from pippin.quantiles import quantile_rank
-from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_groups, as_labels, as_rows
+from pippin.ranking import Classes, as_classes, as_labels, as_rows
 from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients
 from pippin.tallies import Tally, conditional_columns, coverage_columns
 from pippin.threads import run
+from pippin.trials import Trial, after_choice, draw_splits, draw_whole_split, make_trial
 
 if TYPE_CHECKING:
     import polars
@@ -37,30 +37,6 @@ POOLED = 100  # splits over which coverage by class is pooled
 AT_ONCE = 200  # splits between two checkpoints
 MOST_LEVELS = 64  # sets are kept at no more thresholds than these
 SPREAD = 6  # standard deviations around the middle threshold that are prepared for
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """Rows to be split again and again: ranked once, their labels given as ranks."""
-
-    rows: Rows
-    ranks: NDArray[np.int64]
-    n_calibration: int
-    alpha: float
-    seed: int
-    given: Rows
-    labels: NDArray[np.int64]
-    classes: Classes
-    groups: NDArray[np.generic] | None
-
-    @property
-    def n_test(self) -> int:
-        return self.rows.n - self.n_calibration
-
-    @cached_property
-    def objects(self) -> Objects:
-        """The rows for methods whose thresholds differ."""
-        return make_objects(self.given, self.rows, self.labels, self.ranks, self.classes, self.groups)
 
 
 def compare(
@@ -226,72 +202,6 @@ class Comparison:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
 
 
-def make_trial(
-    rows: Rows,
-    labels: NDArray[np.int64],
-    calibration_fraction: float,
-    alpha: float,
-    seed: int,
-    classes: Classes | None = None,
-    groups: ArrayLike | None = None,
-) -> Trial:
-    """Ranks the rows once for all that follows."""
-    if not 0 < calibration_fraction < 1:
-        raise ValueError(
-            f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}: "
-            "0.45 leaves 55 % of the rows to test."
-        )
-    n_calibration = round(calibration_fraction * rows.n)
-    if not 0 < n_calibration < rows.n:
-        raise ValueError(
-            f"Expected enough rows for both calibration and test, got {rows.n} with a calibration fraction of "
-            f"{calibration_fraction}: pass more rows."
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"Expected a seed that is a whole number of at least 0, got {seed!r}.")
-    warn_of_few(n_calibration, alpha)
-    ranked, ranks = scoring.ranked_rows(rows, labels)
-    names = range(rows.n_classes) if classes is None else classes
-    given_groups = None if groups is None else as_groups(groups, rows.n)
-    return Trial(ranked, ranks, n_calibration, as_alpha(alpha), int(seed), rows, labels, names, given_groups)
-
-
-def split_generator(seed: int, index: int) -> np.random.Generator:
-    """The source of all randomness of one split."""
-    return np.random.default_rng([seed, index])
-
-
-def draw_split(trial: Trial, index: int) -> tuple[NDArray[np.bool_], Vector]:
-    """Split number `index`, the same for every score: which rows calibrate, and a u for each row.
-
-    The split's generator first chooses the calibration rows, then draws u for them and
-    for the test rows, each in row order; `calibrate(…, seed=generator)` followed by
-    `predict(…, seed=generator)` draws the same.
-    """
-    generator = split_generator(trial.seed, index)
-    calibration = _draw_calibration(trial, generator)
-    drawn = generator.random(trial.rows.n)
-    u = np.empty(trial.rows.n)
-    u[np.flatnonzero(calibration)] = drawn[: trial.n_calibration]
-    u[np.flatnonzero(~calibration)] = drawn[trial.n_calibration :]
-    return calibration, u
-
-
-def _draw_calibration(trial: Trial, generator: np.random.Generator) -> NDArray[np.bool_]:
-    calibration = np.zeros(trial.rows.n, dtype=bool)
-    calibration[generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)] = True
-    return calibration
-
-
-def _draw_splits(trial: Trial, indices: range, randomized: bool) -> tuple[NDArray[np.bool_], Vector]:
-    """Some splits, (splits, n); without a u, if no score takes one."""
-    if randomized:
-        calibrations, u = zip(*(draw_split(trial, index) for index in indices), strict=True)
-        return np.stack(calibrations), np.stack(u)
-    drawn = np.stack([_draw_calibration(trial, split_generator(trial.seed, index)) for index in indices])
-    return drawn, np.zeros(drawn.shape)
-
-
 def measure(
     trial: Trial, scores: Sequence[Candidate], splits: int, checkpoint: str | None = None
 ) -> NDArray[np.float64]:
@@ -310,12 +220,12 @@ def measure(
     by_cell = method_trials.counters(trial.objects, methods, trial.alpha) if methods and left else {}
 
     def work(start: int, stop: int) -> None:
-        calibrations, u = _draw_splits(trial, range(start, stop), randomized)
+        calibrations, u = draw_splits(trial, range(start, stop), randomized)
         for number, count in counters.items():
             values[number, start:stop] = count(calibrations, u)
         for number, count_split in by_cell.items():
             for index, (calibration, own) in enumerate(zip(calibrations, u, strict=True), start):
-                values[number, index] = count_split(Split(calibration, own, partial(_after_choice, trial, index)))
+                values[number, index] = count_split(Split(calibration, own, partial(after_choice, trial, index)))
 
     with progress_bar("splits", splits) as advance, method_trials.quietly():
         advance(kept.done)
@@ -325,18 +235,6 @@ def measure(
             advance(stop - start)
             kept.keep(stop)
     return values
-
-
-def draw_whole_split(trial: Trial, index: int) -> Split:
-    """The split with its generator."""
-    return Split(*draw_split(trial, index), partial(_after_choice, trial, index))
-
-
-def _after_choice(trial: Trial, index: int) -> np.random.Generator:
-    """The split's generator once it has chosen the calibration rows."""
-    generator = split_generator(trial.seed, index)
-    generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)
-    return generator
 
 
 def counter(trial: Trial, score: Score, splits: int) -> Callable[[NDArray[np.bool_], Vector], NDArray[np.float64]]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.experiment import Trial, draw_whole_split
 from pippin.method_trials import quietly
 from pippin.methods import Method
 from pippin.outcomes import calibrated, score_objects, sets_within
+from pippin.trials import Trial, draw_whole_split
 
 STEPS = range(5, 501)  # levels in thousandths
 MOST_SCORES = 300_000  # class scores looked at for each level

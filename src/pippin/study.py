@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin.experiment import Comparison, compare_in, draw_whole_split, make_trial
+from pippin.experiment import Comparison, compare_in
 from pippin.level_curves import LevelCurve, level_curve
 from pippin.method_trials import quietly
 from pippin.methods import Candidate
@@ -14,6 +14,7 @@ from pippin.metrics import Evaluation, evaluation
 from pippin.outcomes import outcome, plain_outcome, score_objects
 from pippin.ranking import Classes, Rows
 from pippin.scores import Score
+from pippin.trials import draw_whole_split, make_trial
 from pippin.verdict import AlphaCurve, Verdict, alpha_curve, judge
 
 

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin.calibration import Predictor, Seed, calibrate
-from pippin.experiment import Comparison, compare_in, make_trial
+from pippin.experiment import Comparison, compare_in
 from pippin.methods import Candidate, score_of
 from pippin.ranking import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
 from pippin.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
+from pippin.trials import make_trial
 
 FRONTS: dict[str, tuple[Score, ...]] = {
     "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from pippin import scoring
 from pippin.evidence import CoverageCheck, check_order, check_spread, difference
-from pippin.experiment import Comparison, Trial, compare_in, draw_split
+from pippin.experiment import Comparison, compare_in
 from pippin.methods import Candidate, Method, score_of
 from pippin.scores import Score, parse_score
+from pippin.trials import Trial, draw_split
 from pippin.tuning import FRONTS, preferred
 
 FRONT_SPLITS = 100

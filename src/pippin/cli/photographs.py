@@ -34,8 +34,8 @@ def first_split(
 ) -> "tuple[NDArray[np.int64], dict[str, PredictionSets]]":
     """The test rows of the split that compare looks at closely, and their sets under each score shown."""
     import pippin
-    from pippin.experiment import draw_split, make_trial, split_generator
     from pippin.ranking import as_classes
+    from pippin.trials import draw_split, make_trial, split_generator
 
     truth = data.truth()
     trial = make_trial(data.rows, truth, fraction, alpha, seed)
