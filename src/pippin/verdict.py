@@ -120,20 +120,21 @@ def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ..
         f"The guarantee is for all classes together: under {recommended}, {own['worst_class']} is covered only "
         f"{100 * own['worst_class_coverage']:.0f} % of the time"
     )
+    sizes = dict(zip(comparison.scores, comparison.metric("efficiency").mean(axis=1).tolist(), strict=True))
     better = [
         candidate
         for candidate in comparison.scores
         if isinstance(candidate, Method)
-        and coverage[str(candidate)]["worst_class_coverage"] > own["worst_class_coverage"] + HIDDEN
+        and coverage[str(candidate)]["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN
     ]
+    if not better and any(isinstance(candidate, Method) and candidate.by_class for candidate in comparison.scores):
+        return (f"{hides}.",)
     if not better:
         return (f"{hides}; compare {Method(score_of(recommended), 'class')} to see what a guarantee per class costs.",)
-    chosen = max(better, key=lambda m: (m.score == score_of(recommended), coverage[str(m)]["worst_class_coverage"]))
-    size = comparison.metric("efficiency")[comparison.scores.index(chosen)].mean()
-    brings = coverage[str(chosen)]
+    chosen = min(better, key=lambda method: (method.score != score_of(recommended), sizes[method]))
     return (
-        f"{hides}; {chosen} brings the worst class to {100 * brings['worst_class_coverage']:.0f} % for "
-        f"{size:.2f} classes per set.",
+        f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % for "
+        f"{sizes[chosen]:.2f} classes per set.",
     )
 
 
