@@ -205,6 +205,25 @@ def test_a_guarantee_per_class_on_every_format(data, call, folder):
     assert min(sizes) > 0
 
 
+@pytest.mark.parametrize("per", ["", "--per class", "--per group"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_p_values_agree_with_the_sets(per, ending, call, folder):
+    """Whatever u a randomised score draws: the classes with p above alpha are the set."""
+    write_grouped(folder)
+    assert call(f"calibrate grouped.npz --score aps --alpha 0.2 --seed 1 --out p.json {per}")[0] == 0
+    code, out, err = call(f"predict p.json grouped.{ending} --out sets.parquet --p-values p.{ending}")
+    assert (code, err) == (0, "")
+    assert f"all p-values are in p.{ending}" in out
+    table = getattr(polars, f"read_{ending}")(f"p.{ending}")
+    assert table.columns == ["row", "label", "confidence", "credibility", "p(crop)", "p(soil)", "p(weed)"]
+    p = table.select("p(crop)", "p(soil)", "p(weed)").to_numpy()
+    assert (p > 0.2).sum(axis=1).tolist() == polars.read_parquet("sets.parquet")["size"].to_list()
+    assert table["credibility"].to_list() == p.max(axis=1).tolist()
+    assert table["confidence"].to_numpy() == pytest.approx(1 - np.sort(p, axis=1)[:, -2])
+    best = [np.flatnonzero(row == row.max()) for row in p]
+    assert all(name in NAMES[which] for name, which in zip(table["label"], best, strict=True))
+
+
 def test_compare_tells_of_classes_and_groups(call, folder):
     write_grouped(folder)
     line = "compare grouped.csv --scores 'ip,ip per class,raps(lam=0.1, k_reg=2) per group' --alpha 0.2 --splits 9"
@@ -301,6 +320,7 @@ def wrong(tmp_path_factory):
     (folder / "folder").mkdir()
     predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.1, NAMES)
     predictor.save(folder / "p.json")
+    predictor.save(folder / "bare.json", scores=False)
     write_grouped(folder)
     write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other-groups")
     np.savez(folder / "few-groups.npz", **classes, probs=PROBS, groups=GROUPS[:5])
@@ -404,6 +424,11 @@ WRONG = {
     "evaluate per-group.json other-groups.csv": "or with --unseen marginal",
     "export per-class.json --c new.h": "Expected a predictor with one threshold for all, got ConditionalPredictor",
     "export per-class.json --onnx new.onnx": "calibrate one without thresholds per class or group",
+    "predict p.json data.npz --out new.csv --p-values new.jsonl": "Expected --p-values to end in .csv or .parquet",
+    "predict p.json data.npz --out new.csv --p-values none/p.csv": "Expected --p-values in a folder that exists",
+    "predict p.json data.npz --out new.csv --p-values new.csv": "Expected --p-values to be a file of its own",
+    "predict p.json data.csv --out new.csv --p-values data.csv": "Expected --p-values to be a file of its own",
+    "predict bare.json data.csv --out new.csv --p-values p.csv": "saved without its calibration scores",
     # the predictor
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",

@@ -1,11 +1,26 @@
 """`pippin predict`: prediction sets for new data."""
 
+import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pippin.cli.options import DataFile, DrawSeed, NonEmpty, PredictorFile
+
+if TYPE_CHECKING:
+    import polars
+
+PValuesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--p-values",
+        metavar="FILE",
+        help="Also write for every row the class with the largest p-value, its confidence and credibility, and the "
+        "p-value of each class: .csv or .parquet.",
+        show_default=False,
+    ),
+]
 
 
 def predict(
@@ -14,6 +29,7 @@ def predict(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The sets: .csv, .parquet or .jsonl.", show_default=False)],
     seed: DrawSeed = None,
     non_empty: NonEmpty = False,
+    p_values: PValuesFile = None,
 ) -> None:
     """Write the prediction set of every row.
 
@@ -23,14 +39,50 @@ def predict(
     import pippin
     from pippin.cli.options import own_groups
     from pippin.cli.outputs import check_target
-    from pippin.tables import naming, read_data, write_sets
+    from pippin.tables import naming, read_data, write_sets, write_table
 
     check_target(out, ".csv", ".parquet", ".jsonl")
+    if p_values is not None:
+        _check(p_values, out, data)
     calibrated = pippin.load(predictor)
     given = read_data(data)
     if out.exists() and out.samefile(data):
         raise ValueError(f"Expected --out to be another file than the data, got {out} for both: rename it.")
+    shared = secrets.randbits(64) if seed is None else seed  # sets and p-values use the same u
     with naming(given.name):
-        sets = calibrated.predict(given.rows, seed=seed, nonempty=non_empty, **own_groups(calibrated, given))
+        groups = own_groups(calibrated, given)
+        sets = calibrated.predict(given.rows, seed=shared, nonempty=non_empty, **groups)
+        table = None if p_values is None else _table(calibrated, given.rows, shared, groups)
     write_sets(out, sets)
     print(f"{len(sets):,} sets with {pippin.efficiency(sets):.2f} classes on average are in {out}.")
+    if p_values is not None and table is not None:
+        write_table(p_values, table)
+        print(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")
+
+
+def _check(p_values: Path, out: Path, data: Path) -> None:
+    from pippin.cli.outputs import check_target
+
+    try:
+        check_target(p_values, ".csv", ".parquet")
+    except ValueError as error:
+        raise ValueError(str(error).replace("--out", "--p-values", 1)) from None
+    if p_values.absolute() == out.absolute() or (p_values.exists() and p_values.samefile(data)):
+        raise ValueError(f"Expected --p-values to be a file of its own, got {p_values} twice: rename it.")
+
+
+def _table(predictor: Any, rows: Any, seed: int, groups: dict[str, Any]) -> "polars.DataFrame":
+    """One line per row: its label, confidence and credibility, then `p(name)` of every class."""
+    import polars
+
+    if not hasattr(predictor, "p_values"):
+        raise ValueError(f"A {type(predictor).__name__} has no p-values: leave --p-values out.")
+    points = predictor.forced(rows, seed=seed, **groups)
+    every = predictor.p_values(rows, seed=seed, **groups)
+    columns: dict[str, Any] = {
+        "row": range(len(every)),
+        "label": points.labels.tolist(),
+        "confidence": points.confidence,
+        "credibility": points.credibility,
+    }
+    return polars.DataFrame(columns | {f"p({name})": every[:, k] for k, name in enumerate(predictor.classes)})
