@@ -321,6 +321,7 @@ def wrong(tmp_path_factory):
     predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.1, NAMES)
     predictor.save(folder / "p.json")
     predictor.save(folder / "bare.json", scores=False)
+    pippin.calibrate_combination(PROBS, LABELS, 0.2, "sum", NAMES).save(folder / "combination.json")
     write_grouped(folder)
     write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other-groups")
     np.savez(folder / "few-groups.npz", **classes, probs=PROBS, groups=GROUPS[:5])
@@ -430,6 +431,8 @@ WRONG = {
     "predict p.json data.csv --out new.csv --p-values data.csv": "Expected --p-values to be a file of its own",
     "predict bare.json data.csv --out new.csv --p-values p.csv": "saved without its calibration scores",
     # the predictor
+    "predict combination.json data.csv --out new.csv": "Expected a predictor that pippin calibrate wrote, got a Combin",
+    "evaluate combination.json data.csv": "Expected a predictor that pippin calibrate wrote, got a Combination: use",
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",
     "predict edited.json data.npz --out new.csv": "edited.json was edited or damaged",

@@ -60,7 +60,18 @@ def read_scores(text: str) -> "tuple[Candidate, ...]":
 
 
 def own_groups(predictor: Any, data: "Data") -> dict[str, Any]:
-    """The groups of the data, for a predictor that knows groups."""
+    """The groups of the data, for a predictor that knows groups.
+
+    Raises:
+        ValueError: the predictor needs more than rows and groups.
+    """
+    from pippin.calibration import Predictor
+    from pippin.conditional import ConditionalPredictor
+
+    if not isinstance(predictor, Predictor | ConditionalPredictor):
+        raise ValueError(
+            f"Expected a predictor that pippin calibrate wrote, got a {type(predictor).__name__}: use it in Python."
+        )
     return {} if getattr(predictor, "groups", None) is None else {"groups": data.groups}
 
 
