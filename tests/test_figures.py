@@ -186,6 +186,25 @@ def told(evaluation):
     return {name: (evaluation.class_counts[name], share) for name, share in evaluation.class_coverage.items()}
 
 
+@pytest.mark.parametrize(
+    ("scores", "recommended", "wanted"),
+    [
+        (["ip", "pip"], "ip", ["ip"]),
+        (["ip", "pip", "pip nonempty"], "ip", ["ip"]),
+        (["ip", "pip", "pip per class"], "ip", ["pip", "pip per class"]),
+        (["ip", "pip", "pip per class", "ip rc3p", "ip per class"], "ip", ["ip", "ip per class"]),
+        (["ip per class"], "ip per class", ["ip per class"]),
+    ],
+)
+def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, wanted):
+    """Of the recommended one, if it was compared; else of another."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, scores, splits=2, classes=data.classes)
+    found = classes.classes_told(comparison, recommended)
+    assert list(found) == wanted
+    assert all(list(one) == list(data.classes) for one in found.values())
+
+
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 12, 40, 41, 200, 1000])
 def test_class_names_can_be_read(n_classes, beside):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
+from pippin.tallies import tally
 
 NAMES = {"no names": range(5), "text": tuple("abcde"), "numbers": (10, 20, 30, 40, 50), "other order": (4, 3, 2, 1, 0)}
 every_naming = pytest.mark.parametrize("classes", NAMES.values(), ids=NAMES)
@@ -197,3 +198,11 @@ def test_a_level_and_groups_add_lines():
 def test_wrong_groups_and_levels_are_said(options, message):
     with pytest.raises(ValueError, match=message):
         pippin.evaluate(make([[0], [1]], range(5)), [0, 1], **options)
+
+
+def test_strata_of_set_sizes():
+    """0 to 1, 2 to 3, 4 to 10, 11 to 100, and more."""
+    sizes = np.array([0, 1, 2, 3, 4, 10, 11, 100, 101, 500])
+    none = np.zeros(10, dtype=np.int64)
+    counted = tally(sizes, sizes > 1, none, none, 1, 1)
+    assert counted.strata.tolist() == [[2, 2, 2, 2, 2], [0, 2, 2, 2, 2]]

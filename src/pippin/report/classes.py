@@ -14,18 +14,24 @@ WORST, BEST = 30, 10  # classes shown when there are too many
 PARTNERS = ("class", "class and group", "cluster", "rc3p")  # which version stands beside, the first that was compared
 
 
-def classes_told(comparison: Comparison, shown: str) -> dict[str, ClassCoverage]:
-    """The classes under the score shown, and under the version of it that promises coverage for every class."""
+def classes_told(comparison: Comparison, recommended: str) -> dict[str, ClassCoverage]:
+    """The classes under one score, and under the version of it that promises coverage for every class.
+
+    The score is the one recommended, if such a version of it was compared; else the first that has one.
+    """
     table = comparison.class_coverage().drop_nans()
-    versions = {
-        candidate.per: str(candidate)
-        for candidate in reversed(comparison.scores)
-        if isinstance(candidate, Method) and str(candidate.score) == shown
-    }
-    partner = next((versions[per] for per in PARTNERS if per in versions), None)
+    names = [str(candidate) for candidate in comparison.scores]
+    methods = [candidate for candidate in comparison.scores if isinstance(candidate, Method)]
+    pairs = [
+        (str(method.score), str(method))
+        for per in PARTNERS
+        for method in methods
+        if method.per == per and str(method.score) in names
+    ]
+    shown = next((pair for pair in pairs if pair[0] == recommended), pairs[0] if pairs else (recommended,))
     return {
         name: {row["class"]: (row["n"], row["coverage"]) for row in table.filter(table["score"] == name).to_dicts()}
-        for name in filter(None, (shown, partner))
+        for name in shown
     }
 
 
