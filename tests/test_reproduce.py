@@ -204,7 +204,7 @@ def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     scores = [pippin.parse_score(name) for name in sets]
     expected = study(data.rows, data.truth(), as_classes(None, data.rows), scores, 0.2, 5, 0.45, 3)
     for name, found in sets.items():
-        evaluation = pippin.evaluate(found, np.array(CLASSES)[labels[rows]])
+        evaluation = pippin.evaluate(found, np.array(CLASSES)[labels[rows]], alpha=0.2)
         assert str(evaluation) == str(expected.evaluations[name])
 
 
