@@ -241,6 +241,37 @@ def test_compare_tells_of_classes_and_groups(call, folder):
     assert "Is it 80 % for every class too?" in out
 
 
+@pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
+def test_the_combination(score, call, folder):
+    guarantee = pippin.parse_method(score).margin
+    expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, guarantee, NAMES, seed=3)
+    code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
+    assert (code, err) == (0, "")
+    assert f"ip/ms {guarantee} with the thresholds" in out
+    assert ("not guaranteed" in out) == (guarantee == "none")
+    assert call("predict p.json data.csv --out sets.csv")[0] == 0
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.predict(PROBS).sizes.tolist()
+    code, out, err = call("evaluate p.json data.csv")
+    assert (code, err) == (0, "")
+    assert f"ip/ms {guarantee}, calibrated on 60 rows" in out
+    assert f"{pippin.coverage(expected.predict(PROBS), LABELS):.4f}" in out
+
+
+def test_weights(call, folder):
+    weights = 1 + PROBS[:, 0]
+    np.save("w.npy", weights)
+    expected = pippin.calibrate_weighted(PROBS, LABELS, weights, "pip", 0.2, NAMES).predict(PROBS, weights)
+    code, out, err = call("calibrate data.csv --score pip --alpha 0.2 --weights w.npy --out p.json")
+    assert (code, err) == (0, "")
+    assert "pip with weights worth 5" in out
+    assert call("predict p.json data.csv --weights w.npy --out sets.csv")[0] == 0
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.sizes.tolist()
+    code, out, err = call("evaluate p.json data.csv --weights w.npy")
+    assert (code, err) == (0, "")
+    assert "pip, weighted, calibrated on 60 rows" in out
+    assert f"{pippin.coverage(expected, LABELS):.4f}" in out
+
+
 def test_a_group_not_seen_can_have_the_marginal_threshold(call, folder):
     write_grouped(folder)
     write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other")
@@ -322,6 +353,10 @@ def wrong(tmp_path_factory):
     predictor.save(folder / "p.json")
     predictor.save(folder / "bare.json", scores=False)
     pippin.calibrate_combination(PROBS, LABELS, 0.2, "sum", NAMES).save(folder / "combination.json")
+    pippin.calibrate_weighted(PROBS, LABELS, np.ones(60), "ip", 0.2, NAMES).save(folder / "weighted.json")
+    pippin.calibrate_cross(PROBS, LABELS, np.arange(60) % 2, "ip", 0.2, NAMES).save(folder / "cross.json")
+    np.save(folder / "ones.npy", np.ones(60))
+    np.save(folder / "two.npy", np.ones(2))
     write_grouped(folder)
     write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other-groups")
     np.savez(folder / "few-groups.npz", **classes, probs=PROBS, groups=GROUPS[:5])
@@ -418,7 +453,7 @@ WRONG = {
     "calibrate data.npz --per species --out new.json": "Expected --per to be one of 'class', 'group'",
     "calibrate data.npz --per group --out new.json": "Expected groups for --per 'group', but data.npz has none",
     "calibrate grouped.npz --per group --unseen all --out new.json": "Expected --unseen to be error or marginal",
-    "calibrate data.npz --score 'ip per class' --out new.json": "Cannot read the score 'ip per class'",
+    "calibrate data.npz --score 'ip per class' --out new.json": "Expected --score to be a score, got 'ip per cl",
     "predict per-group.json data.csv --out new.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
     "predict per-group.json other-groups.csv --out new.csv": "is in the group 'east', which the calibration has not",
     "evaluate per-group.json data.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
@@ -431,8 +466,21 @@ WRONG = {
     "predict p.json data.csv --out new.csv --p-values data.csv": "Expected --p-values to be a file of its own",
     "predict bare.json data.csv --out new.csv --p-values p.csv": "saved without its calibration scores",
     # the predictor
-    "predict combination.json data.csv --out new.csv": "Expected a predictor that pippin calibrate wrote, got a Combin",
-    "evaluate combination.json data.csv": "Expected a predictor that pippin calibrate wrote, got a Combination: use",
+    "predict cross.json data.csv --out new.csv": "that needs one matrix of probabilities, got a CrossPredictor: use it",
+    "evaluate cross.json data.csv": "Expected a predictor that needs one matrix of probabilities, got a CrossPredictor",
+    "predict weighted.json data.csv --out new.csv": "Expected the weights of the rows, got none: pass --weights",
+    "predict weighted.json data.csv --out new.csv --weights data.csv": "Expected weights in a file that ends in .npy",
+    "predict weighted.json data.csv --out new.csv --weights two.npy": "data.csv: Expected 60 weights, one per row, got",
+    "evaluate p.json data.csv --weights data-labels.npy": "A Predictor takes no weights: leave --weights out",
+    "evaluate combination.json data.csv --weights data-labels.npy": "A Combination takes no weights",
+    "predict weighted.json data.csv --weights ones.npy --out new.csv --p-values p.csv": "has no table of p-values",
+    "export weighted.json --c new.h": "Expected a predictor with one threshold for all, got WeightedPredictor",
+    "calibrate data.npz --score 'ip/ms most' --out new.json": "Cannot read 'most' in 'ip/ms most': write ip/ms",
+    "calibrate data.npz --score ip/ms --per class --out new.json": "Expected --per without ip/ms, got both",
+    "calibrate data.npz --weights ones.npy --per class --out new.json": "Expected --per without --weights, got both",
+    "calibrate data.npz --weights ones.npy --score ip/ms --out new.json": "Expected --weights with a score, got ip/ms",
+    "calibrate data.npz --weights ones.npy --no-scores --out new.json": "a weighted predictor needs its scores",
+    "calibrate data.npz --weights none.npy --out new.json": "none.npy",
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",
     "predict edited.json data.npz --out new.csv": "edited.json was edited or damaged",

@@ -15,7 +15,7 @@ from scipy import stats
 
 import pippin
 from conftest import KINDS, made_rows, probabilities
-from pippin.combination import combined, from_content, label_scores, singletons
+from pippin.combination import combined, from_content, score_labels, singletons
 from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows
 
@@ -101,7 +101,7 @@ def test_any_two_thresholds(data, seed):
             whole = pippin.Combination(0.1, "none", float(b), float(q), 9, 9, range(probs.shape[1]))
             assert np.array_equal(whole.predict(probs).members, sets.members)
             assert whole.predict_one(probs[0]).tolist() == sets[0]
-            assert (sets.contains(labels) == (label_scores(rows, labels, b) <= q)).all()
+            assert (sets.contains(labels) == (score_labels(rows, labels).combined(b) <= q)).all()
 
 
 def treacherous(n, rng):
@@ -153,7 +153,7 @@ def test_recalibrated_coverage_has_its_exact_law():
     k = quantile_rank(n, alpha)
     for share, atoms in ((0.5, False), (0.9, True)):
         b = pippin.calibrate(*population(300, rng), "margin", share * alpha).threshold
-        scores = np.sort(label_scores(as_rows(probs), labels, b))
+        scores = np.sort(score_labels(as_rows(probs), labels).combined(b))
         right, wrong = (scores == -math.inf).mean(), (scores == math.inf).mean()
         drawn = scores[rng.integers(0, len(scores), (draws, n))]
         q = np.partition(drawn, k - 1, axis=1)[:, k - 1]

@@ -14,7 +14,7 @@ from pippin.trials import make_trial, split_generator
 
 SCORES = ("pip", "aps", "socop")
 ENDS = ("per class", "per group", "per class and group", "per cluster", "rc3p", "nonempty", "per class nonempty")
-quiet = pytest.mark.filterwarnings("ignore:.*(infinite|fewer in a split|to cluster|too few)")
+quiet = pytest.mark.filterwarnings("ignore:.*(infinite|fewer in a split|to cluster|too few|no room for)")
 
 
 def made(kind, n, n_classes, seed=0):
@@ -36,12 +36,19 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         own, asked = ({"groups": groups[part]} if by_group else {} for part in (inner, outer))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            predictor = pippin.calibrate(
-                probs[inner], labels[inner], method.score, alpha, seed=generator, per=method.per, **own
-            )
-        sets = predictor.predict(probs[outer], seed=generator, nonempty=method.nonempty, **asked)
+            if method.margin is not None:
+                predictor = pippin.calibrate_combination(
+                    probs[inner], labels[inner], alpha, method.margin, seed=generator
+                )
+                asked = {}
+            else:
+                predictor = pippin.calibrate(
+                    probs[inner], labels[inner], method.score, alpha, seed=generator, per=method.per, **own
+                )
+                asked["seed"] = generator
+        sets = predictor.predict(probs[outer], nonempty=method.nonempty, **asked)
         result = pippin.evaluate(sets, labels[outer])
-        threshold = predictor.threshold if method.per is None else np.nan
+        threshold = np.nan if method.per or method.margin else predictor.threshold
         found.append((threshold, result.coverage, result.efficiency, result.informativeness, result.empty_rate))
         if pooled is not None:
             pooled.append((sets.sizes, sets.contains(labels[outer]), labels[outer], groups[outer]))
@@ -62,7 +69,22 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
         assert np.array_equal(values, naive(probs, labels, groups, method, alpha, 3, 0.5, 3), equal_nan=True)
 
 
-@pytest.mark.parametrize("method", ["pip per class", "aps per class", "repip rc3p", "raps per cluster", "ip nonempty"])
+@quiet
+@pytest.mark.parametrize("method", ["ip/ms", "ip/ms sum", "ip/ms none", "ip/ms nonempty"])
+@pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
+def test_the_combination_is_counted_exactly(method, kind):
+    """With both thresholds, and where it has no room for the margin's errors."""
+    chosen = pippin.parse_method(method)
+    assert str(chosen) == method
+    for n, alpha in ((400, 0.3), (160, 0.2), (60, 0.1)):
+        probs, labels, groups = made(kind, n, 4, n)
+        values = pippin.compare(probs, labels, [method], alpha, 3, 0.5, seed=3).values[0]
+        assert np.array_equal(values, naive(probs, labels, groups, chosen, alpha, 3, 0.5, 3), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "method", ["pip per class", "aps per class", "repip rc3p", "raps per cluster", "ip nonempty", "ip/ms", "ip/ms none"]
+)
 def test_the_example_is_counted_exactly(method):
     """On real rows."""
     data, chosen = pippin.load_example(), pippin.parse_method(method)

@@ -169,7 +169,11 @@ REFUSED = {
     "a fraction": (lambda: fitted(cv=0.25), ValueError, "Expected cv as a number of folds .* got 0.25"),
     "prefit": (lambda: fitted(cv="prefit"), ValueError, "Expected cv as a number of folds .* got 'prefit'"),
     "too many": (lambda: fitted(cv=121), ValueError, "n_samples=120 for cv=121: lower cv"),
-    "overlap": (lambda: fitted(cv=ShuffleSplit(3, random_state=0)), ValueError, "Expected folds that share no row .* split number [12]"),
+    "overlap": (
+        lambda: fitted(cv=ShuffleSplit(3, random_state=0)),
+        ValueError,
+        "Expected folds that share no row .* split number [12]",
+    ),
     "a rest": (lambda: fitted(cv=[(np.arange(60), np.arange(60, 120))]), ValueError, "got row 0 in none: change cv"),
     "level": (lambda: fitted(alpha=1.5), ValueError, "Expected alpha"),
     "early": (lambda: CrossConformalClassifier().predict_set(X), NotFittedError, "not fitted yet"),

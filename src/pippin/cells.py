@@ -20,10 +20,14 @@ _rank = lru_cache(maxsize=4096)(quantile_rank)
 
 
 class Limits(NamedTuple):
-    """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K)."""
+    """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K).
+
+    With `margin`, where the margin's set at that threshold is a singleton, that is the set.
+    """
 
     scores: Vector
     ranks: NDArray[np.int32] | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,12 @@ the two remedies here promise.
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,31 +63,60 @@ def calibrate_combination(
     """
     rows = as_rows(probs, from_logits)
     level = as_alpha(alpha)
-    exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
     names = as_classes(classes, rows)
     truth = as_labels(labels, rows.n, names)
     if guarantee not in get_args(Guarantee):
         raise ValueError(f"Expected the guarantee 'recalibrated', 'sum' or 'none', got {guarantee!r}.")
-    margins = scoring.label_scores(rows, truth, margin(), np.zeros(rows.n))
+    b, q, n_ip = find_thresholds(score_labels(rows, truth), alpha, guarantee, seed, fraction, share)
+    return Combination(level, guarantee, b, q, rows.n, n_ip, names)
+
+
+class Labels(NamedTuple):
+    """The margin's and IP's scores of the true labels, and where the margin's set at a threshold is a singleton."""
+
+    margin: NDArray[np.float64]
+    ip: NDArray[np.float64]
+    alone: Callable[[float], NDArray[np.bool_]]
+
+    def combined(self, b: float) -> NDArray[np.float64]:
+        """The combination's own score: IP's, but −∞ and ∞ for what a singleton of the margin holds and leaves out."""
+        return np.where(self.alone(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
+
+
+def score_labels(rows: Rows, labels: NDArray[np.int64]) -> Labels:
+    """The labels of these rows under both scores."""
+    none = np.zeros(rows.n)
+    inverse = scoring.label_scores(rows, labels, ip(), none)
+    return Labels(scoring.label_scores(rows, labels, margin(), none), inverse, partial(singletons, rows))
+
+
+def find_thresholds(
+    labels: Labels,
+    alpha: float,
+    guarantee: Guarantee,
+    seed: Seed,
+    fraction: float = 0.5,
+    share: float | None = None,
+) -> tuple[float, float, int]:
+    """The margin's threshold, IP's, and how many rows set the latter."""
+    n, level = len(labels.ip), as_alpha(alpha)
+    exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
     if guarantee != "recalibrated":
         each = exact if guarantee == "none" else exact / 2
-        _warn_of_few(rows.n, each, "calibration examples")
-        inverse = scoring.label_scores(rows, truth, ip(), np.zeros(rows.n))
-        return Combination(
-            level, guarantee, kth_smallest(margins, each), kth_smallest(inverse, each), rows.n, rows.n, names
-        )
-    first, second = _divided(rows.n, fraction, seed)
+        _warn_of_few(n, each, "calibration examples")
+        return kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n
+    first, second = _divided(n, fraction, seed)
     part = exact * _share(share, len(first), len(second), level)
     b = math.inf
     if part <= 0 or quantile_rank(len(first), part) > len(first):
         warnings.warn(
-            f"{rows.n} calibration examples are too few to take singletons from the margin at alpha={level:g}: "
+            f"{n} calibration examples are too few to take singletons from the margin at alpha={level:g}: "
             "all sets are IP's.",
-            stacklevel=2,
+            stacklevel=3,
         )
     else:
-        b = kth_smallest(margins[first], part)
-    scores = label_scores(rows, truth, b)[second]
+        b = kth_smallest(labels.margin[first], part)
+    scores = labels.combined(b)[second]
     _warn_of_few(len(second), exact, "rows for IP's threshold")
     q = kth_smallest(scores, exact)
     if q == math.inf:
@@ -95,10 +125,10 @@ def calibrate_combination(
                 f"The margin's singletons are wrong for {np.mean(scores == math.inf):.3g} of the calibration rows, "
                 f"which alpha={level:g} has no room for: every set holds all classes. Pass a share below "
                 f"{float(part / exact):.2g}, or more rows.",
-                stacklevel=2,
+                stacklevel=3,
             )
         b = math.inf  # then no set is the margin's, and IP's are full
-    return Combination(level, guarantee, b, q, rows.n, len(second), names)
+    return b, q, len(second)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,14 +211,6 @@ def combined(rows: Rows, b: float, q: float) -> tuple[NDArray[np.int64], NDArray
     return both, joined
 
 
-def label_scores(rows: Rows, labels: NDArray[np.int64], b: float) -> NDArray[np.float64]:
-    """The combination's own score: IP's, but −∞ and ∞ for what a singleton of the margin holds and leaves out."""
-    none = np.zeros(rows.n)
-    held = scoring.label_scores(rows, labels, margin(), none) <= b
-    alone = np.where(held, -math.inf, math.inf)
-    return np.where(singletons(rows, b), alone, scoring.label_scores(rows, labels, ip(), none))
-
-
 def from_content(
     alpha: Any,
     guarantee: Any,
@@ -244,5 +266,5 @@ def _warn_of_few(n: int, alpha: float, what: str) -> None:
         warnings.warn(
             f"{n} {what} are too few for a level of {float(alpha):g}: at least {examples_needed(alpha):,} are needed. "
             "The threshold is infinite and every set holds all classes.",
-            stacklevel=3,
+            stacklevel=4,
         )

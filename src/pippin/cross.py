@@ -123,12 +123,15 @@ class CrossPredictor:
         """Another level from the same calibration."""
         return replace(self, alpha=_level(self.n_calibration, alpha))
 
-    def predict(self, fold_probs: Any, seed: Seed = None, *, from_logits: bool = False) -> PredictionSets:
+    def predict(
+        self, fold_probs: Any, seed: Seed = None, *, nonempty: bool = False, from_logits: bool = False
+    ) -> PredictionSets:
         """The set of every object: all classes with p > alpha.
 
         `fold_probs` is (F, n, K): model f's probabilities of the new objects. Members come in the
         order of their mean probability over the folds, equal ones by class index; a set need not
-        be the top of that order. A randomised score draws one u per object for all folds.
+        be the top of that order. A randomised score draws one u per object for all folds. With
+        `nonempty=True` an empty set gets the first of that order.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -147,6 +150,8 @@ class CrossPredictor:
                 total += rows.block(start, stop)
             order = ranked_order(total)
             inside = np.take_along_axis(below < k, order, axis=1)
+            if nonempty:
+                inside[:, 0] |= ~inside.any(axis=1)
             sizes[start:stop] = inside.sum(axis=1)
             members[start] = order[inside].astype(np.int32)
 

@@ -1,15 +1,16 @@
 """What `compare` compares: a score, and how its thresholds are formed.
 
 A plain score has one threshold for all. A `Method` asks for more: a threshold per class,
-per group or per cluster, RC3P, or sets that are never empty.
+per group or per cluster, RC3P, the singletons of the margin, or sets that are never empty.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from pippin.combination import Guarantee
 from pippin.conditional import PER, Per
-from pippin.scores import Score, parse_score
+from pippin.scores import Score, ip, parse_score
 
 # How each kind of threshold is spelled after the score.
 SPELLINGS: dict[Per | None, str] = {
@@ -21,11 +22,14 @@ SPELLINGS: dict[Per | None, str] = {
     "rc3p": "rc3p",
 }
 NONEMPTY = "nonempty"
+COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it names the guarantee
 
 
 @dataclass(frozen=True)
 class Method:
     """A score, what its thresholds are per, and whether empty sets get the most probable class.
+
+    `margin` asks for the IP/MS combination, of the score ip, with that guarantee.
 
     `str` gives the spelling that `parse_method` reads; a plain method is spelled like its score.
 
@@ -37,15 +41,21 @@ class Method:
     score: Score
     per: Per | None = None
     nonempty: bool = False
+    margin: Guarantee | None = None
 
     def __post_init__(self) -> None:
         if self.per is not None and self.per not in PER:
             raise ValueError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}.")
+        if self.margin is not None and (self.margin not in get_args(Guarantee) or self.per or self.score != ip()):
+            raise ValueError(
+                f"Expected a margin that is 'recalibrated', 'sum' or 'none', with the score ip and no per, "
+                f"got {self.margin!r}, {self.score} and {self.per!r}."
+            )
 
     @property
     def plain(self) -> bool:
         """Whether the score alone says it all."""
-        return self.per is None and not self.nonempty
+        return self.per is None and self.margin is None and not self.nonempty
 
     @property
     def by_class(self) -> bool:
@@ -58,7 +68,9 @@ class Method:
         return self.per in ("group", "class and group")
 
     def __str__(self) -> str:
-        parts = (str(self.score), SPELLINGS[self.per], NONEMPTY if self.nonempty else "")
+        score = str(self.score) if self.margin is None else COMBINED
+        way = SPELLINGS[self.per] if self.margin in (None, "recalibrated") else self.margin
+        parts = (score, way, NONEMPTY if self.nonempty else "")
         return " ".join(filter(None, parts))
 
     __repr__ = __str__
@@ -86,6 +98,11 @@ def parse_method(text: Any) -> Method:
     score, words = text[:end], text[end:].split()
     nonempty = words[-1:] == [NONEMPTY]
     rest = " ".join(words[:-1] if nonempty else words)
+    if score.strip() == COMBINED:
+        guarantee: Any = rest or "recalibrated"
+        if guarantee not in get_args(Guarantee):
+            raise ValueError(f"Cannot read {rest!r} in {text.strip()!r}: write ip/ms, ip/ms sum or ip/ms none.")
+        return Method(ip(), None, nonempty, guarantee)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
             return Method(parse_score(score), per, nonempty)

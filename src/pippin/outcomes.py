@@ -7,7 +7,7 @@ the classes whose score keeps to its own limit.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from pippin import scoring
 from pippin.cells import Cells, Limits, make_cells
+from pippin.combination import Guarantee, Labels, find_thresholds
 from pippin.conditional import ConditionalPredictor, calibrate_conditional
 from pippin.methods import Method
 from pippin.plain import Vector
-from pippin.ranking import Classes, Rows
-from pippin.scores import Score, coefficients, score_at
+from pippin.ranking import Classes, Rows, read_only
+from pippin.scores import Score, coefficients, margin, score_at
 
 T = TypeVar("T", bound=np.generic)
 
@@ -72,6 +73,20 @@ class Objects:
     def order(self) -> NDArray[np.int32]:
         """The class at every rank of every row."""
         return scoring.row_orders(self.given)
+
+    @cached_property
+    def margins(self) -> tuple[Vector, Vector]:
+        """The margin scores of the first two ranks, (n, 2), and of the labels."""
+        none = np.zeros(self.ranked.n)
+        ranks = (read_only(np.full(self.ranked.n, rank)) for rank in (0, 1))
+        first = np.column_stack([scoring.label_scores(self.ranked, rank, margin(), none) for rank in ranks])
+        return first, scoring.label_scores(self.ranked, self.ranks, margin(), none)
+
+    def alone(self, rows: NDArray[np.intp], b: float) -> NDArray[np.bool_]:
+        """Where the margin's set at threshold b holds one class."""
+        first, second = self.margins[0][rows].T
+        alone: NDArray[np.bool_] = (first <= b) & ~(second <= b)
+        return alone
 
     def cells(self, by_class: bool, by_group: bool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The cell of every row's label, and the cell of every group and class; one row or column stands for all."""
@@ -180,6 +195,8 @@ def calibrated(scored: Scored, method: Method, alpha: float, split: Split) -> Ca
         u = np.empty(len(split.u))
         u[~split.calibration] = scoring.draws(method.score, len(u) - len(inner), generator)
         return Calibrated(lambda level: _limits_of(found.at(level)), u)
+    if method.margin is not None:
+        return Calibrated(partial(_combined_limits, scored, method.margin, split), split.u)
     cells = _cells(scored, method, split)
     return Calibrated(lambda level: Limits(cells.thresholds(level)[cells.of]), split.u)
 
@@ -192,10 +209,22 @@ def sets_within(scored: Scored, method: Method, limits: Limits, rows: NDArray[np
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         sizes[part], covered[part] = _sets(scored, limits, rows[part], u)
+    if limits.margin is not None:
+        alone = scored.objects.alone(rows, limits.margin)
+        sizes, covered = np.where(alone, 1, sizes), np.where(alone, scored.objects.ranks[rows] == 0, covered)
     if method.nonempty:
         covered |= (sizes == 0) & (scored.objects.ranks[rows] == 0)
         sizes = np.maximum(sizes, 1)
-    return Outcome(float(limits.scores[0, 0]) if method.per is None else np.nan, sizes, covered)
+    several = method.per is not None or method.margin is not None
+    return Outcome(np.nan if several else float(limits.scores[0, 0]), sizes, covered)
+
+
+def _combined_limits(scored: Scored, guarantee: Guarantee, split: Split, alpha: float) -> Limits:
+    """IP's limit and the margin's."""
+    objects, inner = scored.objects, np.flatnonzero(split.calibration)
+    labels = Labels(objects.margins[1][inner], scored.labels(inner, split.u), partial(objects.alone, inner))
+    b, q, _ = find_thresholds(labels, alpha, guarantee, split.generator())
+    return Limits(np.array([[q]]), margin=b)
 
 
 def _limits_of(predictor: ConditionalPredictor) -> Limits:

@@ -117,7 +117,7 @@ def read_data(path: Path, labels_path: Path | None = None) -> Data:
     if labels_path is not None:
         if labels is not None:
             raise ValueError(f"{path} has labels of its own, but {labels_path} was given too: pass one of them.")
-        labels = _read_labels(Path(labels_path))
+        labels = _read_column(Path(labels_path), "labels")
     from_logits = "logits" in content
     probs = content["logits" if from_logits else "probs"]
     classes, groups = _checked(path, probs, from_logits, content.get("classes"), content.get(GROUPS))
@@ -236,12 +236,17 @@ def _read_npy(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     return {"probs": loaded}
 
 
-def _read_labels(path: Path) -> NDArray[Any]:
+def read_weights(path: Path) -> NDArray[Any]:
+    """One number per row from a .npy file."""
+    return _read_column(Path(path), "weights")
+
+
+def _read_column(path: Path, what: str) -> NDArray[Any]:
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"Expected labels in a file that ends in .npy, got {path}: write it with numpy.save.")
+        raise ValueError(f"Expected {what} in a file that ends in .npy, got {path}: write it with numpy.save.")
     with _opened(path) as stream:
-        labels: NDArray[Any] = _read_npy(stream, path)["probs"]
-    return labels
+        column: NDArray[Any] = _read_npy(stream, path)["probs"]
+    return column
 
 
 def _loaded(stream: io.BufferedReader, path: Path) -> Any:

@@ -136,12 +136,12 @@ class WeightedPredictor:
         return np.append(self.scores, np.inf)[reached][which]
 
     def predict(
-        self, probs: Any, weights: ArrayLike, seed: Seed = None, *, from_logits: bool = False
+        self, probs: Any, weights: ArrayLike, seed: Seed = None, *, nonempty: bool = False, from_logits: bool = False
     ) -> PredictionSets:
         """The set of every row: all classes whose score is at most the row's threshold.
 
         `weights` are the likelihood ratios of these objects, by the same function as those of
-        the calibration rows.
+        the calibration rows. With `nonempty=True` an empty set gets the most probable class.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -155,6 +155,8 @@ class WeightedPredictor:
         limits = self.thresholds(_as_weights(weights, rows.n))
         u = scoring.draws(self.score, rows.n, seed)
         sizes, members = scoring.members_within(rows, self.score, limits[:, None], None, np.arange(rows.n), u)
+        if nonempty:
+            sizes, members = scoring.with_best(rows, sizes, members)
         if self.scores[-1] < np.inf and (full := int(np.isinf(limits).sum())):
             warnings.warn(
                 f"{full:,} of {rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: their sets "

@@ -1,6 +1,8 @@
 """`pippin evaluate`: how a predictor does on labelled data."""
 
-from pippin.cli.options import DataFile, DrawSeed, LabelsFile, NonEmpty, PredictorFile
+from typing import Any
+
+from pippin.cli.options import DataFile, DrawSeed, LabelsFile, NonEmpty, PredictorFile, WeightsFile
 
 
 def evaluate(
@@ -9,21 +11,33 @@ def evaluate(
     seed: DrawSeed = None,
     labels: LabelsFile = None,
     non_empty: NonEmpty = False,
+    weights: WeightsFile = None,
 ) -> None:
     """Print coverage and set sizes on labelled data, overall, by class and by group."""
     import pippin
-    from pippin.cli.options import own_groups
+    from pippin.cli.options import asked_of
     from pippin.tables import naming, read_data
 
     calibrated = pippin.load(predictor)
     given = read_data(data, labels)
     truth = given.truth(calibrated.classes)
+    asked = asked_of(calibrated, given, weights, seed, non_empty)
     with naming(given.name):
-        sets = calibrated.predict(given.rows, seed=seed, nonempty=non_empty, **own_groups(calibrated, given))
-    per = f" per {calibrated.per}".replace("per rc3p", "by RC3P") if hasattr(calibrated, "per") else ""
+        sets = calibrated.predict(given.rows, **asked)
     print(
-        f"{calibrated.score}{per}, calibrated on {calibrated.n_calibration:,} rows, alpha {calibrated.alpha:g}, on ",
+        f"{_named(calibrated)}, calibrated on {calibrated.n_calibration:,} rows, alpha {calibrated.alpha:g}, on ",
         end="",
     )
     names = [calibrated.classes[i] for i in truth]
     print(pippin.evaluate(sets, names, groups=given.groups, alpha=calibrated.alpha))
+
+
+def _named(predictor: Any) -> str:
+    """The predictor in a few words."""
+    if hasattr(predictor, "guarantee"):
+        return f"ip/ms {predictor.guarantee}"
+    if hasattr(predictor, "weights"):
+        return f"{predictor.score}, weighted"
+    return str(predictor.score) + (
+        f" per {predictor.per}".replace("per rc3p", "by RC3P") if hasattr(predictor, "per") else ""
+    )

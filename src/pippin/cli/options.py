@@ -28,6 +28,13 @@ DrawSeed = Annotated[
     int | None,
     typer.Option(min=0, help="Makes a randomised score (aps, raps, saps) repeatable.", show_default=False),
 ]
+WeightsFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Likelihood ratios of the rows, target to source, in a .npy file, for objects of another distribution.",
+        show_default=False,
+    ),
+]
 NonEmpty = Annotated[
     bool, typer.Option("--non-empty", help="Put the most probable class into sets that would be empty.")
 ]
@@ -59,20 +66,35 @@ def read_scores(text: str) -> "tuple[Candidate, ...]":
     return parse_methods([score for part in _split(text) for score in several.get(part) or (parse_method(part),)])
 
 
-def own_groups(predictor: Any, data: "Data") -> dict[str, Any]:
-    """The groups of the data, for a predictor that knows groups.
+def asked_of(predictor: Any, data: "Data", weights: Path | None, seed: int | None, non_empty: bool) -> dict[str, Any]:
+    """What this kind of predictor wants to know beside the rows: groups, weights, a seed.
 
     Raises:
-        ValueError: the predictor needs more than rows and groups.
+        ValueError: the predictor needs more than a file of rows, or weights that it cannot use.
     """
     from pippin.calibration import Predictor
+    from pippin.combination import Combination
     from pippin.conditional import ConditionalPredictor
+    from pippin.tables import read_weights
+    from pippin.weighting import WeightedPredictor
 
-    if not isinstance(predictor, Predictor | ConditionalPredictor):
+    kind = type(predictor).__name__
+    if not isinstance(predictor, Predictor | ConditionalPredictor | WeightedPredictor | Combination):
         raise ValueError(
-            f"Expected a predictor that pippin calibrate wrote, got a {type(predictor).__name__}: use it in Python."
+            f"Expected a predictor that needs one matrix of probabilities, got a {kind}: use it in Python."
         )
-    return {} if getattr(predictor, "groups", None) is None else {"groups": data.groups}
+    asked: dict[str, Any] = {"nonempty": non_empty}
+    if not isinstance(predictor, Combination):
+        asked["seed"] = seed
+    if getattr(predictor, "groups", None) is not None:
+        asked["groups"] = data.groups
+    if isinstance(predictor, WeightedPredictor):
+        if weights is None:
+            raise ValueError("Expected the weights of the rows, got none: pass --weights weights.npy.")
+        asked["weights"] = read_weights(weights)
+    elif weights is not None:
+        raise ValueError(f"A {kind} takes no weights: leave --weights out, or calibrate with --weights.")
+    return asked
 
 
 def read_values(text: str) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pippin.cli.options import DataFile, DrawSeed, NonEmpty, PredictorFile
+from pippin.cli.options import DataFile, DrawSeed, NonEmpty, PredictorFile, WeightsFile
 
 if TYPE_CHECKING:
     import polars
@@ -30,6 +30,7 @@ def predict(
     seed: DrawSeed = None,
     non_empty: NonEmpty = False,
     p_values: PValuesFile = None,
+    weights: WeightsFile = None,
 ) -> None:
     """Write the prediction set of every row.
 
@@ -37,7 +38,7 @@ def predict(
     joined by |, with a backslash before a | or backslash within a name.
     """
     import pippin
-    from pippin.cli.options import own_groups
+    from pippin.cli.options import asked_of
     from pippin.cli.outputs import check_target
     from pippin.tables import naming, read_data, write_sets, write_table
 
@@ -49,10 +50,11 @@ def predict(
     if out.exists() and out.samefile(data):
         raise ValueError(f"Expected --out to be another file than the data, got {out} for both: rename it.")
     shared = secrets.randbits(64) if seed is None else seed  # sets and p-values use the same u
+    asked = asked_of(calibrated, given, weights, shared, non_empty)
     with naming(given.name):
-        groups = own_groups(calibrated, given)
-        sets = calibrated.predict(given.rows, seed=shared, nonempty=non_empty, **groups)
-        table = None if p_values is None else _table(calibrated, given.rows, shared, groups)
+        sets = calibrated.predict(given.rows, **asked)
+        asked.pop("nonempty")
+        table = None if p_values is None else _table(calibrated, given.rows, asked)
     write_sets(out, sets)
     print(f"{len(sets):,} sets with {pippin.efficiency(sets):.2f} classes on average are in {out}.")
     if p_values is not None and table is not None:
@@ -71,14 +73,14 @@ def _check(p_values: Path, out: Path, data: Path) -> None:
         raise ValueError(f"Expected --p-values to be a file of its own, got {p_values} twice: rename it.")
 
 
-def _table(predictor: Any, rows: Any, seed: int, groups: dict[str, Any]) -> "polars.DataFrame":
+def _table(predictor: Any, rows: Any, asked: dict[str, Any]) -> "polars.DataFrame":
     """One line per row: its label, confidence and credibility, then `p(name)` of every class."""
     import polars
 
-    if not hasattr(predictor, "p_values"):
-        raise ValueError(f"A {type(predictor).__name__} has no p-values: leave --p-values out.")
-    points = predictor.forced(rows, seed=seed, **groups)
-    every = predictor.p_values(rows, seed=seed, **groups)
+    if not hasattr(predictor, "forced"):
+        raise ValueError(f"A {type(predictor).__name__} has no table of p-values: leave --p-values out.")
+    points = predictor.forced(rows, **asked)
+    every = predictor.p_values(rows, **asked)
     columns: dict[str, Any] = {
         "row": range(len(every)),
         "label": points.labels.tolist(),
