@@ -26,7 +26,7 @@ from pippin.quantiles import quantile_rank
 from pippin.ranking import Classes, as_classes, as_labels, as_rows
 from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients
 from pippin.tallies import Tally, conditional_columns, coverage_columns
-from pippin.threads import run
+from pippin.threads import feed
 from pippin.trials import Trial, after_choice, draw_splits, draw_whole_split, make_trial
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 METRICS = ("threshold", "coverage", "efficiency", "informativeness", "empty_rate")
 POOLED = 100  # splits over which coverage by class is pooled
+CHUNK = 20  # splits that are drawn and counted together
 AT_ONCE = 200  # splits between two checkpoints
 MOST_LEVELS = 64  # sets are kept at no more thresholds than these
 SPREAD = 6  # standard deviations around the middle threshold that are prepared for
@@ -219,19 +220,23 @@ def measure(
     counters = {number: counter(trial, score, splits) for number, score in plain.items() if left}
     by_cell = method_trials.counters(trial.objects, methods, trial.alpha) if methods and left else {}
 
-    def work(start: int, stop: int) -> None:
-        calibrations, u = draw_splits(trial, range(start, stop), randomized)
+    def draw(start: int, stop: int) -> tuple[NDArray[np.bool_], Vector]:
+        return draw_splits(trial, range(start, stop), randomized)
+
+    def work(start: int, stop: int, drawn: tuple[NDArray[np.bool_], Vector]) -> None:
+        calibrations, u = drawn
         for number, count in counters.items():
             values[number, start:stop] = count(calibrations, u)
         for number, count_split in by_cell.items():
             for index, (calibration, own) in enumerate(zip(calibrations, u, strict=True), start):
                 values[number, index] = count_split(Split(calibration, own, partial(after_choice, trial, index)))
 
+    alone = not methods and scoring.compiled(0) is None  # NumPy's small steps hold the interpreter
     with progress_bar("splits", splits) as advance, method_trials.quietly():
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + AT_ONCE, splits)
-            run(work, [(a, min(a + 10, stop)) for a in range(start, stop, 10)])
+            feed(draw, work, [(a, min(a + CHUNK, stop)) for a in range(start, stop, CHUNK)], alone)
             advance(stop - start)
             kept.keep(stop)
     return values

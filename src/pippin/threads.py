@@ -2,8 +2,12 @@
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NAME = "pippin-worker"
 
@@ -33,6 +37,36 @@ def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> 
         return
     futures = [_shared_pool().submit(work, start, stop) for start, stop in pieces]
     try:
+        for future in futures:
+            future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def feed(
+    make: Callable[[int, int], T],
+    work: Callable[[int, int, T], None],
+    pieces: Iterable[tuple[int, int]],
+    alone: bool = False,
+) -> None:
+    """Calls work(start, stop, make(start, stop)) for every piece, making the next one meanwhile.
+
+    For a `make` that holds the interpreter and a `work` that does not; if both hold it, threads
+    only get in each other's way, and `alone` does without.
+    """
+    most = n_threads()
+    if alone or most == 1 or threading.current_thread().name.startswith(NAME):
+        for start, stop in pieces:
+            work(start, stop, make(start, stop))
+        return
+    futures: deque[Future[None]] = deque()
+    try:
+        for start, stop in pieces:
+            made = make(start, stop)
+            if len(futures) == most:
+                futures.popleft().result()
+            futures.append(_shared_pool().submit(work, start, stop, made))
         for future in futures:
             future.result()
     finally:
