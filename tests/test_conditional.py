@@ -209,8 +209,8 @@ def test_rare_classes_are_named_with_what_they_lack():
     probs, labels = DATA.probs[rows], DATA.labels[rows]
     told = (
         r"^3 of 12 thresholds are infinite, because alpha=0.1 needs 9 calibration examples each: black_grass has 8, "
-        r"common_chickweed has 8, maize has 0\. Such a class is in every set: collect more, or share examples between "
-        r"classes with per='cluster'\.$"
+        r"common_chickweed has 8, maize has 0\. Such a class is in every set: collect more, or let rare classes share "
+        r"with per='cluster'\.$"
     )
     for per in ("class", "rc3p"):
         with pytest.warns(UserWarning, match=told) as caught:
@@ -250,11 +250,14 @@ FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip",
             {"per": "klass"},
             "Expected per to be one of 'class', 'group', 'class and group', .*, got 'klass'",
         ),
-        ({"per": "group"}, r"got per='group': pass groups=, one per row\."),
-        ({"per": "class and group"}, r"got per='class and group': pass groups=, one per row\."),
-        ({"per": "class", "groups": [1] * 5}, r"got per='class': leave groups= out, or ask per='class and group'\."),
-        ({"per": "rc3p", "groups": [1] * 5}, r"got per='rc3p': leave groups= out"),
-        ({"per": "cluster", "groups": [1] * 5}, r"got per='cluster': leave groups= out"),
+        ({"per": "group"}, r"got per='group' and no groups: pass groups=, one per row\."),
+        ({"per": "class and group"}, r"got per='class and group' and no groups: pass groups=, one per row\."),
+        (
+            {"per": "class", "groups": [1] * 5},
+            r"got per='class' and groups: leave groups= out, or ask per='class and group'\.",
+        ),
+        ({"per": "rc3p", "groups": [1] * 5}, r"got per='rc3p' and groups: leave groups= out"),
+        ({"per": "cluster", "groups": [1] * 5}, r"got per='cluster' and groups: leave groups= out"),
         ({"groups": [1, 2]}, r"Expected 5 groups, one per row, got shape \(2,\): pass groups in row order\."),
         ({"groups": [[1]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 1\)"),
         (

@@ -183,7 +183,7 @@ def test_a_level_and_groups_add_lines():
     assert "worst class      0.0000   coverage of e" in text
     assert "worst group      0.0000   coverage of 7" in text
     assert "CovGap           0.4167   mean distance of the classes' coverage from 0.75" in text
-    assert "SSCV             0.4167   largest distance of coverage from 0.75 over sets of like size" in text
+    assert "SSCV             0.4167   largest distance from 0.75 over sizes 0–1, 2–3, 4–10, 11–100, more" in text
     assert text.endswith("group  objects  coverage\n2            2  1.0000\n7            2  0.0000")
 
 

@@ -76,7 +76,8 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     assert np.array_equal(pvalues.of_classes(query), by_plain)
     points = pvalues.points(query, range(n_classes))
     for i, row in enumerate(by_plain):
-        best = max(range(n_classes), key=lambda k: (row[k], probs[i, k], -k))
+        known = cells.counts[cells.of[group[i]]] > 0
+        best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
         assert points.labels[i] == best
         assert points.credibility[i] == row[best]
         assert points.confidence[i] == 1 - max(np.delete(row, best))
@@ -116,8 +117,12 @@ def test_the_law_holds_in_every_cell(score, per, unseen):
         assert np.array_equal(predictor.at(alpha).predict(probs[n:], seed=2, **asked).mask, p > alpha)
     assert (p[:, 4] == 1).all() or "class" not in per
     forced = predictor.forced(probs[n:], seed=2, **asked)
-    assert np.array_equal(forced.credibility, p.max(axis=1))
-    assert np.array_equal(forced.confidence, 1 - np.sort(p, axis=1)[:, -2])
+    best = forced.labels
+    assert (best < 4).all() or "class" not in per  # a class that was never seen is not chosen
+    seen = p[:, :4] if "class" in per else p
+    assert np.array_equal(forced.credibility, seen.max(axis=1))
+    rest = np.where(np.arange(5) == best[:, None], -1, p)
+    assert np.array_equal(forced.confidence, 1 - rest.max(axis=1))
 
 
 @pytest.mark.parametrize("parts", [100, 1000])
@@ -160,7 +165,7 @@ def test_no_example_gives_one_or_v():
 
 
 def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
-    """A class never seen has p = 1 too; the more probable one of those with p = 1 is taken."""
+    """A class never seen has p = 1 always: it is not chosen, and there is no confidence in what is."""
     predictor = replace(
         pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5),
         classes=("crop", "soil", "weed"),
@@ -169,8 +174,8 @@ def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
     with pytest.warns(UserWarning, match="infinite"):
         per_class = pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5, per="class")
     found = per_class.forced([[0.4, 0.5, 0.1], [0.2, 0.2, 0.6], [0.0, 0.0, 1.0]])
-    assert found.labels.tolist() == [1, 2, 2]
-    assert found.credibility.tolist() == [1.0, 1.0, 1.0]
+    assert found.labels.tolist() == [2, 2, 2]
+    assert found.credibility.tolist() == [0.25, 1.0, 1.0]
     assert found.confidence.tolist() == [0.0, 0.0, 0.0]
 
 

@@ -104,7 +104,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
     cluster = clusters_of(scores[~rest], labels[~rest], 12, 0.1, n_clusters, rng)
     assert predictor.n_calibration == rest.sum() < 2500
     for k in range(12):
-        mates = np.isin(labels, np.flatnonzero(cluster == cluster[k])) | (cluster[k] == NULL)
+        mates = np.isin(labels, np.flatnonzero(cluster == cluster[k]))
         own = np.sort(scores[rest & mates])
         assert predictor.thresholds[0, k] == own[quantile_rank(len(own), 0.1) - 1]
     again = pippin.calibrate(probs, labels, "aps", seed=np.random.default_rng(4), per="cluster")
@@ -114,13 +114,15 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
 
 
 def test_the_table_shows_clusters_and_their_rows():
-    """Classes of a cluster share n and threshold; without a cluster it is the marginal one."""
-    rows = np.flatnonzero((LABELS != 3) | (np.cumsum(LABELS == 3) <= 12))
+    """Classes of a cluster share n and threshold; without a cluster it is the marginal one, which promises nothing."""
+    rows = np.flatnonzero((LABELS != 3) | (np.cumsum(LABELS == 3) <= 6))
     predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "pip", 0.1, DATA.classes, seed=0, per="cluster")
     table = predictor.table()
     assert table.columns == ["class", "cluster", "n", "threshold", "expected_coverage", "lacking"]
     lone = table.row(3, named=True)
     assert (lone["class"], lone["cluster"], lone["n"]) == ("common_chickweed", None, predictor.n_calibration)
+    assert lone["expected_coverage"] is None
+    assert table["expected_coverage"].null_count() == 1
     for _, mates in table.drop_nulls("cluster").group_by("cluster"):
         assert mates["n"].n_unique() == mates["threshold"].n_unique() == 1
     again = predictor.at(0.2)
@@ -135,7 +137,7 @@ def test_too_few_rows_to_cluster_are_told():
     assert caught[0].filename == __file__
     assert predictor.n_calibration == 200
     assert (predictor.thresholds == pippin.calibrate(PROBS[:200], LABELS[:200], "pip").threshold).all()
-    assert predictor.table()["cluster"].to_list() == [None] * 12
+    assert predictor.table()["cluster"].to_list() == [0] * 12  # one for all
 
 
 def test_a_cluster_with_too_few_rows_is_named():
@@ -155,7 +157,9 @@ def test_a_cluster_with_too_few_rows_is_named():
 
 
 def test_clusters_cover_by_their_exact_law():
-    """Given the clusters and its count n, coverage of a cluster is Beta(k, n + 1 − k), and so is all of the null's.
+    """Given the clusters and its count n, coverage of a cluster is Beta(k, n + 1 − k), the null's included.
+
+    So all rows together are covered at the level too.
 
     Scores have the known distributions P(S ≤ s) = s^a, so coverage is computed. 500 calibrations.
     """
@@ -165,26 +169,28 @@ def test_clusters_cover_by_their_exact_law():
     share /= share.sum()
     power = np.array([1.0, 1.1, 3.0, 3.3, 8.0, 9.0, 1.2])[np.arange(14) % 7]
     alpha = 0.2
-    in_clusters, in_null = [], []
+    in_clusters, in_null, overall = [], [], []
     for seed in range(500):
         labels = rng.choice(14, 1500, p=share)
         scores = rng.random(1500) ** (1 / power[labels])
-        cells, _ = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
+        cells, n_rest = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
         null = cells.of[0, 0]
         assert null == cells.of.max()
+        overall.append((share * cells.thresholds(alpha)[cells.of[0]] ** power).sum())
         for cell, (threshold, n) in enumerate(zip(cells.thresholds(alpha), cells.counts.tolist(), strict=True)):
-            mates = (cells.of[0] == cell) | (cell == null)
+            mates = (cells.of[0] == cell) | (n == n_rest)  # with too few rows of its own the null holds all
             covered = (share * threshold**power)[mates].sum() / share[mates].sum()
             k = quantile_rank(n, alpha)
             (in_null if cell == null else in_clusters).append(stats.beta.cdf(covered, k, n + 1 - k))
     assert len(in_clusters) > 1000
     assert stats.kstest(in_clusters, "uniform").pvalue > 0.01
     assert stats.kstest(in_null, "uniform").pvalue > 0.01
+    assert 0.8 - 0.001 < np.mean(overall) < 0.8 + 14 / 1500
 
 
 @torchcp_warns
 def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
-    """With its split and its clusters the thresholds agree; its null cluster is infinite, ours is the marginal one."""
+    """With its split and its clusters the thresholds agree; its null cluster is infinite, ours is one more."""
     import torch
 
     rows = np.flatnonzero((LABELS[:3000] != 3) | (np.cumsum(LABELS[:3000] == 3) <= 60))
@@ -193,14 +199,15 @@ def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
     theirs, _ = torchcp("ClusteredPredictor", probs, labels)
     aside, cluster = theirs.idx1.numpy(), theirs.cluster_assignments.numpy().astype(int)
     scores = pippin.score(probs, labels, "ip")
-    cells = shared_cells(scores[~aside], labels[~aside], cluster)
+    cells = shared_cells(scores[~aside], labels[~aside], cluster, 9)
     ours = cells.thresholds(0.1)[cells.of[0]]
     known = cluster != NULL
     assert 3 < known.sum() < 12
     assert theirs.num_clusters == plan(np.bincount(labels), 0.1)[1]
     assert np.array_equal(theirs.q_hat.numpy()[known], ours[known].astype(np.float32))
     assert np.isinf(theirs.q_hat.numpy()[~known]).all()
-    assert (ours[~known] == pippin.calibrate(probs[~aside], labels[~aside], "ip").threshold).all()
+    null = ~aside & ~known[labels]
+    assert (ours[~known] == pippin.calibrate(probs[null], labels[null], "ip").threshold).all()
 
 
 @torchcp_warns
@@ -219,7 +226,7 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
 def test_a_class_that_only_clustered_has_the_marginal_threshold():
     """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
     scores = np.arange(40) / 40
-    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]))
+    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), 9)
     thresholds = cells.thresholds(0.1)[cells.of[0]]
     assert thresholds.tolist() == [18 / 40, 38 / 40, 36 / 40]
 

@@ -543,3 +543,17 @@ def test_absence_is_explained():
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert printed == 'pippin.sklearn needs scikit-learn 1.6 or newer: run pip install "pippin-conformal[sklearn]".\n'
+
+
+@pytest.mark.parametrize("per", ["class", "rc3p"])
+def test_a_guarantee_per_class(per):
+    """The thresholds that `calibrate` finds on the rows held out; `per` is a parameter like the others."""
+    rows, y = load_digits(return_X_y=True)
+    clf = clone(ConformalClassifier(alpha=0.1, random_state=0, score="pip").set_params(per=per)).fit(rows, y)
+    assert isinstance(clf.predictor_, pippin.ConditionalPredictor)
+    assert clf.predictor_.per == per
+    assert clf.predictor_.thresholds.shape == (1, 10)
+    assert len(clf.predict_set(rows[:7])) == 7
+    assert clf.predict_set(rows[:7], alpha=0.2).classes == clf.predictor_.classes
+    with pytest.raises(ValueError, match="Expected per to be one of"):
+        ConformalClassifier(random_state=0, per="colour").fit(rows, y)

@@ -25,7 +25,7 @@ def cluster_cells(
 ) -> tuple[Cells, int]:
     """A cell per cluster of classes, and how many rows calibrate them.
 
-    Classes of the null cluster share one cell that holds all rows.
+    Classes too rare to be compared share a cell of their own.
     """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -39,7 +39,7 @@ def cluster_cells(
             "threshold, whose guarantee is for all classes together; collect more.",
             stacklevel=4,
         )
-    return shared_cells(scores[rest], labels[rest], cluster), int(rest.sum())
+    return shared_cells(scores[rest], labels[rest], cluster, examples_needed(alpha)), int(rest.sum())
 
 
 def plan(counts: Indices, alpha: float) -> tuple[float, int]:
@@ -61,23 +61,27 @@ def plan(counts: Indices, alpha: float) -> tuple[float, int]:
     return 0.0, 0
 
 
-def shared_cells(scores: Vector, labels: Indices, cluster: Indices) -> Cells:
-    """The scores by cluster of their class; a null cluster comes last and holds every score.
+def shared_cells(scores: Vector, labels: Indices, cluster: Indices, needed: int) -> Cells:
+    """The scores by cluster of their class; the null cluster, if there is one, comes last.
 
-    >>> cells = shared_cells(np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL]))
+    It is a cluster like the others, so that coverage holds for its classes together, and
+    with it for all. With fewer than `needed` scores of its own, it holds every score.
+
+    >>> cells = shared_cells(np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL]), 1)
     >>> cells.of, cells.counts
-    (array([[0, 0, 1]], dtype=int32), array([2, 3]))
+    (array([[0, 0, 1]], dtype=int32), array([2, 1]))
+    >>> shared_cells(np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL]), 9).counts
+    array([2, 3])
     """
-    if not (cluster == NULL).any():
-        return make_cells(scores, cluster[labels], cluster[None])
     null = int(cluster.max()) + 1
-    cell = cluster[labels]
-    own = cell != NULL
-    return make_cells(
-        np.concatenate([scores[own], scores]),
-        np.concatenate([cell[own], np.full(len(scores), null)]),
-        np.where(cluster == NULL, null, cluster)[None],
-    )
+    of = np.where(cluster == NULL, null, cluster)
+    cell = of[labels]
+    few = np.count_nonzero(cell == null) < needed
+    if few and (of == null).any():
+        own = cell != null
+        scores = np.concatenate([scores[own], scores])
+        cell = np.concatenate([cell[own], np.full(len(own), null)])
+    return make_cells(scores, cell, of[None])
 
 
 def clusters_of(

@@ -52,7 +52,9 @@ class ConditionalPredictor:
                 f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
                 "calibrate again, or save with scores=True."
             )
-        return _at(self, alpha)
+        predictor = _at(self, alpha)
+        _warn_of_rare(predictor, 3)
+        return predictor
 
     def predict(
         self,
@@ -87,6 +89,8 @@ class ConditionalPredictor:
         self, row: Any, seed: Any = None, *, group: str | int | None = None, nonempty: bool = False
     ) -> NDArray[np.integer]:
         """One object's class indices, most probable first."""
+        if self.groups is not None and group is None:
+            raise ValueError(f"This predictor has thresholds per {self.per}: pass group=, that of the object.")
         groups = None if group is None else [group]
         return self.predict(as_array(row)[None], seed, groups=groups, nonempty=nonempty).members
 
@@ -162,8 +166,9 @@ class ConditionalPredictor:
 
         `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; of a
         cluster for its classes together, and with RC3P the least that it can be. `lacking` says how
-        many examples are missing for a finite threshold. A class without a cluster has
-        the marginal threshold.
+        many examples are missing for a finite threshold. Where nothing is promised it is null: for
+        groups that were not seen, and for classes whose cluster is null because all rows
+        speak for them.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -180,12 +185,15 @@ class ConditionalPredictor:
             names = ["(any other)" if name is None else name for name in self.groups]
             columns["group"] = [name for name in names for _ in range(n_classes)]
         columns["class"] = list(self.classes) * n_groups
+        promised = np.repeat([name is not None for name in self.groups or ("all",)], n_classes)
         if self.per == "cluster":
-            columns["cluster"] = [None if counts[k] == self.n_calibration else int(cell[k]) for k in range(n_classes)]
+            promised = (counts < self.n_calibration) | (len(self.cells.counts) == 1)
+            columns["cluster"] = [int(cell[k]) if promised[k] else None for k in range(n_classes)]
         columns |= {"n": counts, "threshold": self.thresholds.ravel()}
         if self.rank_limits is not None:
             columns["rank_limit"] = self.rank_limits.ravel()
-        columns["expected_coverage"] = reached / (counts + 1)
+        expected = reached / (counts + 1)
+        columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
         columns["lacking"] = np.maximum(examples_needed(self.alpha) - counts, 0)
         return polars_frame(columns)
 
@@ -236,7 +244,10 @@ def calibrate_conditional(
         raise ValueError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}.")
     if ("group" in per) != (groups is not None):
         remedy = "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'"
-        raise ValueError(f"Expected groups exactly where thresholds are per group, got per={per!r}: {remedy}.")
+        got = "no groups" if groups is None else "groups"
+        raise ValueError(
+            f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}: {remedy}."
+        )
     n, n_classes = rows.n, rows.n_classes
     rng = np.random.default_rng(seed)
     scores = scoring.label_scores(rows, labels, score, scoring.draws(score, n, rng))
@@ -254,7 +265,7 @@ def calibrate_conditional(
             names = (*names, None)
     blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, n, classes, names, cells)
     predictor = _at(blank, alpha)
-    _warn_of_rare(predictor)
+    _warn_of_rare(predictor, 4)
     return predictor
 
 
@@ -270,7 +281,7 @@ def _at(predictor: ConditionalPredictor, alpha: float) -> ConditionalPredictor:
     return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(limits.scores), rank_limits=ranks)
 
 
-def _warn_of_rare(predictor: ConditionalPredictor) -> None:
+def _warn_of_rare(predictor: ConditionalPredictor, level: int) -> None:
     """Names the cells whose threshold is infinite, and what they lack."""
     needed = examples_needed(predictor.alpha)
     counts = predictor.cells.counts
@@ -279,14 +290,15 @@ def _warn_of_rare(predictor: ConditionalPredictor) -> None:
         return
     told = [f"{_cell_name(predictor, int(cell))} has {counts[cell]}" for cell in few[:MOST_NAMED]]
     more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
-    remedy = {
-        "group": "collect more, or join small groups",
-        "cluster": "collect more",
-    }.get(predictor.per, "collect more, or share examples between classes with per='cluster'")
+    outcome = {
+        "group": "Its sets hold all classes: collect more, or join small groups",
+        "class and group": "Such a class is in every set of its group: collect more, or join small groups",
+        "cluster": "Such classes are in every set: collect more",
+    }.get(predictor.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
     warnings.warn(
         f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs {needed:,} "
-        f"calibration examples each: {', '.join(told)}{more}. Such a class is in every set: {remedy}.",
-        stacklevel=4,
+        f"calibration examples each: {', '.join(told)}{more}. {outcome}.",
+        stacklevel=level,
     )
 
 

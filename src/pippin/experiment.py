@@ -118,6 +118,8 @@ class Comparison:
 
     def metric(self, name: str) -> NDArray[np.float64]:
         """One metric, (scores, splits)."""
+        if name not in METRICS:
+            raise ValueError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}.")
         return self.values[:, :, METRICS.index(name)]
 
     @property

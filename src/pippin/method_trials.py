@@ -1,5 +1,6 @@
 """Methods over many splits: their metrics, who is covered, and what a level makes of one split."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from pippin.scores import Score, coefficients
 from pippin.tallies import STRATA, Tally, pooled, tally
 from pippin.threads import run
 
+NUMBER = re.compile(r"\d[\d.,]*")
 MOST_NAMED = 5  # classes that a warning names
 
 Metrics = tuple[float, float, float, float, float]
@@ -106,13 +108,18 @@ def _tallied(objects: Objects, split: Split, sizes: NDArray[np.int64], covered: 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Warnings of many splits as one of each; of rare classes none, because `check_methods` has said it."""
+    """Warnings of many splits as one of each kind; of rare classes none, because `check_methods` has said it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for message in dict.fromkeys(str(one.message) for one in caught):
+    kinds: dict[str, list[str]] = {}
+    for one in caught:
+        message = str(one.message)
         if "thresholds are infinite" not in message:
-            warnings.warn(message, stacklevel=5)
+            kinds.setdefault(NUMBER.sub("#", message), []).append(message)
+    for messages in kinds.values():
+        often = f"In {len(messages):,} splits: " if len(messages) > 1 else "In one split: "
+        warnings.warn(often + messages[0], stacklevel=5)
 
 
 def check_methods(objects: Objects, methods: Sequence[Method], n_calibration: int, alpha: float) -> None:

@@ -101,7 +101,7 @@ class Evaluation:
         return [
             *told,
             f"CovGap           {self.covgap:.4f}   mean distance of the classes' coverage from {level}",
-            f"SSCV             {self.sscv:.4f}   largest distance of coverage from {level} over sets of like size",
+            f"SSCV             {self.sscv:.4f}   largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more",
         ]
 
 

@@ -103,6 +103,9 @@ def of_classes(query: Query) -> Vector:
 def points(query: Query, classes: Classes) -> PointPredictions:
     """The class with the largest p-value of each row; of equal ones the most probable, then the first.
 
+    A class without any calibration example has p = 1 whatever the object is: it is not chosen, but
+    as long as it may be the true one, confidence is 0.
+
     No more than a tile of p-values is held at a time.
     """
     best = np.empty(query.rows.n, dtype=np.int64)
@@ -121,14 +124,17 @@ def points(query: Query, classes: Classes) -> PointPredictions:
     else:
         largest, second = np.empty(query.rows.n), np.empty(query.rows.n)
         fill = _filler(query)
+        unknown = (query.cells.counts == 0)[query.cells.of]
 
         def largest_two(start: int, stop: int) -> None:
             p = np.empty((stop - start, query.rows.n_classes))
             fill(start, stop, p)
-            top, row = p.max(axis=1), np.arange(stop - start)
-            found = np.where(p == top[:, None], query.rows.block(start, stop), -1).argmax(axis=1)
+            judged = np.where(unknown[query.group[start:stop]], -1, p)
+            at_top = judged == judged.max(axis=1, keepdims=True)
+            row, found = np.arange(stop - start), np.where(at_top, query.rows.block(start, stop), -1).argmax(axis=1)
+            best[start:stop], largest[start:stop] = found, p[row, found]
             p[row, found] = -1
-            best[start:stop], largest[start:stop], second[start:stop] = found, top, p.max(axis=1)
+            second[start:stop] = p.max(axis=1)
 
         run(largest_two, _tiles(query.rows))
     labels = best if isinstance(classes, range) else np.array(classes)[best]

@@ -265,7 +265,12 @@ def _read_spelling(text: str) -> Score:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if str(error).startswith(("Unknown score", "The score")):
             raise
-    raise ValueError(f"Cannot read the score {text!r}: write a name or name(parameter=value), like repip(gamma=0.05).")
+    hint = "write a name or name(parameter=value), like repip(gamma=0.05)"
+    if "ip/ms" in text:
+        hint = "that is for compare, elsewhere call calibrate_combination"
+    elif {"per", "rc3p", "nonempty"} & set(text.split()):
+        hint = "that is for compare, elsewhere pass the score alone and per='class' beside it"
+    raise ValueError(f"Cannot read the score {text!r}: {hint}.")
 
 
 def parse_scores(given: Any) -> tuple[Score, ...]:

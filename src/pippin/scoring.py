@@ -170,7 +170,15 @@ def with_best(
 
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
-    """One u per object for a randomised score; zeros for any other, which takes none."""
+    """One u per object for a randomised score; zeros for any other, which takes none.
+
+    Raises:
+        ValueError: something else stands where the seed belongs, such as groups.
+    """
+    if seed is not None and (isinstance(seed, str) or hasattr(seed, "__array__")) and not isinstance(seed, np.integer):
+        raise ValueError(
+            f"Expected a seed or a Generator, got {type(seed).__name__}: pass groups and weights by their names."
+        )
     return uniforms(seed, n) if score.randomized else np.zeros(n)
 
 

@@ -60,7 +60,8 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     if comparison.splits > 1:
         law = (check_spread(judged),) if isinstance(judged.scores[0], Score) else ()
         checks = (*law, check_order(trial, parse_score("ip")))
-    sentences = (*_sentences(judged, compared, tuned), *_on_classes(comparison, compared[-1].score))
+    told = _sentences(judged, compared, tuned)
+    sentences = (*told, *_on_classes(comparison, compared[-1].score), *_too_little(comparison))
     return Verdict(sentences, compared, tuned, fronts, checks)
 
 
@@ -135,6 +136,19 @@ def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ..
     return (
         f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % for "
         f"{sizes[chosen]:.2f} classes per set.",
+    )
+
+
+def _too_little(comparison: Comparison) -> tuple[str, ...]:
+    """Methods that cover less than was asked, by more than coverage varies from split to split."""
+    coverage = comparison.metric("coverage")
+    spread = coverage.std(axis=1, ddof=1) if comparison.splits > 1 else np.full(len(coverage), np.inf)
+    short = 1 - comparison.alpha - coverage.mean(axis=1) > spread
+    return tuple(
+        f"{candidate} covers only {100 * coverage[i].mean():.1f} % of the objects, less than the "
+        f"{100 * (1 - comparison.alpha):g} % that was asked for."
+        for i, candidate in enumerate(comparison.scores)
+        if isinstance(candidate, Method) and short[i]
     )
 
 

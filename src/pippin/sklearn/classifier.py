@@ -1,7 +1,7 @@
 """ConformalClassifier: a part of the rows fits, another calibrates, and predictions are sets."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +44,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         random_state: a seed or generator for the split, for randomised scores, and for an
             estimator that has none; None draws fresh entropy, never from NumPy's global
             generator.
+        per: None, or what the guarantee holds for beyond all objects together: every "class",
+            "cluster" of classes, or every class by "rc3p"; as in `pippin.calibrate`.
 
     Attributes:
         estimator_: the fitted classifier.
         classes_: all classes, sorted; one that the training part lacks has probability 0.
-        predictor_: the calibrated `pippin.Predictor`, which can be saved.
+        predictor_: the calibrated `pippin.Predictor` (with `per`, a `pippin.ConditionalPredictor`), which can
+            be saved.
 
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
@@ -67,12 +70,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         alpha: float = 0.1,
         cv: Any = 0.25,
         random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
+        per: "Literal['class', 'cluster', 'rc3p'] | None" = None,
     ) -> None:
         self.estimator = estimator
         self.score = score
         self.alpha = alpha
         self.cv = cv
         self.random_state = random_state
+        self.per = per
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; with `deep` the estimator's too."""
@@ -197,5 +202,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         probs = probabilities(estimator, classes, X)
         labels = [names[label] for label in given]
         draws = np.random.default_rng([seed, 2])
-        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, tuple(names.values()), draws)
+        chosen = vars(self)["score"]
+        predictor = calibrate(probs, labels, chosen, self.alpha, tuple(names.values()), draws, per=self.per)
         self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed
