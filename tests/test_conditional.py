@@ -180,6 +180,12 @@ def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
         ("groups", ["a", "a"]),
         ("calibration_ranks", [1]),
         ("classes", ["maize"] * 12),
+        ("cells", [[0.5] * 12]),
+        ("cells", [[10**12] * 12]),
+        ("calibration_scores", [1.0 - i / 2000 for i in range(2000)]),
+        ("calibration_scores", ["nan"] * 2000),
+        ("calibration_scores", ["many"] * 2000),
+        ("calibration_scores", [10**400] * 2000),
     ],
 )
 def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
@@ -189,6 +195,26 @@ def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
     kind, content = files.read_predictor(path)
     files.write_predictor(path, {**content, part: value}, kind=kind)
     with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
+        pippin.load(path)
+
+
+def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
+    """Or no other level could be had from it."""
+    path = tmp_path / "predictor.json"
+    calibrated("rc3p").save(path)
+    kind, content = files.read_predictor(path)
+    for ranks in (None, [0] * 2000):
+        files.write_predictor(path, {**content, "calibration_ranks": ranks}, kind=kind)
+        with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):
+            pippin.load(path)
+
+
+@pytest.mark.parametrize("kind", [[], {}, "marginal"])
+def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
+    """Whatever stands there."""
+    path = tmp_path / "predictor.json"
+    files.write_predictor(path, {}, kind=kind)
+    with pytest.raises(ValueError, match="holds a predictor of the unknown kind"):
         pippin.load(path)
 
 

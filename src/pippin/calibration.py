@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, pvalues, scoring
 from pippin.cells import Cells
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
-from pippin.contents import checked_classes, shared_content
+from pippin.contents import checked_classes, rising, shared_content
 from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed, quantile_rank
 from pippin.ranking import (
@@ -312,8 +312,7 @@ def from_content(
         n_classes,
         classes,
         threshold=isinstance(threshold, float) and not math.isnan(threshold),
-        calibration_scores=scores is None
-        or (scores.shape == (n_calibration,) and bool((scores[1:] >= scores[:-1]).all())),
+        calibration_scores=scores is None or (scores.shape == (n_calibration,) and rising(scores)),
     )
     return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 

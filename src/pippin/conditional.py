@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, pvalues, scoring
 from pippin.cells import Cells, Limits, group_cells, make_cells
 from pippin.clusters import cluster_cells
-from pippin.contents import checked_classes, shared_content
+from pippin.contents import checked_classes, rising, shared_content, whole_numbers
 from pippin.frames import polars_frame
 from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed
@@ -333,12 +333,12 @@ def from_content(
     calibration_ranks: Any,
 ) -> ConditionalPredictor:
     """A predictor from the content of its file, each part checked against the others."""
-    of = np.array(cells, dtype=np.int32)
-    counts = np.array(cell_counts, dtype=np.int64)
+    of = whole_numbers(cells, np.int32)
+    counts = whole_numbers(cell_counts, np.int64)
     limits = np.array(thresholds, dtype=np.float64)
-    ranks = None if rank_limits is None else read_only(np.array(rank_limits, dtype=np.int32))
+    ranks = None if rank_limits is None else read_only(whole_numbers(rank_limits, np.int32))
     scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
-    label_ranks = None if calibration_ranks is None else read_only(np.array(calibration_ranks, dtype=np.int32))
+    label_ranks = None if calibration_ranks is None else read_only(whole_numbers(calibration_ranks, np.int32))
     shape = (1 if groups is None else len(groups), n_classes)
     names = checked_classes(
         alpha,
@@ -351,8 +351,10 @@ def from_content(
         rank_limits=(ranks is not None) == (per == "rc3p") and (ranks is None or ranks.shape == shape),
         cells=of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts),
         cell_counts=counts.ndim == 1 and bool((counts >= 0).all()),
-        calibration_scores=scores is None or scores.shape == (counts.sum(),),
-        calibration_ranks=label_ranks is None or label_ranks.shape == (counts.sum(),),
+        calibration_scores=scores is None
+        or (scores.shape == (counts.sum(),) and all(map(rising, np.split(scores, np.cumsum(counts)[:-1])))),
+        calibration_ranks=(label_ranks is not None) == (per == "rc3p" and scores is not None)
+        and (label_ranks is None or (label_ranks.shape == (counts.sum(),) and bool((label_ranks >= 1).all()))),
     )
     offsets = read_only(np.concatenate([[0], np.cumsum(counts)]))
     kept = Cells(read_only(of), offsets, scores, label_ranks)

@@ -1,8 +1,13 @@
 """What the files of all predictors share: how it is written, and how it is checked when read."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pippin.ranking import Classes, as_alpha
+
+T = TypeVar("T", bound=np.signedinteger[Any])
 
 
 class _Calibrated(Protocol):
@@ -25,6 +30,23 @@ def shared_content(predictor: _Calibrated) -> dict[str, Any]:
     }
 
 
+def whole_numbers(values: Any, kind: type[T]) -> NDArray[T]:
+    """Whole numbers from a file; anything else is refused, not rounded."""
+    found = np.array(values)
+    if found.dtype.kind != "i":
+        raise ValueError(f"expected whole numbers, got {found.dtype}")
+    return np.array(values, dtype=kind)
+
+
+def rising(scores: NDArray[np.float64]) -> bool:
+    """Whether scores from a file are one list in increasing order, none of them NaN.
+
+    >>> rising(np.array([0.1, 0.1, np.inf])), rising(np.array([0.2, 0.1])), rising(np.array([np.nan]))
+    (True, False, False)
+    """
+    return scores.ndim == 1 and not np.isnan(scores).any() and bool((scores[1:] >= scores[:-1]).all())
+
+
 def checked_classes(alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, **sound: bool) -> Classes:
     """The class names, if these four make sense, and all that the caller found `sound`.
 
@@ -39,7 +61,7 @@ def checked_classes(alpha: Any, n_calibration: Any, n_classes: Any, classes: Any
         "alpha": isinstance(alpha, float) and as_alpha(alpha) == alpha,
         "n_calibration": isinstance(n_calibration, int) and n_calibration > 0,
         "n_classes": isinstance(n_classes, int) and n_classes >= 2,
-        "classes": len(set(names)) == n_classes == len(names),
+        "classes": classes is None or len(set(names)) == n_classes == len(names),
         **sound,
     }
     for part, good in every.items():

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, plain, scoring
 from pippin.calibration import Seed, warn_of_few
-from pippin.contents import checked_classes, shared_content
+from pippin.contents import checked_classes, rising, shared_content
 from pippin.quantiles import quantile_rank
 from pippin.ranking import (
     Classes,
@@ -255,7 +255,7 @@ def from_content(
         n_classes,
         classes,
         fold_scores=sum(part.size for part in parts) == n_calibration
-        and all(p.ndim == 1 and p.size and p[-1] == p[-1] and bool((p[1:] >= p[:-1]).all()) for p in parts),
+        and all(part.size and rising(part) for part in parts),
     )
     return CrossPredictor(make_score(score["name"], score["parameters"]), alpha, n_calibration, names, parts)
 

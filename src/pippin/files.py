@@ -18,6 +18,7 @@ FORMAT = "pippin predictor"
 VERSION = 2
 
 _KEYS = {"score", "alpha", "threshold", "n_calibration", "n_classes", "classes", "calibration_scores"}
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}
 _MAY_BE_INFINITE = {
     "threshold",
     "thresholds",
@@ -142,7 +143,7 @@ def _encoded(value: Any) -> Any:
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(v) for v in value]
-    return float(value) if isinstance(value, str) else value
+    return _INFINITE.get(value, value) if isinstance(value, str) else value
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -29,9 +29,9 @@ def load(path: "str | PathLike[str]") -> Any:
         ValueError: the file is damaged, was edited, or needs a newer pippin.
     """
     kind, content = files.read_predictor(path)
-    if kind not in KINDS:
+    if not isinstance(kind, str | None) or kind not in KINDS:
         raise ValueError(f"{path} holds a predictor of the unknown kind {kind!r}: upgrade pippin-conformal.")
     try:
         return KINDS[kind](**content)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} holds no sound predictor ({error}): calibrate again and save.") from error

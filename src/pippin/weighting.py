@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
 from pippin.calibration import Seed
-from pippin.contents import checked_classes, shared_content
+from pippin.contents import checked_classes, rising, shared_content
 from pippin.ranking import (
     Classes,
     Rows,
@@ -237,9 +237,7 @@ def from_content(
         n_calibration,
         n_classes,
         classes,
-        calibration_scores=scores.shape == (n_calibration,)
-        and not np.isnan(scores).any()
-        and bool((scores[1:] >= scores[:-1]).all()),
+        calibration_scores=scores.shape == (n_calibration,) and rising(scores),
         weights=given.shape == (n_calibration,) and bool(((given >= 0) & (given < np.inf)).all() and given.any()),
     )
     chosen = make_score(score["name"], score["parameters"])
