@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import pippin
 from conftest import EVERY_SCORE, made_rows, probabilities
 from pippin import cell_kernels, files, plain, scoring
+from pippin.cells import make_cells
+from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows, read_only
 from pippin.scores import coefficients
 from reference import ranking
@@ -251,6 +253,36 @@ def test_rare_classes_are_named_with_what_they_lack():
         pippin.calibrate(DATA.probs[:40], DATA.labels[:40], per="group", groups=["a"] * 35 + ["b"] * 5)
     with pytest.warns(UserWarning, match=r"class 0 in group 1 has \d, class 1 in group 1 has .*, and \d+ more\. "):
         pippin.calibrate(DATA.probs[:40], DATA.labels[:40], per="class and group", groups=[1] * 20 + [2] * 20)
+
+
+@pytest.mark.parametrize("groups", [np.arange(600) % 2, np.arange(600) % 2 == 0])
+def test_the_table_names_groups_that_are_no_text(groups):
+    """Beside the one for all that were not seen."""
+    predictor = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], groups=groups, unseen="marginal")
+    assert predictor.table()["group"].unique(maintain_order=True).to_list() == [
+        *map(str, np.unique(groups).tolist()),
+        "(any other)",
+    ]
+
+
+def test_one_row_of_a_frame_brings_its_names():
+    """In another order they are refused, as in a whole frame."""
+    import pandas
+
+    predictor = calibrated("class")
+    row = pandas.Series(DATA.probs[0], index=DATA.classes)
+    assert np.array_equal(predictor.predict_one(row), predictor.predict_one(DATA.probs[0]))
+    with pytest.raises(ValueError, match=r"Column 0 is .*, expected .*: select the columns in the order"):
+        predictor.predict_one(row[::-1])
+
+
+def test_a_level_is_read_by_its_spelling_whatever_was_asked_before():
+    """Numbers that are equal but spelled otherwise name other levels; any type that spells one will do."""
+    scores, none = np.arange(999.0), np.zeros(999, dtype=int)
+    cells = make_cells(scores, none, np.zeros((1, 2), dtype=int))
+    for alpha in (Fraction(0.7), 0.7, np.array(0.7)):
+        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)]
+    assert quantile_rank(999, Fraction(0.7)) != quantile_rank(999, 0.7)
 
 
 def test_inputs_are_left_alone():

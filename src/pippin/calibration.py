@@ -26,6 +26,7 @@ from pippin.ranking import (
     as_classes,
     as_labels,
     as_rows,
+    check_names,
     read_only,
     uniforms,
 )
@@ -230,18 +231,12 @@ class Predictor:
         loop; see `pippin.warm_up`.
         """
         if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
-            self._check_names(row)
+            check_names(self.classes, row)
             row = np.require(as_array(row), np.float64, ["C", "A"])
         n_classes, randomized, one_set = self._one
         if row.shape != (n_classes,):
             raise ValueError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}.")
         return one_set(row, float(uniforms(seed, 1)[0]) if randomized else 0.0)
-
-    def _check_names(self, row: Any) -> None:
-        """A row of a data frame brings the names of its columns."""
-        names = getattr(row, "index", None)
-        if names is not None and not callable(names) and not isinstance(self.classes, range):
-            agree(self.classes, Rows(np.empty((1, len(names))), False, tuple(names)))
 
     def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
         """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""

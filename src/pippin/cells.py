@@ -5,7 +5,6 @@ class, per group or per cluster compares it with those of its own cell only.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,6 @@ from pippin.quantiles import quantile_rank
 from pippin.ranking import read_only
 
 Vector = NDArray[np.float64]
-
-_rank = lru_cache(maxsize=4096)(quantile_rank)
 
 
 class Limits(NamedTuple):
@@ -62,7 +59,7 @@ class Cells:
     def quantile_ranks(self, alpha: float) -> NDArray[np.int64]:
         """k = ⌈(n + 1)(1 − α)⌉ of every cell."""
         sizes, where = np.unique(self.counts, return_inverse=True)
-        return np.array([_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
+        return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
 
     def thresholds(self, alpha: float) -> Vector:
         """Each cell's k-th smallest score; infinite where it has fewer than k."""

@@ -15,7 +15,18 @@ from pippin.contents import checked_classes, rising, shared_content, whole_numbe
 from pippin.frames import polars_frame
 from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed
-from pippin.ranking import Classes, Rows, agree, as_alpha, as_array, as_groups, as_labels, as_rows, read_only
+from pippin.ranking import (
+    Classes,
+    Rows,
+    agree,
+    as_alpha,
+    as_array,
+    as_groups,
+    as_labels,
+    as_rows,
+    check_names,
+    read_only,
+)
 from pippin.rc3p import rc3p_limits
 from pippin.scores import Score, make_score
 from pippin.sets import PredictionSets
@@ -91,6 +102,7 @@ class ConditionalPredictor:
         """One object's class indices, most probable first."""
         if self.groups is not None and group is None:
             raise ValueError(f"This predictor has thresholds per {self.per}: pass group=, that of the object.")
+        check_names(self.classes, row)
         groups = None if group is None else [group]
         return self.predict(as_array(row)[None], seed, groups=groups, nonempty=nonempty).members
 
@@ -182,7 +194,9 @@ class ConditionalPredictor:
         reached = np.minimum(self.cells.quantile_ranks(self.alpha)[cell], counts + 1)
         columns: dict[str, Any] = {}
         if self.groups is not None:
-            names = ["(any other)" if name is None else name for name in self.groups]
+            names = self.groups
+            if None in names:
+                names = tuple("(any other)" if name is None else str(name) for name in names)
             columns["group"] = [name for name in names for _ in range(n_classes)]
         columns["class"] = list(self.classes) * n_groups
         promised = np.repeat([name is not None for name in self.groups or ("all",)], n_classes)

@@ -205,6 +205,13 @@ def agree(classes: Classes, rows: Rows) -> None:
                 )
 
 
+def check_names(classes: Classes, row: Any) -> None:
+    """One row of a data frame brings the names of its columns, which must be the classes in their order."""
+    names = getattr(row, "index", None)
+    if names is not None and not callable(names) and not isinstance(classes, range):
+        agree(classes, Rows(np.empty((1, len(names))), False, tuple(names)))
+
+
 def as_alpha(alpha: Any) -> float:
     """The level, checked to lie strictly between 0 and 1."""
     return float(exact_alpha(alpha))
