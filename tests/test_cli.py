@@ -15,6 +15,7 @@ import pytest
 
 import pippin
 from pippin.cli.options import read_scores
+from pippin.tables import read_data
 
 PIPPIN = [sys.executable, "-m", "pippin.cli"]
 RNG = np.random.default_rng(11)
@@ -270,6 +271,26 @@ def test_weights(call, folder):
     assert (code, err) == (0, "")
     assert "pip, weighted, calibrated on 60 rows" in out
     assert f"{pippin.coverage(expected, LABELS):.4f}" in out
+
+
+@pytest.mark.parametrize("calibrating", [["1", "2"], ["1", "b"]])
+@pytest.mark.parametrize("predicting", [["1", "1"], ["1", "b"]])
+def test_a_group_is_the_same_whatever_other_groups_its_file_has(calibrating, predicting, call, folder):
+    """Text that is all numbers is read as numbers, and 1 is the group "1" nevertheless."""
+    north = GROUPS == "north"
+    write_grouped(folder, np.where(north, *calibrating), "first")
+    write_grouped(folder, np.where(north, *predicting), "second")
+    assert call("calibrate first.csv --score ip --alpha 0.2 --per group --unseen marginal --out p.json")[0] == 0
+    assert call("predict p.json second.csv --out sets.parquet")[0] == 0
+    expected = pippin.calibrate(PROBS[north], LABELS[north], "ip", 0.2).predict(PROBS[north])
+    found = polars.read_parquet(folder / "sets.parquet")["size"].to_numpy()
+    assert np.array_equal(found[north], expected.sizes)
+
+
+def test_groups_with_leading_zeros_are_names(folder):
+    """01 and 1 are two of them."""
+    write_grouped(folder, np.where(GROUPS == "north", "01", "1"))
+    assert set(read_data(folder / "grouped.csv").groups.tolist()) == {"01", "1"}
 
 
 def test_a_group_not_seen_can_have_the_marginal_threshold(call, folder):

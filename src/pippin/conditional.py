@@ -151,7 +151,7 @@ class ConditionalPredictor:
         return pvalues.ask(rows, self.score, self.cells, self.group_codes(groups, rows.n), smoothed, seed)
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[np.int64]:
-        """The row of `thresholds` that each object uses."""
+        """The row of `thresholds` that each object uses; the group 1 may be spelled "1", and the other way round."""
         if self.groups is None:
             if groups is not None:
                 raise ValueError(
@@ -163,8 +163,9 @@ class ConditionalPredictor:
             raise ValueError(f"This predictor has thresholds per {self.per}: pass groups=, one per row.")
         given = as_groups(groups, n)
         known = {name: code for code, name in enumerate(self.groups)}
-        other = known.get(None, -1)
-        codes = np.array([known.get(name, other) for name in given.tolist()], dtype=np.int64)
+        other = known.pop(None, -1)
+        known |= {str(name): code for name, code in known.items()}
+        codes = np.array([known.get(name, known.get(str(name), other)) for name in given.tolist()], dtype=np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             raise ValueError(

@@ -40,6 +40,7 @@ GROUP, GROUPS = "group", "groups"
 BLOCK = 4096  # rows checked at once
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
 
 # The door speaks to Python users; these are its remedies for someone who has files.
 _REMEDIES = {
@@ -358,7 +359,7 @@ def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any]:
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise ValueError(f"Row {values.index(None)} has no group, expected a name or a whole number: add it.")
     checked = as_groups(groups, n)
-    whole = checked.dtype.kind == "U" and all(_WHOLE.fullmatch(name) for name in checked.tolist())
+    whole = checked.dtype.kind == "U" and all(_PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
     return checked.astype(np.int64) if whole else checked
 
 
