@@ -1,5 +1,6 @@
 """What the compiled path promises beyond its results: memory, the disk cache, bad rows."""
 
+import copy
 import ctypes
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, made_rows
+from pippin import cell_kernels, kernels, pvalue_kernels
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,22 @@ def test_nothing_of_the_inputs_size_is_allocated(wide, layout, monkeypatch):
         tracemalloc.stop()
         assert peak < 0.1 * probs.nbytes
         assert sets.sizes.mean() < 10
+
+
+def test_nor_for_singletons_and_empty_sets(wide, monkeypatch):
+    """Rows whose sets are changed are looked at block by block too, however many they are."""
+    probs, labels = wide
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
+    both = pippin.calibrate_combination(probs, labels, 0.3, seed=0)
+    plain = pippin.calibrate(probs, labels, "ip", 0.9)
+    pippin.warm_up()
+    for predictor in (both, plain):
+        tracemalloc.start()
+        sets = predictor.predict(probs, nonempty=True)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 0.1 * probs.nbytes
+        assert np.mean(sets.sizes == 1) > 0.5
 
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
@@ -130,3 +148,25 @@ def test_no_folder_for_a_cache_is_no_error(tmp_path):
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(home)}
     run = subprocess.run([sys.executable, "-c", CODE], env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+def compilations():
+    loops = (kernels.members, kernels.label_scores, kernels._band, cell_kernels.members_within)
+    return [len(loop.signatures) for loop in (*loops, pvalue_kernels.run_ends, pvalue_kernels.fill_p_values)]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_no_predictor_compiles_after_warm_up(kind):
+    """Not even one that was copied or pickled, which makes its arrays writable."""
+    pippin.warm_up()
+    before = compilations()
+    data = pippin.load_example()
+    probs, labels, ones = data.probs[:600].astype(kind), data.labels[:600], np.ones(600)
+    for per in ("class", "rc3p"):
+        predictor = pippin.calibrate(probs, labels, "pip", 0.3, per=per)
+        for one in (predictor, copy.deepcopy(predictor)):
+            one.predict(probs)
+            _ = one.p_values(probs) if per == "class" else None
+    pippin.calibrate_weighted(probs, labels, ones).predict(probs, ones)
+    pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
+    assert compilations() == before

@@ -292,6 +292,8 @@ def warm_up() -> None:
         scoring.label_places(rows, labels, parse_score("ip"), np.zeros(1))
         scoring.smallest(scoring.label_scores(rows, labels, parse_score("ip"), np.zeros(1)), 1)
         scoring.members(rows, parse_score("ip"), 1.0, np.zeros(1))
+        scoring.members_within(rows, parse_score("ip"), np.ones((1, 1)), None, np.zeros(1, dtype=np.int64), np.zeros(1))
+        scoring.band(rows, parse_score("ip"), 1.0, 1.0)
         scoring.class_scores(rows, parse_score("ip"), np.zeros(1))
         Predictor(parse_score("ip"), 0.5, 0.5, 1, range(2), np.full(1, 0.5)).p_values(rows)
 

@@ -206,7 +206,7 @@ def combined(rows: Rows, b: float, q: float) -> tuple[NDArray[np.int64], NDArray
     both = np.where(single, 1, sizes)
     joined = np.empty(both.sum(), dtype=np.int32)
     alone = np.repeat(single, both)
-    joined[alone] = scoring.members(rows.take(chosen), margin(), b, np.zeros(len(chosen)))[1]
+    joined[alone] = scoring.best_classes(rows, chosen)
     joined[~alone] = members[~np.repeat(single, sizes)]
     return both, joined
 

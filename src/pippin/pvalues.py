@@ -163,15 +163,17 @@ def compiled_fill(query: Query) -> Fill:
     """The same bits from compiled loops."""
     from pippin import kernels, pvalue_kernels
 
-    rows, cells, scores = query.rows, query.cells, query.cells.scores
-    assert scores is not None
+    rows, cells = query.rows, query.cells
+    assert cells.scores is not None
+    # For every caller the same compiled loops, which are made for read-only arrays.
+    of, offsets, scores = read_only(cells.of), read_only(cells.offsets), read_only(cells.scores)
     c, v = coefficients(query.score, rows.n_classes), np.full(rows.n, -1.0) if query.v is None else query.v
-    ends, alone = pvalue_kernels.run_ends(scores, cells.offsets), _alone(cells)
+    ends, alone = pvalue_kernels.run_ends(scores, offsets), _alone(cells)
 
     def fill(start: int, stop: int, found: Vector) -> None:
         part, block = slice(start, stop), rows.block(start, stop)
         order = kernels.whole_order(block)
-        held_against = cells.of, alone, query.group[part], scores, cells.offsets, ends
+        held_against = of, alone, query.group[part], scores, offsets, ends
         if pvalue_kernels.fill_p_values(block, order, c, query.u[part], v[part], *held_against, found):
             rows.check(start, stop)
 

@@ -138,7 +138,8 @@ def members_within(
     c = coefficients(score, rows.n_classes)
     sizes = np.zeros(rows.n, dtype=np.int64)
     found: dict[int, NDArray[np.int32]] = {}
-    highest = np.zeros((1, 1), dtype=np.int32) if rank_limits is None else rank_limits
+    limits = read_only(limits)  # for every caller the same compiled loop, which is made for read-only arrays
+    highest = read_only(np.zeros((1, 1), dtype=np.int32) if rank_limits is None else rank_limits)
     kernels = _cell_kernels(rows.array.size)
 
     def work(start: int, stop: int) -> None:
@@ -157,6 +158,18 @@ def members_within(
     return sizes, np.concatenate([found[start] for start in sorted(found)])
 
 
+def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> NDArray[np.int32]:
+    """The most probable class of some rows; the first of equal ones."""
+    best = np.empty(len(chosen), dtype=np.int32)
+
+    def work(start: int, stop: int) -> None:
+        best[start:stop] = rows.take(chosen[start:stop]).block(0, stop - start).argmax(axis=1)
+
+    step = max(4, BLOCK // rows.n_classes)
+    run(work, ((start, min(start + step, len(chosen))) for start in range(0, len(chosen), step)))
+    return best
+
+
 def with_best(
     rows: Rows, sizes: NDArray[np.int64], members: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -164,9 +177,7 @@ def with_best(
     empty = np.flatnonzero(sizes == 0)
     if not len(empty):
         return sizes, members
-    chosen = rows.take(empty)
-    best = chosen.block(0, chosen.n).argmax(axis=1).astype(np.int32)
-    return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best)
+    return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best_classes(rows, empty))
 
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
