@@ -181,6 +181,17 @@ def test_sizes_count_every_set_once(largest):
     assert not cover_each_other(boxes(figure, shown[-1].get_xticklabels()))
 
 
+@pytest.mark.parametrize("panels", [1, 3, 4, 5, 7])
+def test_every_column_of_sizes_has_its_ticks_named(panels):
+    """Under the lowest panel that is seen."""
+    figure = figures.sizes(dict.fromkeys([f"raps(lam=0.{k + 1})" for k in range(panels)], an_evaluation(3, largest=5)))
+    lowest = {}
+    for ax in figure.axes:
+        if ax.get_visible():
+            lowest[ax.get_subplotspec().colspan.start] = ax
+    assert all(ax.xaxis.get_tick_params()["labelbottom"] for ax in lowest.values())
+
+
 def told(evaluation):
     """Rows and coverage of every class."""
     return {name: (evaluation.class_counts[name], share) for name, share in evaluation.class_coverage.items()}

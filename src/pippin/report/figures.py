@@ -128,7 +128,7 @@ def _toy_case(ax: Axes, case: Case) -> None:
 @drawn
 def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     """How large the sets are: for every score, the share of sets of each size, on one split."""
-    columns = min(3, len(evaluations))
+    columns = 2 if len(evaluations) == 4 else min(3, len(evaluations))
     rows = -(-len(evaluations) // columns)
     figure = new_figure(11 if columns == 3 else 4.5 * columns, 0.5 + 2.3 * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -147,8 +147,9 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
         ax.tick_params(axis="x", rotation=90 if len(names) > EVERY_SIZE + 1 or len(names[-1]) > 2 else 0)
         percent_axis(ax, "y")
         ax.grid(axis="y")
-    for ax in axes.flat[len(evaluations) :]:
+    for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
+        axes[-2, column].tick_params(labelbottom=True)  # the lowest that is seen
     figure.supxlabel("classes in a set", fontsize=11)
     figure.supylabel("share of sets", fontsize=11)
     return figure

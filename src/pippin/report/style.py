@@ -72,6 +72,7 @@ THEMED = {
     GRID: "grid",
     WARNING: "warning",
     HIGHLIGHT: "highlight",
+    "#ffffff": "halo",
     "#0072b2": "blue",
 }
 
