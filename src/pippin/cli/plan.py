@@ -118,13 +118,13 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
 
     least, wanted = examples_needed(alpha), pippin.examples_for(alpha, within, delta)
     table = Table(title="By class", title_justify="left")
-    table.add_column("class")
-    headings = ("examples", "coverage", f"in {_percent(1 - delta)} of calibrations")
-    for heading in (*headings, "missing for a threshold", f"missing for ± {_percent(within)}"):
-        table.add_column(heading, justify="right")
+    table.add_column("class", overflow="fold")
+    headings = ("examples", "coverage", f"in {_percent(1 - delta)} of\ncalibrations")
+    for heading in (*headings, "missing for\na threshold", f"missing\nfor ± {_percent(within)}"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
         found = pippin.plan(alpha, count, delta)
-        spread = f"{_percent(found.low)} to {_percent(found.high)}" if found.finite else "every set full"
+        spread = f"{100 * found.low:.3g} to {_percent(found.high)}" if found.finite else "every set full"
         missing = (f"{max(0, enough - count):,}" for enough in (least, wanted))
         table.add_row(str(name), f"{count:,}", _percent(found.mean), spread, *missing)
     return table

@@ -36,8 +36,9 @@ def conditional_table(comparison: "Comparison") -> Table:
     rows = list(comparison.conditional().iter_rows(named=True))
     level = f"{100 * (1 - comparison.alpha):g} %"
     splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
+    grouped = "worst_group" in rows[0]
     table = Table(
-        title=f"Is it {level} for every class too?",
+        title=f"Is it {level} for every class{' and group' if grouped else ''} too?",
         title_justify="left",
         title_style="bold",
         caption=f"coverage over {splits}; CovGap: mean distance of the classes from {level}; SSCV: largest distance "
@@ -45,10 +46,10 @@ def conditional_table(comparison: "Comparison") -> Table:
         caption_justify="left",
     )
     for column in ("score", "worst class", "its coverage", "CovGap", "SSCV"):
-        table.add_column(column, justify="left" if column in ("score", "worst class") else "right")
-    grouped = "worst_group" in rows[0]
+        left = column in ("score", "worst class")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     if grouped:
-        table.add_column("worst group")
+        table.add_column("worst group", overflow="fold")
         table.add_column("its coverage", justify="right")
     for row in rows:
         told = [row["score"], str(row["worst_class"]), f"{row['worst_class_coverage']:.3f}"]
@@ -62,17 +63,22 @@ def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:
     """One line per class (and group): what its threshold rests on; of many, the rarest."""
     frame = predictor.table()
     shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)
-    caption = f"the rarest {most} of {len(frame):,}" if len(frame) > most else None
-    table = Table(caption=caption, caption_justify="left")
+    told = [f"the rarest {most} of {len(frame):,}"] if len(frame) > most else []
+    if (frame["lacking"] > 0).any():
+        told.append("lacking: examples without which the threshold is infinite and the class in every set")
+    else:
+        shown = shown.drop("lacking")
+    table = Table(caption="; ".join(told) or None, caption_justify="left")
     for column in shown.columns:
         left = column in ("group", "class")
         table.add_column(column.replace("_", " "), justify="left" if left else "right")
     for row in shown.iter_rows(named=True):
-        told = dict(row)
-        told["threshold"] = "∞" if row["threshold"] == float("inf") else f"{row['threshold']:.6g}"
-        told["expected_coverage"] = f"{row['expected_coverage']:.3f}"
-        told["lacking"] = row["lacking"] or ""
-        table.add_row(*("" if value is None else str(value) for value in told.values()))
+        cells = dict(row)
+        cells["threshold"] = "∞" if row["threshold"] == float("inf") else f"{row['threshold']:.6g}"
+        cells["expected_coverage"] = f"{row['expected_coverage']:.3f}"
+        if "lacking" in row:
+            cells["lacking"] = row["lacking"] or ""
+        table.add_row(*("" if value is None else str(value) for value in cells.values()))
     return table
 
 
