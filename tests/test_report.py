@@ -122,7 +122,7 @@ def test_it_says_what_was_found(report, visit):
     """The verdict's sentences, picks and checks, the summary and how to repeat it."""
     page = visit(report.path)
     assert page.title() == page.inner_text("h1") == TITLE
-    told = page.inner_text("#verdict")
+    told = page.inner_text("#verdict").replace("\N{NO-BREAK SPACE}", " ")
     for sentence in report.verdict.sentences:
         assert sentence.replace("`", "") in told
     for pick in (*report.verdict.compared, *report.verdict.tuned):
@@ -229,7 +229,12 @@ def test_classes_and_groups_are_told(conditional, visit):
         ]
     assert "repip per class brings the worst class to" in page.inner_text("#verdict")
     page.click("summary:has-text('classes as a table')")
-    assert page.locator("#classes thead th").all_inner_texts() == ["class", "rows", "repip", "repip per class"]
+    assert page.locator("#classes thead th").all_inner_texts() == [
+        "class",
+        "rows",
+        "repip\ncoverage",
+        "repip per class\ncoverage",
+    ]
     coverage = {
         (row["score"], row["class"]): row["coverage"] for row in conditional.comparison.class_coverage().to_dicts()
     }
@@ -271,6 +276,27 @@ def test_long_names_leave_the_page_as_wide_as_the_screen(conditional, visit, wid
         """all => all.every(({ children: [name, bar] }) => name.scrollWidth <= name.clientWidth
             && name.getBoundingClientRect().right <= bar.getBoundingClientRect().left)""",
     )
+
+
+def test_marks_are_hollow_on_any_paper(conditional):
+    """What is white in a file is the page's own ground in the page."""
+    assert "#ffffff" not in re.sub(r"<style>.*?</style>", "", conditional.path.read_text("utf-8"), flags=re.DOTALL)
+
+
+@pytest.mark.filterwarnings("ignore:.*needs 9 calibration examples:UserWarning")
+def test_absent_classes_and_single_thresholds_are_told(tmp_path, visit):
+    """A class without rows is in every set per class; a method that is only never empty has its score's threshold."""
+    data = pippin.load_example()
+    kept = data.labels != 3
+    methods = parse_methods(("pip", "pip per class", "pip nonempty"))
+    made = study(as_rows(data.probs[kept]), data.labels[kept], data.classes, methods, 0.1, 5, 0.45, 0)
+    known = {"comparison": made.comparison, "verdict": made.verdict, "curves": made.curves}
+    page = visit(write_report(tmp_path, title=TITLE, **known, evaluations=made.evaluations, run={}))
+    told = page.inner_text("section:has(#conditional) .note")
+    assert "1 of the 12 classes has no rows" in told
+    assert "every set of pip per class." in told
+    plain, several, nonempty = (cells[1] for cells in rows_of(page, "#alpha-table"))
+    assert plain == nonempty != several == "several"
 
 
 def test_methods_are_hollow_in_the_chart(conditional, visit):

@@ -1,4 +1,4 @@
-"""One split at many levels: what another alpha would make of a method with several thresholds."""
+"""One split at many levels: what another alpha would make of a method that is more than a score."""
 
 import warnings
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ MOST_SCORES = 300_000  # class scores looked at for each level
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Counts over `n_test` test rows at each of STEPS: labels covered, the sum of sizes, singletons, empty sets."""
+    """Counts over `n_test` test rows at each of STEPS: labels covered, the sum of sizes, singletons, empty sets.
+
+    `thresholds` is None for a method with several at each level.
+    """
 
     score: Method
     n_test: int
@@ -25,6 +28,7 @@ class LevelCurve:
     sizes: NDArray[np.int64]
     singletons: NDArray[np.int64]
     empty: NDArray[np.int64]
+    thresholds: NDArray[np.float64] | None = None
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:
@@ -37,10 +41,11 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
     scored = score_objects(trial.objects, method.score)
     with quietly():
         found = calibrated(scored, method, trial.alpha, split)
-    counts = np.empty((4, len(STEPS)), dtype=np.int64)
+    counts, thresholds = np.empty((4, len(STEPS)), dtype=np.int64), np.empty(len(STEPS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a level lacks shows in its sets
         for i, step in enumerate(STEPS):
-            _, sizes, covered = sets_within(scored, method, found.limits(step / 1000), test, found.u)
+            thresholds[i], sizes, covered = sets_within(scored, method, found.limits(step / 1000), test, found.u)
             counts[:, i] = covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
-    return LevelCurve(method, len(test), *counts)
+    one = None if np.isnan(thresholds).any() else thresholds
+    return LevelCurve(method, len(test), counts[0], counts[1], counts[2], counts[3], one)

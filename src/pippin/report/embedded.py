@@ -62,8 +62,9 @@ def _curve(curve: AlphaCurve, places: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _levels(curve: LevelCurve) -> dict[str, Any]:
-    """A curve that has no threshold to show."""
-    return {
+    """A curve of a method, which may have no single threshold to show."""
+    one = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
+    return one | {
         "label": str(curve.score),
         "tested": curve.n_test,
         "covered": _packed(curve.covered, "<i4"),

@@ -26,7 +26,7 @@ from pippin.report.style import (
 from pippin.verdict import Verdict
 
 DASHES = ("-", "--", ":", "-.")
-HOLLOW = "hollow: several thresholds, or never empty"
+HOLLOW = "several thresholds, or never empty"
 HOLLOW_MARK = {"marker": "o", "markersize": 9, "markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 2}
 LABELLED = 4  # values written along a line, at most
 SIDES = {1: "left", 0: "center", -1: "right"}
@@ -124,7 +124,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
         width = 2.4 if hollow else 1
         ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, markeredgewidth=width, zorder=5, **paint)  # type: ignore[arg-type]  # mixed
     if any(look(dot.score).hollow for dot in known.compared):
-        ax.plot([], [], linestyle="", label=HOLLOW, **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
+        ax.plot([], [], linestyle="", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
     ax.margins(0.09)
     ax.grid()
     ax.set_xlabel("← better      classes per set (efficiency)")

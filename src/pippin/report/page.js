@@ -214,11 +214,12 @@
   function drawLevel() {
     const step = Number($("alpha").value), at = step - data.first, rank = ranks[at], n = data.n;
     $("alpha-value").textContent = (step / 1000).toFixed(3);
+    const own = curves.every((curve) => curve.thresholds) ? "" : "; where there are several, each follows from its own scores";
     $("alpha-told").textContent = rank > n
       ? `Sets should hold the true class ${((1000 - step) / 10).toFixed(1)}% of the time. ${n} calibration rows are too `
         + "few for that: the threshold is infinite and every set holds all classes."
       : `Sets should hold the true class ${((1000 - step) / 10).toFixed(1)}% of the time: the threshold is number `
-        + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores, in rising order.`;
+        + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores, in rising order${own}.`;
     const rows = [], bars = [];
     for (const curve of curves) {
       const m = curve.tested, full = rank > n && curve.thresholds;

@@ -13,10 +13,12 @@ from pippin import __version__
 from pippin.evidence import Difference, differences
 from pippin.experiment import POOLED, Comparison
 from pippin.level_curves import LevelCurve
+from pippin.methods import Method
 from pippin.metrics import Evaluation
 from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
-from pippin.report.fronts import Front
+from pippin.report.fronts import HOLLOW, Front
+from pippin.report.style import look
 from pippin.verdict import AlphaCurve, Pick, Verdict
 
 COLUMNS = {
@@ -31,8 +33,8 @@ CONDITIONAL = {
     "score": "",
     "worst class": "the class that is covered least",
     "worst class coverage": "more is better",
-    "covgap": "mean distance of the classes from the promise, in points; less is better",
-    "sscv": "largest distance over sets of like size, in points; less is better",
+    "covgap": "mean distance of the classes from the promise, in percentage points; less is better",
+    "sscv": "largest distance over sets of like size, in percentage points; less is better",
     "worst group": "the group that is covered least",
     "worst group coverage": "more is better",
 }
@@ -81,16 +83,20 @@ def build_page(
             _heading(name, told) for name, told in _conditional_columns(conditional).items()
         ),
         conditional="\n".join(_conditional_rows(conditional)),
+        parts="class and group" if "worst_group" in conditional[0] else "class",
+        absent=_absent(comparison),
         pooled=_pooled(comparison),
         violins=_figure(
             images["violins"],
             "Every score on every split: one point per split, a violin for their density, a bar at the mean. "
-            f"The dashed line is the promised coverage, {1 - comparison.alpha:g}.",
+            f"The dashed line is the promised coverage, {1 - comparison.alpha:g}."
+            + (f" Pale, with a dashed edge: {HOLLOW}." if any(look(one).hollow for one in comparison.scores) else ""),
         ),
         front=_figure(images["front"], "Classes per set against the share of sets with one class."),
         front_splits=f"{max((found.splits for found in verdict.fronts.values()), default=0):,}",
         n_calibration=f"{comparison.n_calibration:,}",
         n_test=f"{curves[0].n_test:,}",
+        sampled=_sampled(curves),
         first_step=FIRST_STEP,
         last_step=LAST_STEP,
         step=step,
@@ -110,7 +116,7 @@ def _asset(name: str) -> str:
 
 def _prose(text: str) -> str:
     """Escapes a sentence; what stands between backquotes becomes code."""
-    pieces = escape(text).split("`")
+    pieces = escape(text).replace(" %", "\N{NO-BREAK SPACE}%").split("`")
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
@@ -208,6 +214,29 @@ def _pooled(comparison: Comparison) -> str:
     return "the one split" if comparison.splits == 1 else f"the first {min(comparison.splits, POOLED):,} splits"
 
 
+def _absent(comparison: Comparison) -> str:
+    """How many classes have no rows, and what becomes of them."""
+    known = 0 if comparison.trial is None else comparison.trial.rows.n_classes
+    absent = known - comparison.class_coverage()["class"].n_unique()
+    if absent <= 0:
+        return ""
+    have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
+    text = f"{absent:,} of the {known:,} classes {have} left out here."
+    full = [str(one) for one in comparison.scores if isinstance(one, Method) and one.by_class]
+    return f"{text} Without a finite threshold, {they} in every set of {escape(', '.join(full))}." if full else text
+
+
+def _sampled(curves: Sequence[AlphaCurve | LevelCurve]) -> str:
+    """Which curves rest on fewer test rows."""
+    fewer = {str(curve.score): curve.n_test for curve in curves if curve.n_test < curves[0].n_test}
+    return f" {escape(', '.join(fewer))}: {min(fewer.values()):,} of them, at random." if fewer else ""
+
+
+def _promised(method: str) -> str:
+    """For whom a method of the figure of classes promises its level."""
+    return "each cluster of classes" if method.endswith(" per cluster") else "each class"
+
+
 def _details(
     evaluations: dict[str, Evaluation],
     by_class: dict[str, ClassCoverage],
@@ -224,25 +253,26 @@ def _details(
         + "</tr>"
         for name, (n, _) in by_class[shown].items()
     )
-    headings = ("class", "rows", *(by_class if partner else ("coverage",)))
-    buttons = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in headings)
+    headings = {"class": "", "rows": ""} | (dict.fromkeys(by_class, "coverage") if partner else {"coverage": ""})
+    buttons = "".join(_heading(escape(name), told) for name, told in headings.items())
     sizes = _figure(
         images["sizes"],
         f"How many classes the sets hold, on the first split ({found.n:,} test rows). Hatched: one class.",
     )
-    beside = f"Hollow marks: {partner[0]}, which promises it for each. " if partner else ""
+    occurring = " with rows" if _absent(comparison) else ""
+    beside = f"Hollow marks: {partner[0]}, which promises it for {_promised(partner[0])}. " if partner else ""
     classes = _figure(
         images["classes"],
         f"Coverage of each class under {shown}, over {_pooled(comparison)}, the worst on top. Hatched bars fall short "
-        f"of the dashed line. {beside}The promise is for all objects together, not for each class; a class of few rows "
-        "wanders.",
+        f"of the dashed line; at the right, coverage and the rows of the class. {shown} promises that level for all "
+        f"objects together, not for each class. {beside}A class of few rows wanders.",
         "tall",
     )
     return f"""<section aria-labelledby="h-sets">
 <h2 id="h-sets">Inside the sets</h2>
 {sizes}
 {classes}
-<details><summary>All {len(by_class[shown]):,} classes as a table</summary>
+<details><summary>All {len(by_class[shown]):,} classes{occurring} as a table</summary>
 <div class="scroll" tabindex="0" role="region" aria-label="Coverage of every class">
 <table class="sortable numbers" id="classes"><thead><tr>{buttons}</tr></thead><tbody>
 {rows}
