@@ -234,7 +234,7 @@ def measure(
                 values[number, index] = count_split(Split(calibration, own, partial(after_choice, trial, index)))
 
     alone = not methods and scoring.compiled(0) is None  # NumPy's small steps hold the interpreter
-    with progress_bar("splits", splits) as advance, method_trials.quietly():
+    with progress_bar("splits", splits) as advance, method_trials.quietly(scores):
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + AT_ONCE, splits)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.method_trials import quietly
 from pippin.methods import Method
 from pippin.outcomes import calibrated, score_objects, sets_within
 from pippin.trials import Trial, draw_whole_split
@@ -39,11 +38,10 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
     if len(test) > most:
         test = np.sort(np.random.default_rng(trial.seed).choice(test, most, replace=False))
     scored = score_objects(trial.objects, method.score)
-    with quietly():
-        found = calibrated(scored, method, trial.alpha, split)
     counts, thresholds = np.empty((4, len(STEPS)), dtype=np.int64), np.empty(len(STEPS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a level lacks shows in its sets
+        warnings.simplefilter("ignore")  # the comparison has said it; what a level lacks shows in its sets
+        found = calibrated(scored, method, trial.alpha, split)
         for i, step in enumerate(STEPS):
             thresholds[i], sizes, covered = sets_within(scored, method, found.limits(step / 1000), test, found.u)
             counts[:, i] = covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()

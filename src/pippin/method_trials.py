@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -69,7 +69,7 @@ def tally_splits(
         drawn = [(index, draw(index)) for index in range(start, stop)]
         found[start] = [pooled(cover(index, split) for index, split in drawn) for cover in covers]
 
-    with quietly():
+    with quietly(candidates):
         run(work, [(a, min(a + 10, splits)) for a in range(0, splits, 10)])
     return tuple(pooled(parts) for parts in zip(*found.values(), strict=True))
 
@@ -107,8 +107,15 @@ def _tallied(objects: Objects, split: Split, sizes: NDArray[np.int64], covered: 
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Warnings of many splits as one of each kind; of rare classes none, because `check_methods` has said it."""
+def quietly(candidates: Iterable[Candidate]) -> Iterator[None]:
+    """Warnings of many splits as one of each kind; of rare classes none, because `check_methods` has said it.
+
+    Plain scores have none, and Python's list of warning filters is shared by all threads, so
+    it is left alone for them.
+    """
+    if not any(isinstance(candidate, Method) for candidate in candidates):
+        yield
+        return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

@@ -1,5 +1,6 @@
 """Everything that a report tells of one data set, in one call."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin.experiment import Comparison, compare_in
 from pippin.level_curves import LevelCurve, level_curve
-from pippin.method_trials import quietly
 from pippin.methods import Candidate
 from pippin.metrics import Evaluation, evaluation
 from pippin.outcomes import outcome, plain_outcome, score_objects
@@ -50,7 +50,8 @@ def study(
         if isinstance(candidate, Score):
             found = plain_outcome(objects, candidate, threshold, split)
         else:
-            with quietly():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the comparison has said it
                 found = outcome(score_objects(objects, candidate.score), candidate, trial.alpha, split)
         evaluations[str(candidate)] = evaluation(
             found.sizes,
