@@ -21,10 +21,10 @@ def rc3p_limits(cells: Cells, alpha: float) -> Limits:
     >>> from pippin.cells import make_cells
     >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
     >>> cells = make_cells(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
-    >>> rc3p_limits(cells, 0.3)
-    Limits(scores=array([[0.8, inf]]), ranks=array([[1, 2]], dtype=int32))
-    >>> rc3p_limits(cells, 0.2)
-    Limits(scores=array([[inf, inf]]), ranks=array([[2, 2]], dtype=int32))
+    >>> rc3p_limits(cells, 0.3)[:2]
+    (array([[0.8, inf]]), array([[1, 2]], dtype=int32))
+    >>> rc3p_limits(cells, 0.2)[:2]
+    (array([[inf, inf]]), array([[2, 2]], dtype=int32))
     """
     assert cells.scores is not None
     assert cells.ranks is not None

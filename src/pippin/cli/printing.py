@@ -75,7 +75,8 @@ def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:
     for row in shown.iter_rows(named=True):
         cells = dict(row)
         cells["threshold"] = "∞" if row["threshold"] == float("inf") else f"{row['threshold']:.6g}"
-        cells["expected_coverage"] = f"{row['expected_coverage']:.3f}"
+        promised = row["expected_coverage"]
+        cells["expected_coverage"] = "–" if promised is None else f"{promised:.3f}"
         if "lacking" in row:
             cells["lacking"] = row["lacking"] or ""
         table.add_row(*("" if value is None else str(value) for value in cells.values()))
