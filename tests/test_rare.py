@@ -199,7 +199,7 @@ def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
     theirs, _ = torchcp("ClusteredPredictor", probs, labels)
     aside, cluster = theirs.idx1.numpy(), theirs.cluster_assignments.numpy().astype(int)
     scores = pippin.score(probs, labels, "ip")
-    cells = shared_cells(scores[~aside], labels[~aside], cluster, 9)
+    cells = shared_cells(scores[~aside], labels[~aside], cluster, np.ones(12, dtype=bool), 9)
     ours = cells.thresholds(0.1)[cells.of[0]]
     known = cluster != NULL
     assert 3 < known.sum() < 12
@@ -226,9 +226,17 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
 def test_a_class_that_only_clustered_has_the_marginal_threshold():
     """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
     scores = np.arange(40) / 40
-    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), 9)
+    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
     thresholds = cells.thresholds(0.1)[cells.of[0]]
     assert thresholds.tolist() == [18 / 40, 38 / 40, 36 / 40]
+
+
+def test_a_class_that_was_never_seen_does_not_pay_for_the_rare_ones():
+    """It has the marginal threshold; the rare classes that were seen keep their own."""
+    scores, labels = np.arange(60) / 60, np.repeat([0, 1, 2], 20)
+    cells = shared_cells(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
+    assert cells.counts.tolist() == [20, 20, 20, 60]
+    assert cells.thresholds(0.1)[cells.of[0]].tolist() == [18 / 60, 38 / 60, 58 / 60, 54 / 60]
 
 
 # RC3P

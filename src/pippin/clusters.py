@@ -39,7 +39,8 @@ def cluster_cells(
             "threshold, whose guarantee is for all classes together; collect more.",
             stacklevel=4,
         )
-    return shared_cells(scores[rest], labels[rest], cluster, examples_needed(alpha)), int(rest.sum())
+    seen = np.bincount(labels, minlength=n_classes) > 0
+    return shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha)), int(rest.sum())
 
 
 def plan(counts: Indices, alpha: float) -> tuple[float, int]:
@@ -61,26 +62,32 @@ def plan(counts: Indices, alpha: float) -> tuple[float, int]:
     return 0.0, 0
 
 
-def shared_cells(scores: Vector, labels: Indices, cluster: Indices, needed: int) -> Cells:
+def shared_cells(scores: Vector, labels: Indices, cluster: Indices, seen: NDArray[np.bool_], needed: int) -> Cells:
     """The scores by cluster of their class; the null cluster, if there is one, comes last.
 
     It is a cluster like the others, so that coverage holds for its classes together, and
-    with it for all. With fewer than `needed` scores of its own, it holds every score.
+    with it for all. Every score speaks for a class that was never seen, and for the null
+    cluster, if it has fewer than `needed` scores of its own.
 
-    >>> cells = shared_cells(np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL]), 1)
+    >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
+    >>> cells = shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 1)
     >>> cells.of, cells.counts
-    (array([[0, 0, 1]], dtype=int32), array([2, 1]))
-    >>> shared_cells(np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL]), 9).counts
-    array([2, 3])
+    (array([[0, 0, 1, 2]], dtype=int32), array([2, 1, 3]))
+    >>> shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 9).of
+    array([[0, 0, 1, 1]], dtype=int32)
     """
+    rare = cluster == NULL
     null = int(cluster.max()) + 1
-    of = np.where(cluster == NULL, null, cluster)
+    of = np.where(rare, null, cluster)
     cell = of[labels]
     few = np.count_nonzero(cell == null) < needed
-    if few and (of == null).any():
-        own = cell != null
+    unknown = rare if few else rare & ~seen
+    if unknown.any():
+        everyone = null if few else null + 1
+        of[unknown] = everyone
+        own = cell != everyone
         scores = np.concatenate([scores[own], scores])
-        cell = np.concatenate([cell[own], np.full(len(own), null)])
+        cell = np.concatenate([cell[own], np.full(len(own), everyone)])
     return make_cells(scores, cell, of[None])
 
 
