@@ -1,12 +1,13 @@
 """Repeated splits: `pippin.compare` beside a loop over each peer, and beside one sort of a large matrix."""
 
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import contest
 import numpy as np
-from measure import timed
+from measure import interleaved, timed
 
 import pippin
 from pippin.ranking import as_rows
@@ -41,8 +42,9 @@ def six_scores(name: str, probs: Any, labels: Any, splits: int) -> dict[str, Any
 
 def beside_a_sort(probs: Any, labels: Any, splits: int, scores: tuple[str, ...]) -> dict[str, Any]:
     """All splits of one score, as multiples of one np.sort of the matrix."""
-    sort = timed(lambda: np.sort(probs, axis=1))
-    times = {score: timed(lambda: pippin.compare(probs, labels, [score], splits=splits)) for score in scores}  # noqa: B023 - called at once
+    works = {score: partial(pippin.compare, probs, labels, [score], splits=splits) for score in scores}
+    times = interleaved({"np.sort": lambda: np.sort(probs, axis=1), **works}, 3)
+    sort = times.pop("np.sort")
     return {
         "splits": splits,
         "sort_s": sort,
