@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pippin.counting import Counts, Known, Scored
 from pippin.plain import Indices, Vector
 from pippin.ranks import compiled, compiled_score_at, smallest
-from pippin.scores import PENALTY
+from pippin.scores import PENALTY, Coefficients
 
 
 @compiled
@@ -129,3 +129,12 @@ def count_splits(
         else:
             found = _count_fixed(known, calibrations[i], k)
         counts[i, 0], counts[i, 1], counts[i, 2], counts[i, 3], counts[i, 4] = found
+
+
+@compiled
+def place_scores(row: Indices, rank: Indices, p: Vector, mass: Vector, c: Coefficients, u: Vector) -> Vector:
+    """`plain.at_places` without a row of coefficients for every place."""
+    scores = np.empty(row.size)
+    for j in range(row.size):
+        scores[j] = compiled_score_at(c, rank[j], p[j], mass[j], u[row[j]])
+    return scores

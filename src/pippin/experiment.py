@@ -293,12 +293,21 @@ def _scored(
     places: Places, score: Score, c: Coefficients, u: Vector
 ) -> tuple[Scored, NDArray[np.int32], NDArray[np.int32]]:
     """The places with their scores, their rows and their ranks; sorted, if the score takes no u."""
-    scores = at_places(places, c)(u)
-    if not score.randomized:
+    scores = _place_scores(places, c, u)
+    if not score.randomized:  # then nothing but the scores is looked at again
         order = np.argsort(scores, kind="stable")
-        places, scores = _ordered(places, order), scores[order]
+        none = Scored(c._replace(table=np.asfortranarray(c.table[:0])), scores[:0], scores[:0], scores[order], False)
+        return none, places.row[order], places.rank[order]
     here = c._replace(table=np.asfortranarray(c.table[places.rank]))  # its columns are read one by one
     return Scored(here, places.p, places.mass, scores, is_adaptive(c)), places.row, places.rank
+
+
+def _place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
+    if scoring.compiled(0) is None:
+        return at_places(places, c)(u)
+    from pippin import count_kernels
+
+    return count_kernels.place_scores(*places, c, u)
 
 
 def _ordered(places: Places, order: NDArray[np.intp]) -> Places:
