@@ -15,7 +15,7 @@ import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows, probabilities
 from pippin import pvalues
 from pippin.cells import make_cells, one_cell
-from pippin.ranking import as_rows
+from pippin.ranking import as_rows, read_only
 
 every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 too_few = pytest.mark.filterwarnings("ignore:.*(too few|infinite score|are infinite):UserWarning")
@@ -26,7 +26,7 @@ def cells_of(kind, scores, labels, groups, n_classes):
     """One cell, one per class, one per group, or both; and the row of `of` that each object uses."""
     nobody = np.zeros(len(labels), dtype=np.int64)
     if kind == "marginal":
-        return one_cell(np.sort(scores), n_classes), nobody
+        return one_cell(read_only(np.sort(scores)), len(scores), n_classes), nobody
     if kind == "class":
         return make_cells(scores, labels, np.arange(n_classes)[None]), nobody
     if kind == "group":
@@ -298,7 +298,7 @@ def test_crepes_smoothed_p_values_given_its_draws():
     probs, labels, test, true = example(1999)
     calibration = pippin.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
-    cells = one_cell(np.sort(calibration), 12)
+    cells = one_cell(read_only(np.sort(calibration)), len(calibration), 12)
     query = pvalues.Query(as_rows(test), pippin.topk(), cells, np.zeros(400, dtype=np.int64), np.zeros(400), theta)
     theirs = peers.crepes_p_values(calibration, pippin.score(test, true, "topk"), smoothing=True, seed=3)
     assert np.array_equal(pvalues.of_labels(query, true), theirs)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, pvalues, scoring
-from pippin.cells import Cells
+from pippin.cells import one_cell
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
 from pippin.contents import checked_classes, rising, shared_content
 from pippin.pvalues import PointPredictions
@@ -220,8 +220,7 @@ class Predictor:
 
     def _ask(self, rows: Rows, smoothed: bool, seed: Seed) -> pvalues.Query:
         agree(self.classes, rows)
-        one = read_only(np.zeros((1, len(self.classes)), dtype=np.int32))
-        cells = Cells(one, read_only(np.array([0, self.n_calibration])), self.calibration_scores)
+        cells = one_cell(self.calibration_scores, self.n_calibration, len(self.classes))
         return pvalues.ask(rows, self.score, cells, np.zeros(rows.n, dtype=np.int64), smoothed, seed)
 
     def predict_one(self, row: Any, seed: Seed = None) -> NDArray[np.int32]:

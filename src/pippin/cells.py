@@ -109,8 +109,7 @@ def group_cells(
     return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
 
 
-def one_cell(scores: Vector, n_classes: int) -> Cells:
-    """The marginal case: all scores speak for every class. The scores come sorted."""
-    return Cells(
-        read_only(np.zeros((1, n_classes), dtype=np.int32)), read_only(np.array([0, len(scores)])), read_only(scores)
-    )
+def one_cell(scores: Vector | None, n: int, n_classes: int) -> Cells:
+    """The marginal case: all n scores, which come sorted, speak for every class."""
+    of = read_only(np.zeros((1, n_classes), dtype=np.int32))
+    return Cells(of, read_only(np.array([0, n])), scores)
