@@ -321,9 +321,9 @@ def kth_smallest(scores: NDArray[np.float64], alpha: float) -> float:
 
 def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
     threshold = kth_smallest(scores, alpha)
-    if quantile_rank(len(scores), alpha) > len(scores):
+    if math.isinf(threshold):
         warn_of_few(len(scores), alpha)
-    elif math.isinf(threshold):
+    if math.isinf(threshold) and quantile_rank(len(scores), alpha) <= len(scores):
         warnings.warn(
             f"More than a share of {float(alpha):g} of the true labels have an infinite score, because their "
             "probability is 0: the threshold is infinite and every set holds all classes.",

@@ -176,7 +176,7 @@ def label_places(
 ) -> int:
     """As in `kernels.py`."""
     n, n_classes = block.shape
-    if c.flat:
+    if c.reach == 0:
         for i in range(n):
             ranks[i], p[i], masses[i] = 0, block[i, labels[i]], 0.0
         return _suspects(block)

@@ -10,7 +10,7 @@ it is used.
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin import few
+from pippin import few, shallow
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats
 from pippin.ranks import (
@@ -52,7 +52,7 @@ def _lowest_price(
 @compiled
 def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, classes: Indices) -> tuple[int, float]:
     """The label's rank and M."""
-    if c.flat:
+    if c.reach == 0:
         return 0, 0.0
     if np.isnan(c.price):
         rank = collect_above(row, label, values, classes)
@@ -108,7 +108,7 @@ def _any_inside(chunk: Floats, c: Coefficients, u: float, threshold: float) -> b
 
 @compiled
 def _collect_inside(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
-    """Of a flat score, which needs no ranks: collects the members by class; returns how many there are."""
+    """Of a score that needs no ranks: collects the members by class; returns how many there are."""
     size = 0
     for start in range(0, row.size, CHUNK):
         chunk = row[start : start + CHUNK]
@@ -125,7 +125,7 @@ def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: 
     """Ranks as many classes as the set needs; classes[:size] are its members."""
     if not np.isnan(c.price):
         return _set_size_socop(row, c, u, threshold, values, classes)
-    if c.flat:
+    if c.reach == 0:
         size = _collect_inside(row, c, u, threshold, values, classes)
         sort_down(values[:size], classes[:size])
         return size
@@ -156,7 +156,9 @@ def _label_places(
     scores: Vector,
 ) -> int:
     n, n_classes = block.shape
-    if n_classes <= FEW and np.isnan(c.price):
+    if shallow.fits(block, c):
+        suspects = shallow.label_places(block, labels, c, ranks, p, masses)
+    elif n_classes <= FEW and np.isnan(c.price):
         suspects = few.label_places(block, labels, c, ranks, p, masses)
     else:
         values = np.empty(n_classes, block.dtype)
@@ -199,6 +201,8 @@ def members(
 ) -> tuple[Indices, int]:
     """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect."""
     n, n_classes = block.shape
+    if shallow.fits(block, c):
+        return shallow.members(block, c, threshold, sizes)
     if n_classes <= FEW and np.isnan(c.price):
         return few.members(block, c, threshold, u, sizes)
     values = np.empty(n_classes, block.dtype)
@@ -222,10 +226,10 @@ def members(
 
 @compiled
 def one_set(
-    row: Floats, constant: float, second: float, price: float, flat: bool, table: Vector, threshold: float, u: float
+    row: Floats, constant: float, second: float, price: float, reach: int, table: Vector, threshold: float, u: float
 ) -> tuple[Indices, bool]:
     """The members of one row's set, best first, and whether the row is suspect; takes `Coefficients` part by part."""
-    c = Coefficients(constant, second, price, flat, table)
+    c = Coefficients(constant, second, price, reach, table)
     values = np.empty(row.size, row.dtype)
     classes = np.empty(row.size, np.int32)
     if is_broken(row):

@@ -1,7 +1,6 @@
 """The conformal quantile in exact arithmetic: the one place where a level becomes a rank."""
 
 import math
-from fractions import Fraction
 from functools import lru_cache
 
 from pippin.ranking import exact_alpha
@@ -13,12 +12,12 @@ def quantile_rank(n: int, alpha: float) -> int:
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
     """
-    return _exact_rank(n, exact_alpha(alpha))
+    return _exact_rank(n, str(alpha))
 
 
 @lru_cache(maxsize=1024)
-def _exact_rank(n: int, alpha: Fraction) -> int:
-    return math.ceil((n + 1) * (1 - alpha))
+def _exact_rank(n: int, alpha: str) -> int:
+    return math.ceil((n + 1) * (1 - exact_alpha(alpha)))
 
 
 def examples_needed(alpha: float) -> int:

@@ -81,11 +81,15 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
             f"Expected at least two classes, got {n_classes} column(s): "
             "for a binary classifier pass both columns, [1 - p, p]."
         )
+    if array is probs:  # a plain array has no names
+        return Rows(array, from_logits, None)
     return Rows(array, from_logits, _column_names(probs), row_index(probs))
 
 
 def as_array(values: Any) -> NDArray[Any]:
     """A NumPy array of numbers, without a copy where the source allows it."""
+    if type(values) is np.ndarray and values.dtype in NATIVE:
+        return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise ValueError("Expected probabilities without a mask, got masked entries: fill them or leave the rows out.")
     try:
@@ -137,7 +141,9 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         raise ValueError(f"Expected labels that are whole numbers or class names, got {array.dtype}: convert them.")
     indices = np.ascontiguousarray(array, dtype=np.int64)
-    if indices.view(np.uint64).max(initial=0) >= len(classes):  # as unsigned numbers the negative ones are large
+    if np.maximum.reduce(indices.view(np.uint64), initial=0) >= len(
+        classes
+    ):  # as unsigned numbers the negative ones are large
         row = int(((array < 0) | (array >= len(classes))).argmax())
         raise ValueError(
             f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}: "

@@ -25,6 +25,7 @@ FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
 MANY = 200  # entries from which on sorting by digits pays
 DIGIT = 10  # bits
+SAMPLE = 15  # values among which a pivot is chosen
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
 
 
@@ -51,6 +52,11 @@ def _sources() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def inlined(function: F) -> F:
+    """Compiles a step of a loop into whoever calls it."""
+    return compiled(function, forceinline=True)
 
 
 compiled_score_at = compiled(score_at)
@@ -242,12 +248,29 @@ def doubled(array: Any) -> Any:
 
 
 @compiled
+def _pivot(values: NDArray[np.float64], low: int, high: int, index: int, draw: int) -> Any:
+    """A value that lies about where `index` does in the order of values[low : high + 1]: out of a sample, if many."""
+    n = high - low + 1
+    step = n // SAMPLE
+    if step < 8:
+        return values[low + draw % n]
+    sample = np.empty(SAMPLE)
+    for i in range(SAMPLE):
+        value, j = values[low + i * step + draw % step], i
+        while j > 0 and sample[j - 1] > value:
+            sample[j] = sample[j - 1]
+            j -= 1
+        sample[j] = value
+    return sample[(index - low) * SAMPLE // n]
+
+
+@compiled
 def smallest(values: NDArray[np.float64], index: int) -> Any:
     """The value that sorting would put at `index`; reorders `values` (Hoare's quickselect)."""
     low, high, draw = 0, values.size - 1, 1
     while low < high:
         draw = (draw * 1103515245 + 12345) & 0x7FFFFFFF  # no order of the values makes all pivots bad
-        pivot = values[low + draw % (high - low + 1)]
+        pivot = _pivot(values, low, high, index, draw)
         i, j = low, high
         while i <= j:
             while values[i] < pivot:

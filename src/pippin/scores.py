@@ -32,13 +32,14 @@ class Coefficients(NamedTuple):
     """The formula's numbers for K classes.
 
     `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN for
-    every linear score. `flat` says that a class's own probability is all that counts.
+    every linear score. `reach` says how many of the best classes count beside a class's own
+    probability: 0 for IP, 1 for the margin (whose best class looks at the second), else all.
     """
 
     constant: float
     second: float
     price: float
-    flat: bool
+    reach: int
     table: Vector
 
 
@@ -308,8 +309,14 @@ def _linear_table(
     table = np.empty((ranks.size, 5))
     for column, values in enumerate((own, own_u, above, penalty, penalty_u)):
         table[:, column] = values
-    flat = second == 0.0 and not table[:, ABOVE].any() and bool((table == table[0]).all())
-    return Coefficients(constant, second, math.nan, flat, table)
+    return Coefficients(constant, second, math.nan, _reach(second, table), table)
+
+
+def _reach(second: float, table: Vector) -> int:
+    alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
+    if not alike or table[:, (OWN_U, PENALTY_U)].any():
+        return len(table)
+    return int(second != 0.0 or bool((table[0] != table[1]).any()))
 
 
 def _adaptive(r: Vector, randomized: bool, lam: float = 0.0, k_reg: int = 0) -> Coefficients:
@@ -350,7 +357,7 @@ FAMILIES: dict[str, Family] = {
     "repip": Family({"gamma": 0.02, "k_reg": 3, "beta": 1.0}, _penalized),
     "saps": Family({"lam": 0.1, "randomized": True}, _sorted_adaptive),
     "topk": Family({}, lambda r: _linear_table(r, penalty=r)),
-    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu, flat=False)),
+    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu)),
     "linear": Family({"weights": (), "penalties": (0.0,)}, _custom),
 }
 

@@ -46,7 +46,7 @@ def label_places(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
             if suspects:
                 rows.check(start, stop)
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return _joined(found), scores
 
 
@@ -64,7 +64,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
         elif kernels.label_scores(rows.block(start, stop), labels[part], c, u[part], scores[part]):
             rows.check(start, stop)
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return scores
 
 
@@ -87,7 +87,7 @@ def band(rows: Rows, score: Score, low: float, high: float) -> tuple[NDArray[np.
     def work(start: int, stop: int) -> None:
         sizes[start:stop], found[start] = engine.band(rows.block(start, stop), c, low, high)
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return sizes, _joined(found)
 
 
@@ -102,7 +102,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
         engine = kernels or plain
         scores[start:stop] = engine.class_scores(rows.block(start, stop), c, u[start:stop])
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return scores
 
 
@@ -123,7 +123,7 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
             if suspects:
                 rows.check(start, stop)
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     parts = [found[start] for start in sorted(found)]
     return sizes, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -154,7 +154,7 @@ def members_within(
             if suspects:
                 rows.check(start, stop)
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return sizes, np.concatenate([found[start] for start in sorted(found)])
 
 
@@ -197,11 +197,11 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     """A function of one object's row and u that gives the members of its set, best first; always compiled."""
     from pippin import kernels
 
-    constant, second, price, flat, table = coefficients(score, n_classes)
+    constant, second, price, reach, table = coefficients(score, n_classes)
     compiled_one_set = kernels.one_set
 
     def find(row: NDArray[Any], u: float) -> NDArray[np.int32]:
-        found, suspect = compiled_one_set(read_only(row), constant, second, price, flat, table, threshold, u)
+        found, suspect = compiled_one_set(read_only(row), constant, second, price, reach, table, threshold, u)
         if suspect:
             try:
                 Rows(row[None], False, None).check(0, 1)
@@ -224,7 +224,7 @@ def ranked_rows(rows: Rows, labels: NDArray[np.int64]) -> tuple[Rows, NDArray[np
         ranks[start:stop] = _ranks_in(block, labels[start:stop])
         ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return Rows(read_only(ranked), False, None), read_only(ranks)
 
 
@@ -235,7 +235,7 @@ def row_orders(rows: Rows) -> NDArray[np.int32]:
     def work(start: int, stop: int) -> None:
         orders[start:stop] = ranked_order(rows.block(start, stop))
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return read_only(orders)
 
 
@@ -246,7 +246,7 @@ def label_ranks(rows: Rows, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     def work(start: int, stop: int) -> None:
         ranks[start:stop] = _ranks_in(rows.block(start, stop), labels[start:stop])
 
-    run(work, _blocks(rows))
+    _in_blocks(work, rows)
     return ranks
 
 
@@ -274,6 +274,14 @@ def _joined(found: dict[int, Places]) -> Places:
         np.concatenate([part.row + np.int32(start) for start, part in parts]),
         *(np.concatenate([part[column] for _, part in parts]) for column in (1, 2, 3)),
     )
+
+
+def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
+    """Calls work(start, stop) for every block of rows, on all cores."""
+    if rows.array.size <= BLOCK:
+        work(0, rows.n)
+    else:
+        run(work, _blocks(rows))
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:

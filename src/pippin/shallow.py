@@ -1,0 +1,207 @@
+"""Scores that look at no class but the best one (IP, margin), in rows that fit into the lanes: compiled.
+
+Whether class k is in the set then depends on p^k and the largest probability p[1] alone:
+
+    s = c + a·p^k + w·p[1] + g <= q   exactly if   p^k >= (c + g − q + w·p[1])/(−a)
+
+up to rounding. So one comparison settles all classes of a row, the few that come within
+rounding of the limit are asked for their score, and nothing is sorted but what is in a set.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin import lanes
+from pippin.lanes import LANES
+from pippin.plain import Indices, Vector
+from pippin.ranking import Floats
+from pippin.ranks import compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
+from pippin.scores import ABOVE, OWN, PENALTY, Coefficients
+
+Lanes = NDArray[np.uint32]
+Sizes = NDArray[np.int64]
+
+TILE = 256  # rows whose sets are found before they are written
+ROUNDING = 1e-6  # more than any limit and score are off in float32, in units of the formula's largest term
+
+
+class Limits(NamedTuple):
+    """A class is in the set if its probability reaches base + weight·p[1], certainly if by more than the slack."""
+
+    base: float
+    weight: float
+    slack: float
+
+
+@inlined
+def fits(block: Floats, c: Coefficients) -> bool:
+    """Whether these loops can do the work."""
+    return c.reach <= 1 and block.shape[1] <= LANES <= block.size
+
+
+@inlined
+def _window(i: int, flat: Floats, n_classes: int) -> tuple[int, int, Any]:
+    """Where the window of row i starts, the lane of its first class (0 but at the array's end), and all its lanes."""
+    start = min(i * n_classes, flat.size - LANES)
+    lane = i * n_classes - start
+    return start, lane, np.uint32(((1 << n_classes) - 1) << lane)
+
+
+@inlined
+def _bit(lane: int) -> Any:
+    return np.uint32(1) << np.uint32(lane)
+
+
+@inlined
+def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
+    """The lanes of `every` that rank above one of them, ties by index."""
+    p = flat[np.uint64(start + lane)]  # an index without a sign is not looked at for counting from the end
+    tied_before = lanes.at_least(flat, start, p) & (_bit(lane) - np.uint32(1))
+    return (lanes.above(flat, start, p) | tied_before) & every
+
+
+@inlined
+def _write(flat: Floats, start: int, lane: int, every: Any, inside: Any, found: Indices, used: int) -> Any:
+    """Writes the members of one set by rank; returns their number."""
+    size = lanes.count(inside)
+    found[np.uint64(used)] = lanes.first(inside) - lane
+    if size > 1:
+        while inside != 0:
+            own = lanes.first(inside)
+            found[np.uint64(used + lanes.count(_ranked_above(flat, start, own, every)))] = own - lane
+            inside &= inside - np.uint32(1)
+    return size
+
+
+@compiled
+def _find_best(
+    flat: Floats, begin: int, n_classes: int, c: Coefficients, threshold: float, best: Lanes, top: Vector
+) -> None:
+    """Of every row of the tile the largest probability, and the lane of its class; none, if its score is too large."""
+    for i in range(best.size):
+        start, _, every = _window(begin + i, flat, n_classes)
+        largest = lanes.largest_of(flat, start, every)
+        best[i] = _bit(lanes.first(lanes.at_least(flat, start, largest) & every))
+        top[i] = largest
+    outside = 0
+    for i in range(best.size):
+        outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
+    for i in range(best.size if outside else 0):
+        start, _, every = _window(begin + i, flat, n_classes)
+        second = np.float64(lanes.largest_of(flat, start, every & ~best[i]))
+        if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
+            best[i] = 0
+
+
+@inlined
+def _compare(flat: Floats, start: int, every: Any, limit: float, slack: float) -> tuple[Any, Any]:
+    """The lanes that reach the limit, and those that may, too close to it to tell."""
+    real = flat.dtype.type
+    sure = lanes.at_least(flat, start, real(limit + slack)) & every
+    return sure, (lanes.at_least(flat, start, real(limit - slack)) & every) ^ sure
+
+
+@compiled
+def _write_sure(
+    flat: Floats,
+    begin: int,
+    n_classes: int,
+    limits: Limits,
+    best: Lanes,
+    top: Vector,
+    sizes: Sizes,
+    found: Indices,
+    used: int,
+) -> tuple[int, int, bool]:
+    """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
+    suspects, doubts = 0, np.uint32(0)
+    for i in range(best.size):
+        start, lane, every = _window(begin + i, flat, n_classes)
+        suspects += is_doubtful(lanes.sum_of(flat, start, every))
+        inside, unsure = _compare(flat, start, every, limits.base + limits.weight * top[i], limits.slack)
+        doubts |= unsure
+        sizes[begin + i] = _write(flat, start, lane, every, inside | best[i], found, used)
+        used += sizes[begin + i]
+    return used, suspects, doubts != 0
+
+
+@compiled
+def _write_asked(
+    flat: Floats,
+    begin: int,
+    n_classes: int,
+    limits: Limits,
+    c: Coefficients,
+    threshold: float,
+    best: Lanes,
+    top: Vector,
+    sizes: Sizes,
+    found: Indices,
+    used: int,
+) -> int:
+    """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
+    for i in range(best.size):
+        start, lane, every = _window(begin + i, flat, n_classes)
+        inside, unsure = _compare(flat, start, every, limits.base + limits.weight * top[i], limits.slack)
+        mass = c.table[0, ABOVE] * top[i]
+        while unsure != 0:
+            own = lanes.first(unsure)
+            if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
+                inside |= _bit(own)
+            unsure &= unsure - np.uint32(1)
+        sizes[begin + i] = _write(flat, start, lane, every, inside | best[i], found, used)
+        used += sizes[begin + i]
+    return used
+
+
+@compiled
+def members(block: Floats, c: Coefficients, threshold: float, sizes: Sizes) -> tuple[Indices, int]:
+    """As in `kernels.py`."""
+    n, n_classes = block.shape
+    flat = block.reshape(block.size)
+    if is_broken(flat):
+        return np.empty(0, np.int32), 1
+    scale = -1.0 / c.table[1, OWN]
+    constant, weight = c.constant + c.table[1, PENALTY], c.table[0, ABOVE]
+    slack = ROUNDING * scale * (1.0 + abs(constant) + abs(threshold) + weight)
+    limits = Limits((constant - threshold) * scale, weight * scale, slack)
+    bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
+    found = np.empty(3 * n + LANES * TILE, np.int32)
+    used, suspects = 0, 0
+    for begin in range(0, n, TILE):
+        best, top = bests[: n - begin], tops[: n - begin]
+        if used + LANES * TILE > found.size:
+            found = doubled(found)
+        if c.reach == 1:
+            _find_best(flat, begin, n_classes, c, threshold, best, top)
+        end, more, unsure = _write_sure(flat, begin, n_classes, limits, best, top, sizes, found, used)
+        if unsure:
+            end = _write_asked(flat, begin, n_classes, limits, c, threshold, best, top, sizes, found, used)
+        used, suspects = end, suspects + more
+    return found[:used].copy(), suspects
+
+
+@compiled
+def label_places(
+    block: Floats, labels: NDArray[np.int64], c: Coefficients, ranks: Indices, p: Vector, masses: Vector
+) -> int:
+    """As in `kernels.py`; a rank is 0 or 1."""
+    n, n_classes = block.shape
+    flat = block.reshape(block.size)
+    for i in range(n):
+        ranks[i], p[i], masses[i] = 0, flat[i * n_classes + labels[i]], 0.0
+    if is_broken(flat):
+        return 1
+    suspects = 0
+    for i in range(n):
+        start, _, every = _window(i, flat, n_classes)
+        suspects += is_doubtful(lanes.sum_of(flat, start, every))
+    for i in range(n if c.reach == 1 else 0):
+        start, lane, every = _window(i, flat, n_classes)
+        own = lane + labels[i]
+        ranks[i] = _ranked_above(flat, start, own, every) != 0
+        weight = c.table[0, ABOVE] if ranks[i] else c.second
+        masses[i] = weight * np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
+    return suspects

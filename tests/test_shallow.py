@@ -1,0 +1,138 @@
+"""Scores that look at the best class alone, in rows that fit into the lanes: the bits of NumPy."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pippin
+from conftest import KINDS, made_rows
+from pippin import kernels, plain, shallow
+from pippin.lanes import LANES
+from pippin.scores import coefficients
+from pippin.shallow import TILE
+
+SHALLOW = {
+    "ip": pippin.ip(),
+    "margin": pippin.margin(),
+    "first weighs": pippin.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)),
+    "rest is dear": pippin.linear(weights=(0.0,), penalties=(0.0, 1.0)),
+}
+
+
+def forest(n, n_classes, seed):
+    """Shares of a hundred votes: many rows come as close to a threshold as can be, on it."""
+    rng = np.random.default_rng(seed)
+    votes = np.array([rng.multinomial(100, share) for share in rng.dirichlet(np.full(n_classes, 0.4), n)])
+    return votes / 100.0
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+def same_as_numpy(probs, labels, score):
+    n, n_classes = probs.shape
+    c, u = coefficients(score, n_classes), np.zeros(n)
+    _, scores, suspects = kernels.label_places(probs, labels, c, u)
+    _, wanted = plain.label_places(probs, labels, c, u)
+    assert suspects == 0
+    assert np.array_equal(scores, wanted)
+    near = np.quantile(wanted, 0.7, method="lower")
+    for threshold in (near, np.nextafter(near, -9), np.nextafter(near, 9), near + 4e-7, wanted.max(), -np.inf, np.inf):
+        sizes = np.full(n, -1)
+        found, suspects = kernels.members(probs, c, threshold, u, sizes)
+        wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+        assert suspects == 0
+        assert np.array_equal(sizes, wanted_sizes)
+        assert np.array_equal(found, wanted_found)
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [*KINDS, "forest"])
+def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
+    """More rows than a tile, and one class more than there are lanes."""
+    for n_classes in range(2, LANES + 2):
+        n = TILE + n_classes
+        probs = forest(n, n_classes, n) if kind == "forest" else made_rows(kind, n, n_classes, n)
+        labels = np.random.default_rng(1).integers(0, n_classes, n)
+        same_as_numpy(frozen(probs.astype(precision)), frozen(labels), SHALLOW[name])
+
+
+GUARDED = """
+import ctypes, itertools, mmap, sys
+import numpy as np
+import pippin
+from pippin import kernels
+from pippin.scores import coefficients
+
+page = mmap.PAGESIZE
+memory = mmap.mmap(-1, 3 * page)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+for closed in (address, address + 2 * page):
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(closed), page, 0) == 0
+for n_classes, n, at_end in itertools.product((2, 3, 7, 12, 16), range(1, 18), (False, True)):
+    start = 2 * page - 4 * n * n_classes if at_end else page
+    probs = np.frombuffer(memory, np.float32, n * n_classes, start).reshape(n, n_classes)
+    probs[:] = 1 / n_classes
+    probs.flags.writeable = False
+    labels = np.zeros(n, dtype=np.int64)
+    labels.flags.writeable = False
+    for score in ("ip", "margin"):
+        c = coefficients(pippin.parse_score(score), n_classes)
+        assert kernels.label_places(probs, labels, c, np.zeros(n))[2] == 0
+        assert kernels.members(probs, c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
+print("nothing was read around the array")
+sys.stdout.flush()
+"""
+
+
+def test_nothing_is_read_around_the_array():
+    """The array stands at either end of a page between two that nobody may read: whoever does is killed."""
+    done = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=False)
+    assert done.stdout == "nothing was read around the array\n", (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+def test_any_number_of_rows_gives_the_bits_of_numpy(name):
+    """From one row on, which may have fewer entries than there are lanes."""
+    for n_classes in (2, 3, 7, 12, LANES):
+        for n in range(1, LANES + 2):
+            probs = made_rows("tied", n, n_classes, n).astype(np.float32)
+            same_as_numpy(frozen(probs), frozen(np.arange(n) % n_classes), SHALLOW[name])
+
+
+def test_which_scores_are_shallow():
+    """These, and no other score of the paper."""
+    assert {name: coefficients(score, 12).reach for name, score in SHALLOW.items()} == {
+        "ip": 0,
+        "margin": 1,
+        "first weighs": 1,
+        "rest is dear": 1,
+    }
+    for spelling in ("aps", "aps(randomized=False)", "raps", "saps", "saps(randomized=False)", "pip", "repip", "topk"):
+        assert coefficients(pippin.parse_score(spelling), 12).reach == 12
+    probs = frozen(made_rows("spread", 9, 12, 0))
+    assert shallow.fits(probs, coefficients(pippin.ip(), 12))
+    assert not shallow.fits(probs, coefficients(pippin.pip(), 12))
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("row", [0, TILE - 1, TILE, TILE + 40])
+@pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75, np.inf])
+def test_a_bad_row_is_named_in_any_tile(name, row, wrong):
+    """NaN, a negative entry whose row still sums to 1, a sum that is off, or infinity."""
+    pippin.warm_up()
+    probs = made_rows("spread", TILE + 41, 12, 5)
+    labels = probs.argmax(axis=1)
+    predictor = pippin.calibrate(probs, labels, SHALLOW[name])
+    probs[row] = 0
+    probs[row, 3] = wrong
+    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        predictor.predict(probs)
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        pippin.calibrate(probs, labels, SHALLOW[name])
