@@ -31,7 +31,7 @@ from rich.table import Table
 
 import pippin
 from data import made
-from pippin.tables import read_data
+from pippin.reading import read_data
 from pippin.threads import n_threads
 
 MATRIX = str(Path(__file__).parent / "matrix.py")

@@ -15,7 +15,7 @@ import pytest
 
 import pippin
 from pippin.cli.options import read_scores
-from pippin.tables import read_data
+from pippin.reading import read_data
 
 PIPPIN = [sys.executable, "-m", "pippin.cli"]
 RNG = np.random.default_rng(11)

@@ -15,8 +15,8 @@ import pippin
 from made_images import CLASSES, make_images
 from pippin.cli import photographs
 from pippin.cli.steps import run_step
+from pippin.reading import read_data
 from pippin.report.photos import EACH, kinds, photo_section, thumbnail
-from pippin.tables import read_data
 
 OUTPUTS = ("train/probs.npz", "sweep-repip/sweep.csv", "sweep-raps/sweep.csv", "summary.csv", "report.html")
 

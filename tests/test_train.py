@@ -17,7 +17,7 @@ from PIL import Image
 from transformers import AutoModelForImageClassification, ResNetConfig
 
 from made_images import CLASSES, make_images
-from pippin.tables import read_data
+from pippin.reading import read_data
 from pippin.vision import Options, network, train, training
 from pippin.vision.augmentation import augmented
 from pippin.vision.images import Pixels, batches, divide, list_images, read_image

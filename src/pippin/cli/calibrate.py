@@ -9,7 +9,7 @@ from pippin.cli.options import Alpha, DataFile, DrawSeed, LabelsFile, WeightsFil
 
 if TYPE_CHECKING:
     from pippin.conditional import ConditionalPredictor
-    from pippin.tables import Data
+    from pippin.reading import Data
 
 Per = Annotated[
     str | None,
@@ -44,13 +44,14 @@ def calibrate(
     from pippin.calibration import Predictor
     from pippin.cli.outputs import check_target
     from pippin.conditional import ConditionalPredictor
-    from pippin.tables import read_data, writing
+    from pippin.reading import read_data
+    from pippin.writing import naming_target
 
     check_target(out, ".json")
     _check(per, unseen)
     given = read_data(data, labels)
     predictor = _calibrated(given, score, alpha, seed, per, unseen, weights, no_scores)
-    with writing(out):
+    with naming_target(out):
         predictor.save(
             out, **({"scores": not no_scores} if isinstance(predictor, Predictor | ConditionalPredictor) else {})
         )
@@ -76,7 +77,7 @@ def _calibrated(
 ) -> Any:
     """The predictor of the kind that the options ask for."""
     import pippin
-    from pippin.tables import need_groups, read_weights
+    from pippin.reading import need_groups, read_weights
 
     rows, truth, chosen = given.rows, given.truth(), pippin.parse_method(score)
     if chosen.per is not None or chosen.nonempty:

@@ -21,8 +21,8 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pippin.reading import Data
     from pippin.study import Study
-    from pippin.tables import Data
 
 CHECKPOINT = "compare.checkpoint.npz"
 
@@ -50,8 +50,9 @@ def compare(
     from pippin.cli.outputs import output_folder
     from pippin.methods import Method
     from pippin.ranking import as_classes
+    from pippin.reading import need_groups
     from pippin.study import study
-    from pippin.tables import need_groups, write_table
+    from pippin.writing import write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels)

@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from pippin.methods import Candidate
-    from pippin.tables import Data
+    from pippin.reading import Data
 
 _DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
 
@@ -43,7 +43,7 @@ OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the
 
 def read_or_example(path: Path | None, labels: Path | None) -> "Data":
     """The file's data; the embedded example without a file."""
-    from pippin.tables import example_data, read_data
+    from pippin.reading import example_data, read_data
 
     if path is not None:
         return read_data(path, labels)
@@ -75,7 +75,7 @@ def asked_of(predictor: Any, data: "Data", weights: Path | None, seed: int | Non
     from pippin.calibration import Predictor
     from pippin.combination import Combination
     from pippin.conditional import ConditionalPredictor
-    from pippin.tables import read_weights
+    from pippin.reading import read_weights
     from pippin.weighting import WeightedPredictor
 
     kind = type(predictor).__name__

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from pippin.reading import Data
     from pippin.sets import PredictionSets
-    from pippin.tables import Data
 
 SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the others where it leaves no set empty
 
@@ -18,8 +18,8 @@ SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the oth
 def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
     """Puts photographs of `folder`, whose logits train wrote to `probs`, into the page."""
     from pippin.files import write_whole
+    from pippin.reading import read_data
     from pippin.report.photos import photo_section, with_photos
-    from pippin.tables import read_data
 
     data = read_data(probs)
     with np.load(probs) as kept:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pippin.conditional import ConditionalPredictor
     from pippin.experiment import Comparison
-    from pippin.tables import Data
+    from pippin.reading import Data
 
 WIDE = 160  # characters of a line that goes to a file or a pipe
 

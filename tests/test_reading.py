@@ -1,8 +1,6 @@
-"""DATA files: every format says the same, what is wrong is told, and sets come back as they were."""
+"""DATA files: every format says the same, and what is wrong is told."""
 
-import csv
 import io
-import json
 import random
 import re
 
@@ -11,7 +9,7 @@ import polars
 import pytest
 
 import pippin
-from pippin.tables import example_data, read_data, write_sets, write_table
+from pippin.reading import example_data, read_data
 
 RNG = np.random.default_rng(5)
 PROBS = RNG.dirichlet(np.ones(3), 30)
@@ -243,53 +241,3 @@ def test_damage_never_escapes_as_another_error(tmp_path, capfd):
             except ValueError as error:
                 assert str(path) in str(error)  # noqa: PT017
     assert capfd.readouterr().err == ""
-
-
-AWKWARD = ("plain", "pipe|", "back\\slash", 'quote"', "comma,", "line\nend", "", " space ", "\\|", "🌽")
-
-
-def sets_of(classes):
-    """Empty sets, full sets and all between, over these classes."""
-    rng = np.random.default_rng(1)
-    sizes = rng.integers(0, len(classes) + 1, 50)
-    members = np.concatenate([rng.permutation(len(classes))[:size] for size in sizes])
-    return pippin.PredictionSets(sizes, members, classes)
-
-
-def split_labels(text, size):
-    """The inverse of what the docstring says of `.csv`."""
-    if size == 0:
-        return []
-    found = re.findall(r"((?:[^\\|]|\\.)*)(?:\||$)", text, re.DOTALL)[:size]
-    return [re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in found]
-
-
-@pytest.mark.parametrize("classes", [AWKWARD, range(7), (30, 10, 20)], ids=["names", "columns", "numbers"])
-@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_sets_come_back_as_they_were(ending, classes, tmp_path):
-    path, sets = tmp_path / f"sets.{ending}", sets_of(classes)
-    write_sets(path, sets)
-    if ending == "csv":
-        with open(path, newline="", encoding="utf-8") as stream:
-            header, *lines = csv.reader(stream)
-        assert header == ["row", "size", "labels"]
-        back = [(int(row), int(size), split_labels(text, int(size))) for row, size, text in lines]
-    elif ending == "parquet":
-        back = polars.read_parquet(path).select("row", "size", "labels").rows()
-    else:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-        back = [(r["row"], r["size"], r["labels"]) for r in records]
-    wanted = [(i, len(names), names) for i, names in enumerate(sets.labels())]
-    if ending == "csv":
-        wanted = [(i, size, [str(name) for name in names]) for i, size, names in wanted]
-    assert back == wanted
-
-
-def test_tables_are_written_whole(tmp_path):
-    table = polars.DataFrame({"x": [0.1, float("inf")], "y": ["a", 'b"']})
-    for ending, read in (("csv", polars.read_csv), ("parquet", polars.read_parquet)):
-        write_table(tmp_path / f"t.{ending}", table)
-        assert read(tmp_path / f"t.{ending}").equals(table)
-    with pytest.raises(OSError, match=r"Cannot write .*t.csv \(No such file or directory\): choose another place"):
-        write_table(tmp_path / "none" / "t.csv", table)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.parquet"]
