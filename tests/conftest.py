@@ -1,4 +1,4 @@
-"""What many tests share: every score, and rows of every awkward kind."""
+"""What many tests share: every score, rows of every awkward kind, and fixtures of more than one file."""
 
 import os
 import shlex
@@ -28,6 +28,7 @@ EVERY_SCORE = (
     pippin.socop(mu=0.7),
     pippin.linear(weights=(1, 0.5, 0.25, 0), penalties=(0, 0, 0.01)),
 )
+every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 
 settings.register_profile(
     "laws", deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -87,3 +88,88 @@ def call(monkeypatch, capsys):
         return int(caught.value.code or 0), *capsys.readouterr()
 
     return run_here
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with `cli_data` in every format."""
+    from cli_data import write_data
+
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Nine small photographs in the layout of WE3DS: (folder, masks)."""
+    from we3ds_tree import SMALL, made_files, write_folder
+
+    files, masks = made_files(range(9), SMALL)
+    return write_folder(tmp_path_factory.mktemp("photographs"), files), masks
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Eighty windows of ten photographs, in four classes."""
+    from made_images import make_images
+
+    return make_images(tmp_path_factory.mktemp("images"), 80, size=24, photos=10)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder of weights of a very small network."""
+    from small_training import make_weights
+
+    return make_weights(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    """Tests of training that run beside each other would wait for each other."""
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    """The embedded example's report, some of its classes renamed to be nasty."""
+    from made_report import nasty_report
+
+    return nasty_report(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One browser for all tests of a file."""
+    from browser import open_browser
+
+    with open_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a page; at the end nothing may have been asked of the network nor complained about."""
+    contexts, complaints = [], []
+
+    def asked(route):
+        if not route.request.url.startswith(("file:", "data:")):
+            complaints.append(route.request.url)
+        route.continue_() if route.request.url.startswith("file:") else route.abort()
+
+    def opened(path, width=1200, height=900, **settings):
+        context = browser.new_context(viewport={"width": width, "height": height}, **settings)
+        contexts.append(context)
+        context.route("**/*", asked)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path.as_uri())
+        page.wait_for_selector("#scatter svg")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,44 +1,17 @@
 """A threshold per class, per group, or both: the same laws as one threshold for all, and more of them."""
 
 import math
-import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pippin
-from conftest import EVERY_SCORE, made_rows, probabilities
-from pippin import cell_kernels, files, plain, scoring
+from conftest import EVERY_SCORE, every_score, made_rows
+from farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
 from pippin.cells import make_cells
 from pippin.quantiles import quantile_rank
-from pippin.ranking import as_rows, read_only
-from pippin.scores import coefficients
 from reference import ranking
-
-every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-every_way = pytest.mark.parametrize("per", ["class", "group", "class and group", "cluster", "rc3p"])
-
-DATA = pippin.load_example()
-FARMS = np.array(["north", "south", "west"])[np.arange(len(DATA.labels)) * 7 % 5 % 3]
-
-
-def grouped(per):
-    return "group" in per
-
-
-def calibrated(per, score="pip", alpha=0.1, n=2000, **options):
-    groups = FARMS[:n] if grouped(per) else None
-    return pippin.calibrate(
-        DATA.probs[:n], DATA.labels[:n], score, alpha, DATA.classes, seed=5, per=per, groups=groups, **options
-    )
-
-
-def sets_of(predictor, rows=slice(2000, 2200), **options):
-    groups = FARMS[rows] if predictor.groups is not None else None
-    return predictor.predict(DATA.probs[rows], seed=6, groups=groups, **options)
 
 
 def kth_smallest(scores, alpha):
@@ -144,82 +117,6 @@ def test_nonempty_adds_the_best_class_to_empty_sets_only(per):
     assert predictor.predict_one(DATA.probs[row], nonempty=True, **group).tolist() == [best[row - 2000]]
 
 
-@every_way
-@pytest.mark.parametrize("score", ["pip", "aps", "socop"])
-def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
-    """Every number, every set, every other level; without scores the one level stays."""
-    predictor = calibrated(per, score)
-    predictor.save(tmp_path / "whole.json")
-    predictor.save(tmp_path / "lean.json", scores=False)
-    whole, lean = pippin.load(tmp_path / "whole.json"), pippin.load(tmp_path / "lean.json")
-    for again in (whole, lean):
-        assert np.array_equal(again.thresholds, predictor.thresholds)
-        assert (again.rank_limits is None) == (per != "rc3p")
-        assert per != "rc3p" or np.array_equal(again.rank_limits, predictor.rank_limits)
-        assert (again.score, again.per, again.alpha) == (predictor.score, per, 0.1)
-        assert (again.classes, again.groups) == (predictor.classes, predictor.groups)
-        assert again.n_calibration == predictor.n_calibration
-        assert np.array_equal(sets_of(again).members, sets_of(predictor).members)
-        assert again.table().equals(predictor.table())
-        assert repr(again) == repr(predictor)
-    assert np.array_equal(whole.cells.scores, predictor.cells.scores)
-    assert np.array_equal(whole.at(0.3).thresholds, predictor.at(0.3).thresholds)
-    assert np.array_equal(sets_of(whole.at(0.3)).members, sets_of(predictor.at(0.3)).members)
-    with pytest.raises(ValueError, match=r"saved without its calibration scores, so it has only alpha=0\.1"):
-        lean.at(0.3)
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("per", "species"),
-        ("per", "group"),
-        ("alpha", 1.5),
-        ("thresholds", [[0.5, 0.5]]),
-        ("rank_limits", [[1] * 12]),
-        ("cells", [[99] * 12]),
-        ("cell_counts", [3]),
-        ("groups", ["a", "a"]),
-        ("calibration_ranks", [1]),
-        ("classes", ["maize"] * 12),
-        ("cells", [[0.5] * 12]),
-        ("cells", [[10**12] * 12]),
-        ("calibration_scores", [1.0 - i / 2000 for i in range(2000)]),
-        ("calibration_scores", ["nan"] * 2000),
-        ("calibration_scores", ["many"] * 2000),
-        ("calibration_scores", [10**400] * 2000),
-    ],
-)
-def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
-    """Even with a checksum that fits."""
-    path = tmp_path / "predictor.json"
-    calibrated("class").save(path)
-    kind, content = files.read_predictor(path)
-    files.write_predictor(path, {**content, part: value}, kind=kind)
-    with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
-        pippin.load(path)
-
-
-def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
-    """Or no other level could be had from it."""
-    path = tmp_path / "predictor.json"
-    calibrated("rc3p").save(path)
-    kind, content = files.read_predictor(path)
-    for ranks in (None, [0] * 2000):
-        files.write_predictor(path, {**content, "calibration_ranks": ranks}, kind=kind)
-        with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):
-            pippin.load(path)
-
-
-@pytest.mark.parametrize("kind", [[], {}, "marginal"])
-def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
-    """Whatever stands there."""
-    path = tmp_path / "predictor.json"
-    files.write_predictor(path, {}, kind=kind)
-    with pytest.raises(ValueError, match="holds a predictor of the unknown kind"):
-        pippin.load(path)
-
-
 @pytest.mark.parametrize("per", ["class", "group", "class and group", "rc3p"])
 @every_score
 def test_at_equals_calibrating_anew(score, per):
@@ -229,6 +126,26 @@ def test_at_equals_calibrating_anew(score, per):
     assert np.array_equal(later.thresholds, anew.thresholds)
     assert later.alpha == 0.25
     assert per != "rc3p" or np.array_equal(later.rank_limits, anew.rank_limits)
+
+
+def test_a_level_is_read_by_its_spelling_whatever_was_asked_before():
+    """Numbers that are equal but spelled otherwise name other levels; any type that spells one will do."""
+    scores, none = np.arange(999.0), np.zeros(999, dtype=int)
+    cells = make_cells(scores, none, np.zeros((1, 2), dtype=int))
+    for alpha in (Fraction(0.7), 0.7, np.array(0.7)):
+        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)]
+    assert quantile_rank(999, Fraction(0.7)) != quantile_rank(999, 0.7)
+
+
+@pytest.mark.parametrize("kind", ["zeros", "certain", "tied"])
+def test_infinite_scores_and_ties_are_no_obstacle(kind):
+    """SOCOP's infinite scores: the threshold may be infinite with enough examples, too."""
+    probs = made_rows(kind, 1500, 5, 3)
+    labels = np.random.default_rng(4).integers(0, 5, 1500)
+    for per in ("class", "cluster", "rc3p"):
+        predictor = pippin.calibrate(probs, labels, "socop", 0.3, seed=1, per=per)
+        inside = predictor.predict(probs).contains(labels)
+        assert min(inside[labels == k].mean() for k in range(5)) > 0.5
 
 
 def test_rare_classes_are_named_with_what_they_lack():
@@ -263,148 +180,3 @@ def test_the_table_names_groups_that_are_no_text(groups):
         *map(str, np.unique(groups).tolist()),
         "(any other)",
     ]
-
-
-def test_one_row_of_a_frame_brings_its_names():
-    """In another order they are refused, as in a whole frame."""
-    import pandas
-
-    predictor = calibrated("class")
-    row = pandas.Series(DATA.probs[0], index=DATA.classes)
-    assert np.array_equal(predictor.predict_one(row), predictor.predict_one(DATA.probs[0]))
-    with pytest.raises(ValueError, match=r"Column 0 is .*, expected .*: select the columns in the order"):
-        predictor.predict_one(row[::-1])
-
-
-def test_a_level_is_read_by_its_spelling_whatever_was_asked_before():
-    """Numbers that are equal but spelled otherwise name other levels; any type that spells one will do."""
-    scores, none = np.arange(999.0), np.zeros(999, dtype=int)
-    cells = make_cells(scores, none, np.zeros((1, 2), dtype=int))
-    for alpha in (Fraction(0.7), 0.7, np.array(0.7)):
-        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)]
-    assert quantile_rank(999, Fraction(0.7)) != quantile_rank(999, 0.7)
-
-
-def test_inputs_are_left_alone():
-    """Nothing is written into what the caller owns, and what the predictor owns cannot be written."""
-    probs, labels, groups = np.array(DATA.probs[:900]), np.array(DATA.labels[:900]), FARMS[:900].copy()
-    before = probs.copy(), labels.copy(), groups.copy()
-    predictor = pippin.calibrate(probs, labels, "aps", 0.4, seed=0, per="class and group", groups=groups)
-    predictor.predict(probs, seed=1, groups=groups, nonempty=True)
-    for now, then in zip((probs, labels, groups), before, strict=True):
-        assert np.array_equal(now, then)
-    for mine in (predictor.thresholds, predictor.cells.scores, predictor.cells.of):
-        with pytest.raises(ValueError, match="read-only"):
-            mine[...] = 0
-
-
-FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip", "alpha": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (
-            {"per": "klass"},
-            "Expected per to be one of 'class', 'group', 'class and group', .*, got 'klass'",
-        ),
-        ({"per": "group"}, r"got per='group' and no groups: pass groups=, one per row\."),
-        ({"per": "class and group"}, r"got per='class and group' and no groups: pass groups=, one per row\."),
-        (
-            {"per": "class", "groups": [1] * 5},
-            r"got per='class' and groups: leave groups= out, or ask per='class and group'\.",
-        ),
-        ({"per": "rc3p", "groups": [1] * 5}, r"got per='rc3p' and groups: leave groups= out"),
-        ({"per": "cluster", "groups": [1] * 5}, r"got per='cluster' and groups: leave groups= out"),
-        ({"groups": [1, 2]}, r"Expected 5 groups, one per row, got shape \(2,\): pass groups in row order\."),
-        ({"groups": [[1]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 1\)"),
-        (
-            {"groups": [0.5] * 5},
-            r"all whole numbers or all text, got float64: convert them, and name .*\.",
-        ),
-        ({"groups": ["a", None, "a", "a", "a"]}, "all whole numbers or all text, got object"),
-        ({"groups": [1, "a", 2, "b", None]}, "all whole numbers or all text, got object"),
-        ({"groups": [1] * 5, "unseen": "ignore"}, "Expected unseen to be 'error' or 'marginal', got 'ignore'"),
-        ({"per": "class", "alpha": 0}, "Expected alpha, the share of errors allowed, strictly between 0 and 1, got 0"),
-    ],
-)
-def test_bad_input_is_told_in_a_sentence(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        pippin.calibrate(**{**FIVE, **options})
-
-
-def test_groups_to_predict_are_checked_as_well():
-    by_group = calibrated("group")
-    with pytest.raises(ValueError, match=r"This predictor has thresholds per group: pass groups=, one per row\."):
-        by_group.predict(DATA.probs[:3])
-    with pytest.raises(ValueError, match=r"Expected 3 groups, one per row, got shape \(1,\)"):
-        by_group.predict(DATA.probs[:3], groups=["west"])
-    with pytest.raises(ValueError, match=r"Row 0 is in the group 1, which the calibration has not seen"):
-        by_group.predict_one(DATA.probs[0], group=1)
-    with pytest.raises(ValueError, match=r"has a threshold per class and knows no groups: leave groups= out, or .*\."):
-        calibrated("class").predict(DATA.probs[:3], groups=["west"] * 3)
-    with pytest.raises(ValueError, match=r"Expected 12 columns, one per class .*, got 5: pass the same"):
-        calibrated("class").predict(DATA.probs[:3, :5] + 0.2)
-
-
-@st.composite
-def limited(draw):
-    """Rows, a group for each, limits that occur among the scores or lie beside them, and ranks or none."""
-    probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 70)))
-    n, n_classes = probs.shape
-    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    columns = n_classes if draw(st.booleans()) else 1
-    ranked = columns > 1 and draw(st.booleans())
-    return probs, rng, rng.integers(0, 3, n), columns, ranked
-
-
-@every_score
-@given(case=limited())
-def test_compiled_loops_give_the_bits_of_numpy(score, case):
-    """Ties with a limit, infinite limits of either sign, both precisions, with and without rank limits."""
-    probs, rng, group, columns, ranked = case
-    n, n_classes = probs.shape
-    u = rng.random(n)
-    rows = as_rows(probs)
-    every = scoring.class_scores(rows, score, u)
-    limits = rng.choice(every.ravel(), (3, columns))
-    limits = np.where(rng.random(limits.shape) < 0.2, np.nextafter(limits, -np.inf), limits)
-    limits = read_only(np.where(rng.random(limits.shape) < 0.2, rng.choice([-np.inf, np.inf], limits.shape), limits))
-    ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else np.zeros((1, 1), np.int32)
-    c = coefficients(score, n_classes)
-    sizes = np.zeros(n, dtype=np.int64)
-    found, suspects = cell_kernels.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
-    wanted_sizes, wanted = plain.members_within(rows.block(0, n), c, limits, ranks, group, u)
-    assert suspects == 0
-    assert np.array_equal(sizes, wanted_sizes)
-    assert np.array_equal(found, wanted)
-    inside = every <= limits[group]
-    if ranked:
-        order = np.argsort(-probs, axis=1, kind="stable")
-        inside &= np.argsort(order, axis=1) < ranks[group]
-    mask = np.zeros((n, n_classes), dtype=bool)
-    mask[np.repeat(np.arange(n), sizes), found] = True
-    assert np.array_equal(mask, inside)
-
-
-@every_way
-def test_both_paths_predict_the_same(per, monkeypatch):
-    """Through the public door: with the compiled loops, and as if they had never been loaded."""
-    predictor = calibrated(per, "repip")
-    compiled = sets_of(predictor)
-    monkeypatch.delitem(sys.modules, "pippin.kernels")
-    monkeypatch.setattr(scoring, "_scored_in_numpy", 0)
-    in_numpy = sets_of(predictor)
-    assert "pippin.kernels" not in sys.modules
-    assert np.array_equal(in_numpy.members, compiled.members)
-
-
-@pytest.mark.parametrize("kind", ["zeros", "certain", "tied"])
-def test_infinite_scores_and_ties_are_no_obstacle(kind):
-    """SOCOP's infinite scores: the threshold may be infinite with enough examples, too."""
-    probs = made_rows(kind, 1500, 5, 3)
-    labels = np.random.default_rng(4).integers(0, 5, 1500)
-    for per in ("class", "cluster", "rc3p"):
-        predictor = pippin.calibrate(probs, labels, "socop", 0.3, seed=1, per=per)
-        inside = predictor.predict(probs).contains(labels)
-        assert min(inside[labels == k].mean() for k in range(5)) > 0.5

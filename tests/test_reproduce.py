@@ -8,8 +8,6 @@ from importlib import import_module
 import numpy as np
 import polars
 import pytest
-import torch
-from transformers import AutoModelForImageClassification, ResNetConfig
 
 import pippin
 from made_images import CLASSES, make_images
@@ -18,22 +16,9 @@ from pippin.cli.steps import run_step
 from pippin.reading import read_data
 from pippin.report.photos import EACH, kinds, photo_section, thumbnail
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 OUTPUTS = ("train/probs.npz", "sweep-repip/sweep.csv", "sweep-raps/sweep.csv", "summary.csv", "report.html")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")  # tests that run beside each other would wait for each other
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A folder of weights of a very small network."""
-    folder = tmp_path_factory.mktemp("weights")
-    config = ResNetConfig(depths=[1, 1], hidden_sizes=[8, 16], layer_type="basic", embedding_size=8, num_labels=4)
-    torch.manual_seed(5)
-    AutoModelForImageClassification.from_config(config).save_pretrained(folder)
-    return folder
 
 
 def done(err):

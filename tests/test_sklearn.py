@@ -1,11 +1,7 @@
-"""ConformalClassifier is a scikit-learn classifier, and its sets keep their level."""
+"""ConformalClassifier is a scikit-learn classifier: parameters, pipelines, frames, labels, weights and refusals."""
 
 import io
-import os
 import pickle
-import subprocess
-import sys
-import warnings
 
 import joblib
 import numpy as np
@@ -13,13 +9,11 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from scipy import sparse, stats
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits, load_iris
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupShuffleSplit, cross_val_score
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
@@ -29,118 +23,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import pippin
+from blobs import NAMES, NEW, TRUTH, X, Y, fitted
 from pippin.sklearn import ConformalClassifier
-from pippin.sklearn.fingerprints import fingerprints, seen_before
-
-# Every check of scikit-learn, none excused. With SCIPY_ARRAY_API set, none is skipped either; it has to be set
-# before scipy is imported, hence the process of its own.
-CHECKED = {
-    "default": "ConformalClassifier()",
-    "randomised score": "ConformalClassifier(score='aps')",
-    "splitter": "ConformalClassifier(cv=ShuffleSplit(1, test_size=0.3, random_state=0))",
-    "bayes": "ConformalClassifier(GaussianNB(), 'socop', 0.2, 0.5)",
-    "pipeline": "ConformalClassifier(make_pipeline(MaxAbsScaler(), LogisticRegression()))",
-    "cross": "CrossConformalClassifier()",
-    "cross, randomised": "CrossConformalClassifier(GaussianNB(), 'aps', 0.2, 3)",
-    "cross, splitter": "CrossConformalClassifier(cv=KFold(4, shuffle=True, random_state=0))",
-}
-CHECKS = """
-import warnings; warnings.simplefilter("ignore")
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, ShuffleSplit
-from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
-from sklearn.utils.estimator_checks import check_estimator
-from pippin.sklearn import ConformalClassifier, CrossConformalClassifier
-done = check_estimator({}, on_fail=None)
-bad = [(check["check_name"], check["status"], str(check["exception"])) for check in done if check["status"] != "passed"]
-print(len(done), bad)
-"""
-
-
-@pytest.mark.parametrize("made", CHECKED.values(), ids=CHECKED)
-def test_every_check_of_scikit_learn_passes(made):
-    """`check_estimator`: all passed, none failed, excused or skipped."""
-    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    printed = subprocess.check_output([sys.executable, "-c", CHECKS.format(made)], env=env, text=True)
-    count, bad = printed.strip().split(" ", 1)
-    assert bad == "[]"
-    assert int(count) > 50
-
-
-def blobs(n, seed=0, n_classes=4, names=None):
-    """Overlapping clouds in three dimensions, one per class."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, n_classes, n)
-    rows = np.stack([np.cos(y * 1.5), np.sin(y * 1.5), y == 0], axis=1) + rng.normal(0, 0.8, (n, 3))
-    return rows, y if names is None else np.array(names)[y]
-
-
-NAMES = ["crop", "rye", "soil", "weed"]
-X, Y = blobs(600, names=NAMES)
-NEW, TRUTH = blobs(400, seed=1, names=NAMES)
-
-
-def fitted(**params):
-    return ConformalClassifier(GaussianNB(), **{"random_state": 0, **params}).fit(X, Y)
-
-
-@pytest.mark.parametrize("score", ["ip", "repip", "aps", "socop"])
-def test_coverage_follows_its_law(score):
-    """Over many data sets and splits, the covered among m new rows are beta-binomial(m, k, n + 1 − k)."""
-    n, m, alpha, repeats = 80, 60, 0.2, 300
-    covered = []
-    for seed in range(repeats):
-        rows, labels = blobs(n, seed=2 * seed + 10)
-        new, truth = blobs(m, seed=2 * seed + 11)
-        clf = ConformalClassifier(GaussianNB(), score, alpha, cv=0.5, random_state=seed).fit(rows, labels)
-        covered.append(clf.predict_set(new).contains(truth).sum())
-    held = n // 2
-    k = int(np.ceil((held + 1) * (1 - alpha)))
-    law = stats.betabinom(m, k, held + 1 - k)
-    assert abs(np.mean(covered) - law.mean()) < 4.5 * law.std() / np.sqrt(repeats)
-    edges = law.ppf([0.2, 0.4, 0.6, 0.8])
-    chances = np.diff([0, *law.cdf(edges), 1])
-    found = np.bincount(np.searchsorted(edges, covered), minlength=5)
-    assert stats.chisquare(found, chances * repeats).pvalue > 1e-4
-
-
-def rarest_stay(y, rng):
-    """A stratified split: of every class a share is held out, but never its only row."""
-    parts = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
-    held = np.concatenate([rows[: min(len(rows) - 1, int(0.4 * len(rows) + rng.random()))] for rows in parts])
-    return [(np.setdiff1d(np.arange(len(y)), held), held)]
-
-
-@pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%")
-def test_rare_classes_do_not_cost_the_level():
-    """A long tail: the split must not look at y; a stratified one covers far too little."""
-    rng = np.random.default_rng(0)
-    shares = 1 / np.arange(1, 201)
-    covered = {"fraction": [], "stratified": []}
-    for seed in range(60):
-        y = rng.choice(200, 700, p=shares / shares.sum())
-        rows = np.stack([y, y % 7], axis=1) + rng.normal(0, 0.5, (700, 2))
-        for kind, cv in (("fraction", 0.4), ("stratified", rarest_stay(y[:300], rng))):
-            clf = ConformalClassifier(KNeighborsClassifier(9), "ip", 0.2, cv, seed).fit(rows[:300], y[:300])
-            known = np.isin(y[300:], clf.classes_)  # a class that fit never saw is never covered
-            covered[kind].append(clf.predict_set(rows[300:][known]).contains(y[300:][known]).sum() / 400)
-    error = 4 * np.std(covered["fraction"]) / np.sqrt(60)
-    assert np.mean(covered["fraction"]) > 0.8 - error
-    assert np.mean(covered["stratified"]) < 0.8 - error
-
-
-def test_it_is_the_core_on_the_held_out_rows():
-    """The same threshold and sets as `pippin.calibrate` on the estimator's probabilities."""
-    clf = fitted(score="pip", alpha=0.15)
-    rest = np.setdiff1d(np.arange(len(X)), clf._trained)
-    assert len(rest) == 150
-    by_hand = GaussianNB().fit(X[clf._trained], Y[clf._trained])
-    predictor = pippin.calibrate(by_hand.predict_proba(X[rest]), Y[rest], "pip", 0.15, NAMES)
-    assert clf.predictor_.threshold == predictor.threshold
-    assert clf.predict_set(NEW).labels() == predictor.predict(by_hand.predict_proba(NEW)).labels()
-    assert clf.predict_set(NEW, alpha=0.4).labels() == predictor.at(0.4).predict(by_hand.predict_proba(NEW)).labels()
 
 
 def test_predictions():
@@ -288,17 +172,11 @@ def test_two_classes_of_any_kind(labels, names):
     assert clf.predict_set(X).classes == names
 
 
-def test_classes_on_one_side_of_the_split():
-    """One that only calibrates has probability 0, one that only trains is a class like others."""
-    y = Y.astype(object)
-    y[:2] = ["only fitted", "only held out"]
-    cv = [(np.r_[0, 2:400], np.r_[1, 400:600])]
-    clf = ConformalClassifier(GaussianNB(), cv=cv).fit(X, y)
-    assert clf.classes_.tolist() == [*NAMES[:1], "only fitted", "only held out", *NAMES[1:]]
-    probs = clf.predict_proba(NEW)
-    assert (probs[:, 2] == 0).all()
-    assert np.allclose(probs.sum(axis=1), 1)
-    assert clf.predictor_.n_calibration == 201
+def test_boosting_with_missing_values():
+    """What the estimator can take is not refused before it."""
+    rows = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    clf = ConformalClassifier(HistGradientBoostingClassifier(max_iter=5), random_state=0).fit(rows, Y)
+    assert clf.score(NEW, TRUTH) > 0.5
 
 
 def test_weights_reach_the_estimator():
@@ -351,136 +229,6 @@ def test_metadata_routing():
     assert not set(groups[apart._trained]) & set(np.delete(groups, apart._trained))
 
 
-def test_a_fitted_classifier_in_three_lines():
-    """cv="prefit" fits nothing: the estimator is used as it is."""
-    model = GaussianNB().fit(X[:300], Y[:300])
-    before = model.predict_proba(NEW)
-    clf = ConformalClassifier(model, cv="prefit").fit(X[300:], Y[300:])
-    assert clf.estimator_ is model
-    assert np.array_equal(clf.predict_proba(NEW), before)
-    assert clf.predictor_.n_calibration == 300
-    same = ConformalClassifier(model, cv="prefit").calibrate(X[300:], Y[300:])
-    assert same.predict_set(NEW).labels() == clf.predict_set(NEW).labels()
-    frozen = clone(ConformalClassifier(FrozenEstimator(model)))
-    assert frozen.fit(X[300:], Y[300:]).predict_set(NEW).labels() == clf.predict_set(NEW).labels()
-    with pytest.raises(NotFittedError, match="Expected a fitted estimator for cv='prefit', got a GaussianNB"):
-        clone(clf).fit(X[300:], Y[300:])
-    with pytest.raises(ValueError, match="leave it out"):
-        clf.fit(X, Y, sample_weight=np.ones(600))
-
-
-def test_calibrating_again():
-    """On fresh rows, as often as one likes."""
-    clf = fitted()
-    first = clf.predictor_.threshold
-    clf.calibrate(NEW, TRUTH)
-    assert clf.predictor_.n_calibration == 400
-    assert clf.predictor_.threshold != first
-    assert clf.calibrate(NEW, TRUTH) is clf
-    with pytest.raises(ValueError, match=r"Row 1 has the label 'moss', expected one of the 4 classes"):
-        clf.calibrate(NEW[:2], ["crop", "moss"])
-
-
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
-@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, sparse.csr_array, lambda rows: rows.tolist()])
-def test_rows_that_fitted_are_refused(kind, share):
-    """All of them, half of them, or some of them among fresh ones, in any order and any container."""
-    clf = fitted()
-    old = np.random.default_rng(0).permutation(clf._trained)[: int(share * 400)]
-    rows = np.concatenate([X[old], NEW[: 400 - len(old)]])
-    with pytest.raises(
-        ValueError, match=rf"fitted on, got {len(old)} of 400 that went through fit: calibrate on fresh"
-    ):
-        clf.calibrate(kind(rows), ["crop"] * 400)
-    with pytest.raises(ValueError, match="got 600 of 600 that went through fit"):
-        clf.calibrate(kind(X), Y)
-
-
-def test_rows_that_merely_repeat_are_not_refused():
-    """Few values, many twins: fresh rows look like old ones, and are welcome; the fitted rows themselves are not."""
-    for levels, seed in ((2, 0), (3, 1), (6, 2), (30, 3)):
-        rng = np.random.default_rng(seed)
-        rows, y = rng.integers(0, levels, (900, 3)), rng.integers(0, 3, 900)
-        clf = ConformalClassifier(random_state=0).fit(rows[:500], y[:500])
-        clf.calibrate(rows[500:], y[500:])
-        with pytest.raises(ValueError, match="500 of 500"):
-            clf.calibrate(rows[:500], y[:500])
-    iris, kinds = load_iris(return_X_y=True)  # two of its flowers are equal
-    for seed in range(20):
-        order = np.random.default_rng(seed).permutation(150)
-        clf = ConformalClassifier(GaussianNB(), random_state=seed).fit(iris[order[:100]], kinds[order[:100]])
-        clf.calibrate(iris[order[100:]], kinds[order[100:]])
-
-
-def test_fingerprints_tell_rows_apart():
-    """Small whole numbers in any order of columns; mixed frames; -0.0 is 0."""
-    grid = np.stack(np.meshgrid(*[np.arange(17)] * 4), axis=-1).reshape(-1, 4)
-    assert len(np.unique(fingerprints(grid))) == 17**4
-    frame = pd.DataFrame({"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [None, None, 0.5]})
-    assert len(set(fingerprints(frame))) == 3
-    assert np.array_equal(fingerprints(frame), fingerprints(pl.DataFrame(frame.to_dict("list"))))
-    assert fingerprints([[-0.0, 1]]) == fingerprints(np.array([[0, 1]], dtype=np.float32))
-    rows = fingerprints(np.random.default_rng(0).random((2000, 5)))
-    assert seen_before(rows[:1000], rows[1000:]) == 0
-    assert seen_before(rows[:1000], rows[980:]) == 20
-
-
-def test_randomness_is_an_argument():
-    """A seed repeats everything, the forest included; NumPy's global generator stays where it was."""
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
-    for score in ("repip", "aps"):
-        forest = RandomForestClassifier(10)
-        one, two = (ConformalClassifier(forest, score, random_state=5).fit(X, Y) for _ in range(2))
-        assert one.predict_set(NEW).labels() == two.predict_set(NEW).labels() == one.predict_set(NEW).labels()
-        assert forest.random_state is None
-    ConformalClassifier(score="aps").fit(X, Y).predict_set(NEW)
-    assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
-    rng = np.random.default_rng(1)
-    first, second = (fitted(random_state=rng) for _ in range(2))
-    assert not np.array_equal(first._trained, second._trained)
-    assert fitted(random_state=np.random.RandomState(1)).predictor_.n_calibration == 150
-
-
-def test_row_by_row_is_random_row_by_row():
-    """With a fixed seed, single rows do not share one u: the level holds for a stream of objects too."""
-    clf = fitted(score="aps", alpha=0.2)
-    alone = np.concatenate(
-        [clf.predict_set(row[None]).contains([label]) for row, label in zip(NEW, TRUTH, strict=True)]
-    )
-    assert abs(alone.mean() - clf.predict_set(NEW).contains(TRUTH).mean()) < 0.06
-    certain = ConformalClassifier(
-        FrozenEstimator(GaussianNB().fit([[0.0], [9.0]] * 5, ["a", "b"] * 5)), "aps", 0.5, random_state=0
-    )
-    certain.fit(np.linspace(0, 9, 99)[:, None], ["a"] * 50 + ["b"] * 49)
-    assert {len(certain.predict_set([[x]])[0]) for x in np.linspace(0, 1, 40)} == {0, 1}
-    assert clf.predict_set(NEW, seed=1).labels() != clf.predict_set(NEW, seed=2).labels()
-
-
-def test_ties_of_a_forest():
-    """Few trees vote in steps: equal probabilities go by class order, and the level holds."""
-    digits, kinds = load_digits(return_X_y=True)
-    covered = []
-    for seed in range(10):
-        order = np.random.default_rng(seed).permutation(len(kinds))
-        clf = ConformalClassifier(RandomForestClassifier(7), "pip", 0.1, 0.4, seed)
-        clf.fit(digits[order[:1000]], kinds[order[:1000]])
-        rows, truth = digits[order[1000:]], kinds[order[1000:]]
-        sets = clf.predict_set(rows)
-        probs = clf.predict_proba(rows)
-        ranked = np.argsort(-probs, axis=1, kind="stable")
-        assert any(np.ptp(np.sort(row)[-2:]) == 0 for row in probs)
-        assert all(names == ranked[i, : len(names)].tolist() for i, names in enumerate(sets))
-        covered.append(pippin.coverage(sets, truth))
-    assert np.mean(covered) > 0.88
-
-
-def test_boosting_with_missing_values():
-    """What the estimator can take is not refused before it."""
-    rows = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
-    clf = ConformalClassifier(HistGradientBoostingClassifier(max_iter=5), random_state=0).fit(rows, Y)
-    assert clf.score(NEW, TRUTH) > 0.5
-
-
 REFUSED = {
     "one class": (lambda: fitted().fit(X, ["crop"] * 600), ValueError, "Expected at least two classes, got 1 class"),
     "no y": (lambda: fitted().fit(X, None), ValueError, "requires y to be passed"),
@@ -524,36 +272,3 @@ def test_a_failed_fit_leaves_the_last_one():
     with pytest.raises(ValueError, match="Unknown score"):
         clf.set_params(score="best", random_state=9).fit(X, Y)
     assert clf.predict_set(NEW).labels() == wanted
-
-
-def test_too_few_rows_to_calibrate():
-    """A warning, and sets with all classes."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        sets = fitted(alpha=0.001).predict_set(NEW)
-    assert "too few" in str(caught[0].message)
-    assert (sets.sizes == 4).all()
-
-
-def test_absence_is_explained():
-    """One sentence with the command that installs it; pippin itself does without."""
-    code = (
-        "import sys; sys.modules['sklearn'] = None; import pippin\n"
-        "try: import pippin.sklearn\nexcept ImportError as error: print(error)"
-    )
-    printed = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert printed == 'pippin.sklearn needs scikit-learn 1.6 or newer: run pip install "pippin-conformal[sklearn]".\n'
-
-
-@pytest.mark.parametrize("per", ["class", "rc3p"])
-def test_a_guarantee_per_class(per):
-    """The thresholds that `calibrate` finds on the rows held out; `per` is a parameter like the others."""
-    rows, y = load_digits(return_X_y=True)
-    clf = clone(ConformalClassifier(alpha=0.1, random_state=0, score="pip").set_params(per=per)).fit(rows, y)
-    assert isinstance(clf.predictor_, pippin.ConditionalPredictor)
-    assert clf.predictor_.per == per
-    assert clf.predictor_.thresholds.shape == (1, 10)
-    assert len(clf.predict_set(rows[:7])) == 7
-    assert clf.predict_set(rows[:7], alpha=0.2).classes == clf.predictor_.classes
-    with pytest.raises(ValueError, match="Expected per to be one of"):
-        ConformalClassifier(random_state=0, per="colour").fit(rows, y)

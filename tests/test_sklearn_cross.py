@@ -1,6 +1,6 @@
 """CrossConformalClassifier is the core on out-of-fold probabilities; ratios come from rows that were not fitted on.
 
-That it passes every check of scikit-learn is seen in test_sklearn.py.
+That it passes every check of scikit-learn is seen in test_sklearn_checks.py.
 """
 
 import math
@@ -21,18 +21,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pippin
+from blobs import NAMES, blobs
 from pippin.sklearn import CrossConformalClassifier, estimate_ratios
 
-
-def blobs(n, seed=0, names=None):
-    """Overlapping clouds in three dimensions, one per class."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 4, n)
-    rows = np.stack([np.cos(y * 1.5), np.sin(y * 1.5), y == 0], axis=1) + rng.normal(0, 0.8, (n, 3))
-    return rows, y if names is None else np.array(names)[y]
-
-
-NAMES = ["crop", "rye", "soil", "weed"]
 X, Y = blobs(120, names=NAMES)
 NEW, TRUTH = blobs(200, seed=1, names=NAMES)
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from pippin.data.we3ds import mask_classes
+from pippin.data.windows import Options
+
+NAMES = [known.name for known in mask_classes()]
 SIZE = (1144, 1600)
+SMALL, OPTIONS = (200, 330), Options(window=32, soil=40)  # what takes little time
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 VOID, SOIL, LAST = 0, 1, 18
 

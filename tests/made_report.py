@@ -1,0 +1,56 @@
+"""A report with awkward names, what it must show, and what its tables show."""
+
+from types import SimpleNamespace
+
+import pippin
+from pippin import verdict
+from pippin.evidence import CoverageCheck
+from pippin.ranking import as_rows
+from pippin.report import write_report
+from pippin.trials import draw_split, make_trial, split_generator
+
+NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
+TITLE = "Seedlings <i>&amp;</i> “sets”"
+SCORES = (*pippin.PAPER_SCORES, pippin.socop())
+
+
+def evaluated(data, trial, score, alpha):
+    """The sets of the first split, by the public functions."""
+    calibration, _ = draw_split(trial, 0)
+    generator = split_generator(trial.seed, 0)
+    generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)
+    probs, labels = data.probs, data.labels
+    predictor = pippin.calibrate(probs[calibration], labels[calibration], score, alpha, data.classes, generator)
+    sets = predictor.predict(probs[~calibration], seed=generator)
+    return predictor.threshold, pippin.evaluate(sets, labels[~calibration])
+
+
+def written(out, data, scores, splits, alpha=0.1):
+    """A report of the data."""
+    comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits, classes=data.classes)
+    trial = make_trial(as_rows(data.probs), data.labels, 0.45, alpha, 0)
+    judged = verdict.judge(trial, comparison)
+    doubt = CoverageCheck(False, "A doubt about <these> rows.")
+    judged = verdict.Verdict(judged.sentences, judged.compared, judged.tuned, judged.fronts, (*judged.checks, doubt))
+    path = write_report(
+        out,
+        title=TITLE,
+        comparison=comparison,
+        verdict=judged,
+        curves=[verdict.alpha_curve(trial, score) for score in comparison.scores],
+        evaluations={str(s): evaluated(data, trial, s, alpha)[1] for s in comparison.scores},
+        run={"command": "pippin compare 'a <file>.npz'", "data": "<a file>", "checksum": "sha256 " + 8 * "0123abcd"},
+    )
+    return SimpleNamespace(path=path, data=data, trial=trial, comparison=comparison, verdict=judged)
+
+
+def nasty_report(out):
+    """The embedded example, some of its classes renamed to be nasty."""
+    data = pippin.load_example()
+    renamed = SimpleNamespace(probs=data.probs, labels=data.labels, classes=(*NASTY, *data.classes[len(NASTY) :]))
+    return written(out, renamed, SCORES, splits=30)
+
+
+def rows_of(page, table):
+    """The texts of a table's body."""
+    return page.eval_on_selector_all(f"{table} tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))")

@@ -1,0 +1,58 @@
+"""Predictors to save, equality to the last bit, and a file by the format's description alone."""
+
+import hashlib
+import json
+
+import numpy as np
+
+import pippin
+
+RNG = np.random.default_rng(3)
+PROBS = RNG.dirichlet(np.ones(4), 50)
+LABELS = RNG.integers(0, 4, 50)
+
+
+def made(score="repip", **options):
+    return pippin.calibrate(PROBS, LABELS, score, seed=0, **options)
+
+
+def held(threshold=1.0, scores=(0.5, 1.0), alpha=0.1, classes=range(2), score=pippin.repip()):  # noqa: B008
+    """A predictor that holds any numbers at all."""
+    return pippin.Predictor(score, alpha, threshold, len(scores), classes, np.array(scores, dtype=np.float64))
+
+
+def same(a, b):
+    """Every field equal, to the last bit and to the type of each class name."""
+    return (
+        repr(a.score.parameters) == repr(b.score.parameters)
+        and a.score == b.score
+        and (a.alpha.hex(), a.threshold.hex(), a.n_calibration) == (b.alpha.hex(), b.threshold.hex(), b.n_calibration)
+        and (list(a.classes), list(map(type, a.classes))) == (list(b.classes), list(map(type, b.classes)))
+        and isinstance(a.classes, range) == isinstance(b.classes, range)
+        and a.calibration_scores.tobytes() == b.calibration_scores.tobytes()
+    )
+
+
+CONTENT = {
+    "score": {"name": "pip", "parameters": {"beta": 2.0}},
+    "alpha": 0.25,
+    "threshold": 1.5,
+    "n_calibration": 4,
+    "n_classes": 2,
+    "classes": ["crop", "weed"],
+    "calibration_scores": [0.5, 1.0, 1.5, "inf"],
+}
+
+
+def write(path, content, **changes):
+    """A file by the format's description alone, its checksum right."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    whole = {"predictor": content, "sha256": hashlib.sha256(text.encode()).hexdigest(), "version": 1}
+    path.write_text(json.dumps({**whole, "format": "pippin predictor", **changes}))
+
+
+def save_one(folder):
+    """The file of a predictor with named classes."""
+    path = folder / "predictor.json"
+    made(classes=["crop", "soil", "weed", "rye"]).save(path)
+    return path

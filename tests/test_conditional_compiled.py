@@ -1,0 +1,65 @@
+"""Sets under several thresholds: the compiled loops give the bits of NumPy."""
+
+import sys
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import every_score, probabilities
+from farms import calibrated, every_way, sets_of
+from pippin import cell_kernels, plain, scoring
+from pippin.ranking import as_rows, read_only
+from pippin.scores import coefficients
+
+
+@st.composite
+def limited(draw):
+    """Rows, a group for each, limits that occur among the scores or lie beside them, and ranks or none."""
+    probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 70)))
+    n, n_classes = probs.shape
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    columns = n_classes if draw(st.booleans()) else 1
+    ranked = columns > 1 and draw(st.booleans())
+    return probs, rng, rng.integers(0, 3, n), columns, ranked
+
+
+@every_score
+@given(case=limited())
+def test_compiled_loops_give_the_bits_of_numpy(score, case):
+    """Ties with a limit, infinite limits of either sign, both precisions, with and without rank limits."""
+    probs, rng, group, columns, ranked = case
+    n, n_classes = probs.shape
+    u = rng.random(n)
+    rows = as_rows(probs)
+    every = scoring.class_scores(rows, score, u)
+    limits = rng.choice(every.ravel(), (3, columns))
+    limits = np.where(rng.random(limits.shape) < 0.2, np.nextafter(limits, -np.inf), limits)
+    limits = read_only(np.where(rng.random(limits.shape) < 0.2, rng.choice([-np.inf, np.inf], limits.shape), limits))
+    ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else np.zeros((1, 1), np.int32)
+    c = coefficients(score, n_classes)
+    sizes = np.zeros(n, dtype=np.int64)
+    found, suspects = cell_kernels.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
+    wanted_sizes, wanted = plain.members_within(rows.block(0, n), c, limits, ranks, group, u)
+    assert suspects == 0
+    assert np.array_equal(sizes, wanted_sizes)
+    assert np.array_equal(found, wanted)
+    inside = every <= limits[group]
+    if ranked:
+        order = np.argsort(-probs, axis=1, kind="stable")
+        inside &= np.argsort(order, axis=1) < ranks[group]
+    mask = np.zeros((n, n_classes), dtype=bool)
+    mask[np.repeat(np.arange(n), sizes), found] = True
+    assert np.array_equal(mask, inside)
+
+
+@every_way
+def test_both_paths_predict_the_same(per, monkeypatch):
+    """Through the public door: with the compiled loops, and as if they had never been loaded."""
+    predictor = calibrated(per, "repip")
+    compiled = sets_of(predictor)
+    monkeypatch.delitem(sys.modules, "pippin.kernels")
+    monkeypatch.setattr(scoring, "_scored_in_numpy", 0)
+    in_numpy = sets_of(predictor)
+    assert "pippin.kernels" not in sys.modules
+    assert np.array_equal(in_numpy.members, compiled.members)
