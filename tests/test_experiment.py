@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 import pippin
-from conftest import EVERY_SCORE, KINDS, made_rows
+from conftest import EVERY_SCORE, KINDS, every_score, made_rows
 from pippin import count_kernels, counting, experiment, scoring
 from pippin.experiment import METRICS, _known
 from pippin.quantiles import quantile_rank
 from pippin.ranking import as_rows
 from pippin.trials import draw_split, make_trial, split_generator
-
-every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 
 
 def naive(probs, labels, score, alpha, splits, fraction, seed):

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from conftest import EVERY_SCORE, probabilities
+from conftest import every_score, probabilities
 from pippin import kernels, plain
 from pippin.scores import coefficients
 from reference import ranking, score_of
-
-every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 
 
 def predictor_with(score, threshold, n_classes):

@@ -12,12 +12,11 @@ from scipy import stats
 
 import peers
 import pippin
-from conftest import EVERY_SCORE, KINDS, made_rows, probabilities
+from conftest import KINDS, every_score, made_rows, probabilities
 from pippin import pvalues
 from pippin.cells import make_cells, one_cell
 from pippin.ranking import as_rows, read_only
 
-every_score = pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 too_few = pytest.mark.filterwarnings("ignore:.*(too few|infinite score|are infinite):UserWarning")
 HUNDREDTHS = [a / 100 for a in range(1, 100)]
 
