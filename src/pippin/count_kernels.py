@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin.counting import Counts, Known, Scored
+from pippin.formula import PENALTY, Coefficients
 from pippin.plain import Indices, Vector
 from pippin.ranks import compiled, compiled_score_at, smallest
-from pippin.scores import PENALTY, Coefficients
 
 
 @compiled

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.formula import OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, score_at
 from pippin.plain import Vector
-from pippin.scores import OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, score_at
 
 Counts = tuple[Any, Any, Any, Any, Any]  # threshold; test rows covered; sum of sizes; singletons; empty sets
 

@@ -18,13 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import counting, method_trials, scoring
 from pippin.counting import Known, Scored, is_adaptive
 from pippin.files import Checkpoint
+from pippin.formula import Coefficients
 from pippin.methods import Candidate, Method, parse_methods, score_of
 from pippin.outcomes import Split
 from pippin.plain import Places, Vector, at_places
 from pippin.progress import progress_bar
 from pippin.quantiles import quantile_rank
 from pippin.ranking import Classes, as_classes, as_labels, as_rows
-from pippin.scores import PAPER_SCORES, Coefficients, Score, coefficients
+from pippin.scores import PAPER_SCORES, Score, coefficients
 from pippin.tallies import Tally, conditional_columns, coverage_columns
 from pippin.threads import feed
 from pippin.trials import Trial, after_choice, draw_splits, draw_whole_split, make_trial

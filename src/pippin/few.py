@@ -9,10 +9,10 @@ goes down the ranks. For linear scores only.
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.formula import ABOVE, Coefficients
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import compiled, compiled_score_at, doubled, is_doubtful
-from pippin.scores import ABOVE, Coefficients
 
 TILE = 256  # rows ranked together
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin import few, shallow
+from pippin.formula import ABOVE, Coefficients
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats
 from pippin.ranks import (
@@ -27,7 +28,6 @@ from pippin.ranks import (
     sort_down,
     total,
 )
-from pippin.scores import ABOVE, Coefficients
 
 
 @compiled

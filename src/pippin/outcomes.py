@@ -17,10 +17,11 @@ from pippin import scoring
 from pippin.cells import Cells, Limits, make_cells
 from pippin.combination import Guarantee, Labels, find_thresholds
 from pippin.conditional import ConditionalPredictor, calibrate_conditional
+from pippin.formula import score_at
 from pippin.methods import Method
 from pippin.plain import Vector
 from pippin.ranking import Classes, Rows, read_only
-from pippin.scores import Score, coefficients, margin, score_at
+from pippin.scores import Score, coefficients, margin
 
 T = TypeVar("T", bound=np.generic)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.formula import ABOVE, Coefficients, score_at
 from pippin.ranking import Floats, ranked_order
-from pippin.scores import ABOVE, Coefficients, score_at
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int32]

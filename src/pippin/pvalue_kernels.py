@@ -8,11 +8,11 @@ jumps. Where cells differ they are small, and each is searched.
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.formula import Coefficients
 from pippin.kernels import rank_all, scores_down
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import compiled, is_broken, is_doubtful, total
-from pippin.scores import Coefficients
 
 STEPS = 4  # taken one by one before the rest of the cell is halved
 

@@ -14,9 +14,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin.formula import score_at
 from pippin.plain import Indices
 from pippin.ranking import SUM_TOLERANCE, Floats
-from pippin.scores import score_at
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin import lanes
+from pippin.formula import ABOVE, OWN, PENALTY, Coefficients
 from pippin.lanes import LANES
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
-from pippin.scores import ABOVE, OWN, PENALTY, Coefficients
 
 Lanes = NDArray[np.uint32]
 Sizes = NDArray[np.int64]

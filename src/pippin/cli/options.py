@@ -58,8 +58,9 @@ def read_scores(text: str) -> "tuple[Candidate, ...]":
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)
     """
+    from pippin.formula import FAMILIES
     from pippin.methods import parse_method, parse_methods
-    from pippin.scores import FAMILIES, PAPER_SCORES, make_score
+    from pippin.scores import PAPER_SCORES, make_score
 
     every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
     several = {"paper": PAPER_SCORES, "all": every}

@@ -1,6 +1,6 @@
 """A predictor as one C99 header: no allocation, no library, the same bits in double.
 
-The header evaluates `pippin.scores.score_at` in its order. It keeps the compiler from
+The header evaluates `pippin.formula.score_at` in its order. It keeps the compiler from
 fusing multiplications and additions where the compiler listens to a pragma (GCC, Clang);
 others need their own flag for that, such as -ffp-contract=off.
 """
@@ -12,8 +12,9 @@ import numpy as np
 
 from pippin.calibration import Predictor, need_one_threshold
 from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
+from pippin.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector
 from pippin.ranking import SUM_TOLERANCE
-from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector, coefficients
+from pippin.scores import coefficients
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 

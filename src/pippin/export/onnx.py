@@ -3,7 +3,7 @@
 Inputs: `probs` or `logits` (n, K), and `u` (n,) in double for a randomised score.
 Outputs: `sizes` (n,) int64; `classes` (n, K) int64, the members, most probable first, then
 −1; `mask` (n, K) bool. Scores are computed in double, in the order of
-`pippin.scores.score_at`; equal probabilities are ranked by class index.
+`pippin.formula.score_at`; equal probabilities are ranked by class index.
 """
 
 import json
@@ -19,7 +19,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError('pippin.export.onnx needs onnx: pip install "pippin-conformal[onnx]".') from error
 
 from pippin.calibration import Predictor, need_one_threshold
-from pippin.scores import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, coefficients
+from pippin.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin.scores import coefficients
 
 OPSET = 17
 OLDEST = 13  # of a classifier's graph that the head is added to

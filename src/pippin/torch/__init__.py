@@ -13,8 +13,9 @@ except ModuleNotFoundError as error:
 
 from pippin.calibration import Predictor, Seed, need_one_threshold
 from pippin.calibration import calibrate as calibrate_rows
+from pippin.formula import OWN_U, PENALTY_U
 from pippin.ranking import Classes
-from pippin.scores import OWN_U, PENALTY_U, Score, coefficients
+from pippin.scores import Score, coefficients
 from pippin.torch.ops import conformal_sets
 
 __all__ = ["ConformalHead", "TorchSets", "calibrate", "probabilities"]
