@@ -7,7 +7,7 @@ from pippin.formula import Coefficients
 from pippin.kernels import next_mass
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
-from pippin.ranks import compiled, compiled_score_at, doubled, is_broken, is_doubtful, total
+from pippin.ranks import NONE, compiled, compiled_score_at, doubled, is_broken, is_doubtful, total
 
 
 @compiled
@@ -38,7 +38,7 @@ def members_within(
         suspects += is_doubtful(total(row))
         if used + n_classes > found.size:
             found = doubled(found)
-        highest, known, mass = own.max(), 0, 0.0
+        highest, known, mass = own.max(), NONE, 0.0
         for rank in range(n_classes):
             mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
             score = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])

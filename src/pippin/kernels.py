@@ -17,6 +17,7 @@ from pippin.ranking import Floats
 from pippin.ranks import (
     CHUNK,
     FEW,
+    NONE,
     collect_above,
     compiled,
     compiled_score_at,
@@ -63,7 +64,7 @@ def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, cl
         for j in range(rank):
             mass += c.table[j, ABOVE] * values[j]
         return rank, mass
-    known = rank_more(row, 0, values, classes)
+    known = rank_more(row, NONE, values, classes)
     if classes[0] == label:
         return 0, 0.0
     return 1, _lowest_price(row, c.price, 1.0 / (np.float64(row[label]) + 0.0), known, values, classes)[0]
@@ -90,7 +91,7 @@ def next_mass(
 
 @compiled
 def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
-    known, mass = 0, 0.0
+    known, mass = NONE, 0.0
     for rank in range(row.size):
         mass, known = next_mass(row, c, rank, mass, threshold, known, values, classes)
         if not compiled_score_at(c, rank, np.float64(values[rank]), mass, u) <= threshold:
@@ -129,10 +130,10 @@ def _set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: 
         size = _collect_inside(row, c, u, threshold, values, classes)
         sort_down(values[:size], classes[:size])
         return size
-    known = rank_more(row, 0, values, classes)
+    known = rank_more(row, NONE, values, classes)
     mass = 0.0
     if c.second != 0.0:
-        known = rank_more(row, 1, values, classes) if known == 1 else known
+        known = rank_more(row, known, values, classes) if known == 1 else known
         mass = c.second * values[1]
     for rank in range(row.size):
         if rank == known:
@@ -251,7 +252,7 @@ def _band(
     used = 0
     for i in range(n):
         row = block[i]
-        known, mass = 0, 0.0
+        known, mass = NONE, 0.0
         if used + n_classes > rows.size:
             rows, ranks, p, masses = doubled(rows), doubled(ranks), doubled(p), doubled(masses)
         for rank in range(n_classes):

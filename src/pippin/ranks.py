@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHUNK = 64  # entries compared at once before any is looked at
 FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
+NONE = np.int64(0)  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 MANY = 200  # entries from which on sorting by digits pays
 DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
@@ -231,7 +232,7 @@ def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
         high = values[known - 1]
     else:
         low = real(FIRST_BAND) if row.size > FEW else real(0)
-        end = _collect(row, low, high, 0, values, classes)
+        end = _collect(row, low, high, known, values, classes)
     if end == known:
         largest = _largest_below(row, high)
         end = _collect(row, largest * min(real(0.5), real(16) * largest), high, known, values, classes)

@@ -18,7 +18,7 @@ from pippin.formula import ABOVE, OWN, PENALTY, Coefficients
 from pippin.lanes import LANES
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
-from pippin.ranks import compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
+from pippin.ranks import NONE, compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
 
 Lanes = NDArray[np.uint32]
 Sizes = NDArray[np.int64]
@@ -169,7 +169,7 @@ def members(block: Floats, c: Coefficients, threshold: float, sizes: Sizes) -> t
     limits = Limits((constant - threshold) * scale, weight * scale, slack)
     bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
     found = np.empty(3 * n + LANES * TILE, np.int32)
-    used, suspects = 0, 0
+    used, suspects = NONE, NONE
     for begin in range(0, n, TILE):
         best, top = bests[: n - begin], tops[: n - begin]
         if used + LANES * TILE > found.size:
