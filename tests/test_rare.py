@@ -173,7 +173,7 @@ def test_clusters_cover_by_their_exact_law():
     for seed in range(500):
         labels = rng.choice(14, 1500, p=share)
         scores = rng.random(1500) ** (1 / power[labels])
-        cells, n_rest = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
+        cells, n_rest, _ = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
         null = cells.of[0, 0]
         assert null == cells.of.max()
         overall.append((share * cells.thresholds(alpha)[cells.of[0]] ** power).sum())

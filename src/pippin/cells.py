@@ -20,11 +20,13 @@ class Limits(NamedTuple):
     """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K).
 
     With `margin`, where the margin's set at that threshold is a singleton, that is the set.
+    `notes` are what to warn of.
     """
 
     scores: Vector
     ranks: NDArray[np.int32] | None = None
     margin: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ Some rows tell which classes are alike, the others calibrate. Given the clusters
 rows that calibrate are exchangeable with those to come, so coverage per cluster is exact.
 """
 
-import warnings
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +20,31 @@ CLASSES_FOR_HALF = 75  # so many classes give half of the rarest one's rows to c
 NULL = -1  # the cluster of classes too rare to be compared
 
 
-def cluster_cells(
-    scores: Vector, labels: Indices, n_classes: int, alpha: float, rng: np.random.Generator
-) -> tuple[Cells, int]:
-    """A cell per cluster of classes, and how many rows calibrate them.
+class Clustered(NamedTuple):
+    """A cell per cluster of classes, how many rows calibrate them, and what to warn of."""
 
-    Classes too rare to be compared share a cell of their own.
-    """
+    cells: Cells
+    n: int
+    note: str | None
+
+
+def cluster_cells(scores: Vector, labels: Indices, n_classes: int, alpha: float, rng: np.random.Generator) -> Clustered:
+    """Clusters the classes; those too rare to be compared share a cell of their own."""
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
     rest = np.ones(len(scores), dtype=bool)
     if n_clusters:
         rest = rng.random(len(scores)) >= share
         cluster = clusters_of(scores[~rest], labels[~rest], n_classes, alpha, n_clusters, rng)
+    note = None
     if (cluster == NULL).all():
-        warnings.warn(
+        note = (
             f"Too few calibration examples per class to cluster {n_classes:,} classes: all of them get the marginal "
-            "threshold, whose guarantee is for all classes together; collect more.",
-            stacklevel=4,
+            "threshold, whose guarantee is for all classes together; collect more."
         )
     seen = np.bincount(labels, minlength=n_classes) > 0
-    return shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha)), int(rest.sum())
+    cells = shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
+    return Clustered(cells, int(rest.sum()), note)
 
 
 def plan(counts: Indices, alpha: float) -> tuple[float, int]:

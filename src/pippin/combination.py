@@ -21,10 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, scoring
 from pippin.calibration import Predictor, Seed, kth_smallest
 from pippin.contents import checked_classes, shared_content
-from pippin.quantiles import examples_needed, quantile_rank
+from pippin.quantiles import quantile_rank
 from pippin.ranking import Classes, Rows, agree, as_alpha, as_classes, as_labels, as_rows, exact_alpha
 from pippin.scores import ip, margin
 from pippin.sets import PredictionSets
+from pippin.shortage import too_few
 
 Guarantee = Literal["recalibrated", "sum", "none"]
 
@@ -67,7 +68,9 @@ def calibrate_combination(
     truth = as_labels(labels, rows.n, names)
     if guarantee not in get_args(Guarantee):
         raise ValueError(f"Expected the guarantee 'recalibrated', 'sum' or 'none', got {guarantee!r}.")
-    b, q, n_ip = find_thresholds(score_labels(rows, truth), alpha, guarantee, seed, fraction, share)
+    b, q, n_ip, notes = find_thresholds(score_labels(rows, truth), alpha, guarantee, seed, fraction, share)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
     return Combination(level, guarantee, b, q, rows.n, n_ip, names)
 
 
@@ -81,6 +84,15 @@ class Labels(NamedTuple):
     def combined(self, b: float) -> NDArray[np.float64]:
         """The combination's own score: IP's, but −∞ and ∞ for what a singleton of the margin holds and leaves out."""
         return np.where(self.alone(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
+
+
+class Thresholds(NamedTuple):
+    """The margin's threshold, IP's, how many rows set the latter, and what to warn of."""
+
+    margin: float
+    ip: float
+    n_ip: int
+    notes: tuple[str, ...]
 
 
 def score_labels(rows: Rows, labels: NDArray[np.int64]) -> Labels:
@@ -97,38 +109,34 @@ def find_thresholds(
     seed: Seed,
     fraction: float = 0.5,
     share: float | None = None,
-) -> tuple[float, float, int]:
-    """The margin's threshold, IP's, and how many rows set the latter."""
+) -> Thresholds:
+    """Calibrates both scores on these labels."""
     n, level = len(labels.ip), as_alpha(alpha)
     exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
     if guarantee != "recalibrated":
         each = exact if guarantee == "none" else exact / 2
-        _warn_of_few(n, each, "calibration examples")
-        return kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n
+        return Thresholds(kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n, _notes(too_few(n, each)))
     first, second = _divided(n, fraction, seed)
     part = exact * _share(share, len(first), len(second), level)
-    b = math.inf
+    b, told = math.inf, [too_few(len(second), exact, "rows for IP's threshold")]
     if part <= 0 or quantile_rank(len(first), part) > len(first):
-        warnings.warn(
+        told.append(
             f"{n} calibration examples are too few to take singletons from the margin at alpha={level:g}: "
-            "all sets are IP's.",
-            stacklevel=3,
+            "all sets are IP's."
         )
     else:
         b = kth_smallest(labels.margin[first], part)
     scores = labels.combined(b)[second]
-    _warn_of_few(len(second), exact, "rows for IP's threshold")
     q = kth_smallest(scores, exact)
     if q == math.inf:
         if quantile_rank(len(scores), exact) <= len(scores):
-            warnings.warn(
+            told.append(
                 f"The margin's singletons are wrong for {np.mean(scores == math.inf):.3g} of the calibration rows, "
                 f"which alpha={level:g} has no room for: every set holds all classes. Pass a share below "
-                f"{float(part / exact):.2g}, or more rows.",
-                stacklevel=3,
+                f"{float(part / exact):.2g}, or more rows."
             )
         b = math.inf  # then no set is the margin's, and IP's are full
-    return b, q, len(second)
+    return Thresholds(b, q, len(second), _notes(*told))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,10 +269,5 @@ def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fr
     return exact
 
 
-def _warn_of_few(n: int, alpha: float, what: str) -> None:
-    if quantile_rank(n, alpha) > n:
-        warnings.warn(
-            f"{n} {what} are too few for a level of {float(alpha):g}: at least {examples_needed(alpha):,} are needed. "
-            "The threshold is infinite and every set holds all classes.",
-            stacklevel=4,
-        )
+def _notes(*told: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, told))

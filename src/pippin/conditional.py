@@ -30,11 +30,11 @@ from pippin.ranking import (
 from pippin.rc3p import rc3p_limits
 from pippin.scores import Score, make_score
 from pippin.sets import PredictionSets
+from pippin.shortage import named
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
 UNSEEN = ("error", "marginal")
-MOST_NAMED = 5  # cells that a warning names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,8 +63,9 @@ class ConditionalPredictor:
                 f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
                 "calibrate again, or save with scores=True."
             )
-        predictor = _at(self, alpha)
-        _warn_of_rare(predictor, 3)
+        predictor = at_level(self, alpha)
+        if note := _rare(predictor):
+            warnings.warn(note, stacklevel=2)
         return predictor
 
     def predict(
@@ -252,7 +253,25 @@ def calibrate_conditional(
     groups: ArrayLike | None,
     unseen: str,
 ) -> ConditionalPredictor:
-    """What `pippin.calibrate` does with `per=` or `groups=`."""
+    """What `pippin.calibrate` does with `per=` or `groups=`, and its warnings."""
+    predictor, note = make_conditional(rows, labels, score, alpha, classes, seed, per, groups, unseen)
+    for told in filter(None, (note, _rare(predictor))):
+        warnings.warn(told, stacklevel=3)
+    return predictor
+
+
+def make_conditional(
+    rows: Rows,
+    labels: NDArray[np.int64],
+    score: Score,
+    alpha: float,
+    classes: Classes,
+    seed: Any,
+    per: str,
+    groups: ArrayLike | None,
+    unseen: str,
+) -> tuple[ConditionalPredictor, str | None]:
+    """The predictor, and what to warn of beyond infinite thresholds."""
     if per not in PER:
         raise ValueError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}.")
     if unseen not in UNSEEN:
@@ -267,8 +286,9 @@ def calibrate_conditional(
     rng = np.random.default_rng(seed)
     scores = scoring.label_scores(rows, labels, score, scoring.draws(score, n, rng))
     names: tuple[Any, ...] | None = None
+    note: str | None = None
     if per == "cluster":
-        cells, n = cluster_cells(scores, labels, n_classes, alpha, rng)
+        cells, n, note = cluster_cells(scores, labels, n_classes, alpha, rng)
     elif groups is None:
         ranks = scoring.label_ranks(rows, labels) + 1 if per == "rc3p" else None
         cells = make_cells(scores, labels, np.arange(n_classes)[None], ranks)
@@ -279,9 +299,7 @@ def calibrate_conditional(
         if unseen == "marginal":
             names = (*names, None)
     blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, n, classes, names, cells)
-    predictor = _at(blank, alpha)
-    _warn_of_rare(predictor, 4)
-    return predictor
+    return at_level(blank, alpha), note
 
 
 def _limits(predictor: ConditionalPredictor, alpha: float) -> Limits:
@@ -290,46 +308,31 @@ def _limits(predictor: ConditionalPredictor, alpha: float) -> Limits:
     return Limits(predictor.cells.thresholds(alpha)[predictor.cells.of])
 
 
-def _at(predictor: ConditionalPredictor, alpha: float) -> ConditionalPredictor:
+def at_level(predictor: ConditionalPredictor, alpha: float) -> ConditionalPredictor:
+    """`ConditionalPredictor.at` without its warning."""
     limits = _limits(predictor, alpha)
     ranks = None if limits.ranks is None else read_only(limits.ranks)
     return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(limits.scores), rank_limits=ranks)
 
 
-def _warn_of_rare(predictor: ConditionalPredictor, level: int) -> None:
-    """Names the cells whose threshold is infinite, and what they lack."""
+def _rare(predictor: ConditionalPredictor) -> str | None:
+    """The cells whose threshold is infinite, and what they lack."""
     needed = examples_needed(predictor.alpha)
     counts = predictor.cells.counts
     few = np.flatnonzero(counts < needed)
     if not len(few):
-        return
-    told = [f"{_cell_name(predictor, int(cell))} has {counts[cell]}" for cell in few[:MOST_NAMED]]
-    more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
+        return None
+    classes = None if predictor.per == "group" else predictor.classes
+    told = named(few, counts, predictor.cells.of, classes, predictor.groups, predictor.per == "cluster")
     outcome = {
         "group": "Its sets hold all classes: collect more, or join small groups",
         "class and group": "Such a class is in every set of its group: collect more, or join small groups",
         "cluster": "Such classes are in every set: collect more",
     }.get(predictor.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
-    warnings.warn(
+    return (
         f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs {needed:,} "
-        f"calibration examples each: {', '.join(told)}{more}. {outcome}.",
-        stacklevel=level,
+        f"calibration examples each: {told}. {outcome}."
     )
-
-
-def _cell_name(predictor: ConditionalPredictor, cell: int) -> str:
-    """The class, group or pair that a cell speaks for, or the cluster's classes."""
-    group, k = (int(found[0]) for found in np.nonzero(predictor.cells.of == cell))
-    parts = []
-    if predictor.per == "cluster":
-        members = np.flatnonzero(predictor.cells.of[0] == cell)
-        parts.append(f"the cluster of {', '.join(str(predictor.classes[k]) for k in members.tolist())}")
-    elif predictor.per in ("class", "rc3p", "class and group"):
-        name = predictor.classes[k]
-        parts.append(f"class {name}" if isinstance(name, int) else str(name))
-    if predictor.groups is not None:
-        parts.append(f"group {predictor.groups[group]}")
-    return " in ".join(parts)
 
 
 def from_content(

@@ -221,7 +221,8 @@ def measure(
         method_trials.check_methods(trial.objects, list(methods.values()), trial.n_calibration, trial.alpha)
     left = kept.done < splits
     counters = {number: counter(trial, score, splits) for number, score in plain.items() if left}
-    by_cell = method_trials.counters(trial.objects, methods, trial.alpha) if methods and left else {}
+    notes: list[str] = []
+    by_cell = method_trials.counters(trial.objects, methods, trial.alpha, notes) if methods and left else {}
 
     def draw(start: int, stop: int) -> tuple[NDArray[np.bool_], Vector]:
         return draw_splits(trial, range(start, stop), randomized)
@@ -235,13 +236,14 @@ def measure(
                 values[number, index] = count_split(Split(calibration, own, partial(after_choice, trial, index)))
 
     alone = not methods and scoring.compiled(0) is None  # NumPy's small steps hold the interpreter
-    with progress_bar("splits", splits) as advance, method_trials.quietly(scores):
+    with progress_bar("splits", splits) as advance:
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + AT_ONCE, splits)
             feed(draw, work, [(a, min(a + CHUNK, stop)) for a in range(start, stop, CHUNK)], alone)
             advance(stop - start)
             kept.keep(stop)
+    method_trials.tell(notes)
     return values
 
 

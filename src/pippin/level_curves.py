@@ -1,6 +1,5 @@
 """One split at many levels: what another alpha would make of a method that is more than a score."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +38,9 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
         test = np.sort(np.random.default_rng(trial.seed).choice(test, most, replace=False))
     scored = score_objects(trial.objects, method.score)
     counts, thresholds = np.empty((4, len(STEPS)), dtype=np.int64), np.empty(len(STEPS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the comparison has said it; what a level lacks shows in its sets
-        found = calibrated(scored, method, trial.alpha, split)
-        for i, step in enumerate(STEPS):
-            thresholds[i], sizes, covered = sets_within(scored, method, found.limits(step / 1000), test, found.u)
-            counts[:, i] = covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
+    found = calibrated(scored, method, trial.alpha, split)
+    for i, step in enumerate(STEPS):  # what a level lacks shows in its sets
+        thresholds[i], sizes, covered, _ = sets_within(scored, method, found.limits(step / 1000), test, found.u)
+        counts[:, i] = covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
     one = None if np.isnan(thresholds).any() else thresholds
     return LevelCurve(method, len(test), counts[0], counts[1], counts[2], counts[3], one)

@@ -2,8 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,24 +15,27 @@ from pippin.plain import Vector, at_places
 from pippin.quantiles import examples_needed
 from pippin.ranking import read_only
 from pippin.scores import Score, coefficients
+from pippin.shortage import named
 from pippin.tallies import STRATA, Tally, pooled, tally
 from pippin.threads import run
 
 NUMBER = re.compile(r"\d[\d.,]*")
-MOST_NAMED = 5  # classes that a warning names
 
 Metrics = tuple[float, float, float, float, float]
 
 
-def counters(objects: Objects, methods: dict[int, Method], alpha: float) -> dict[int, Callable[[Split], Metrics]]:
-    """For each method a function of a split that gives its metrics."""
+def counters(
+    objects: Objects, methods: dict[int, Method], alpha: float, notes: list[str]
+) -> dict[int, Callable[[Split], Metrics]]:
+    """For each method a function of a split that gives its metrics, and adds to `notes` what to warn of."""
     known = {score: score_objects(objects, score) for score in {method.score for method in methods.values()}}
-    return {key: partial(_metrics, known[method.score], method, alpha) for key, method in methods.items()}
+    return {key: partial(_metrics, known[method.score], method, alpha, notes) for key, method in methods.items()}
 
 
-def _metrics(scored: Scored, method: Method, alpha: float, split: Split) -> Metrics:
+def _metrics(scored: Scored, method: Method, alpha: float, notes: list[str], split: Split) -> Metrics:
     """Threshold, coverage, mean size, share of singletons, share of empty sets."""
     found = outcome(scored, method, alpha, split)
+    notes.extend(found.notes)  # in one step: threads share the list
     n, sizes = len(found.sizes), found.sizes
     return (
         found.threshold,
@@ -69,8 +71,7 @@ def tally_splits(
         drawn = [(index, draw(index)) for index in range(start, stop)]
         found[start] = [pooled(cover(index, split) for index, split in drawn) for cover in covers]
 
-    with quietly(candidates):
-        run(work, [(a, min(a + 10, splits)) for a in range(0, splits, 10)])
+    run(work, [(a, min(a + 10, splits)) for a in range(0, splits, 10)])
     return tuple(pooled(parts) for parts in zip(*found.values(), strict=True))
 
 
@@ -106,27 +107,14 @@ def _tallied(objects: Objects, split: Split, sizes: NDArray[np.int64], covered: 
     return tally(sizes[test], covered[test], labels, groups, len(objects.classes), objects.n_groups)
 
 
-@contextmanager
-def quietly(candidates: Iterable[Candidate]) -> Iterator[None]:
-    """Warnings of many splits as one of each kind; of rare classes none, because `check_methods` has said it.
-
-    Plain scores have none, and Python's list of warning filters is shared by all threads, so
-    it is left alone for them.
-    """
-    if not any(isinstance(candidate, Method) for candidate in candidates):
-        yield
-        return
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
+def tell(notes: Sequence[str]) -> None:
+    """Warns of what many splits noted, once of each kind, whatever the numbers in it."""
     kinds: dict[str, list[str]] = {}
-    for one in caught:
-        message = str(one.message)
-        if "thresholds are infinite" not in message:
-            kinds.setdefault(NUMBER.sub("#", message), []).append(message)
-    for messages in kinds.values():
-        often = f"In {len(messages):,} splits: " if len(messages) > 1 else "In one split: "
-        warnings.warn(often + messages[0], stacklevel=5)
+    for note in sorted(notes):  # threads note in any order
+        kinds.setdefault(NUMBER.sub("#", note), []).append(note)
+    for same in kinds.values():
+        often = f"In {len(same):,} splits: " if len(same) > 1 else "In one split: "
+        warnings.warn(often + same[0], stacklevel=5)
 
 
 def check_methods(objects: Objects, methods: Sequence[Method], n_calibration: int, alpha: float) -> None:
@@ -148,22 +136,11 @@ def check_methods(objects: Objects, methods: Sequence[Method], n_calibration: in
         few = np.flatnonzero(typical < needed)
         if not len(few):
             continue
-        told = [f"{_cell_name(objects, by_class, by_group, k)} has {typical[k]:.0f}" for k in few[:MOST_NAMED].tolist()]
-        more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
+        told = named(few, typical, of, objects.classes if by_class else None, objects.groups if by_group else None)
         remedy = "collect more, or compare per cluster" if by_class else "collect more, or join small groups"
         warnings.warn(
             f"{', '.join(concerned)}: alpha={alpha:g} needs {needed:,} calibration examples for each threshold, and "
-            f"{len(few):,} of {len(typical):,} have fewer in a split: {', '.join(told)}{more}. Where the threshold is "
+            f"{len(few):,} of {len(typical):,} have fewer in a split: {told}. Where the threshold is "
             f"infinite the class is in every set: {remedy}.",
             stacklevel=5,
         )
-
-
-def _cell_name(objects: Objects, by_class: bool, by_group: bool, cell: int) -> str:
-    parts = []
-    if by_class:
-        name = objects.classes[cell % len(objects.classes)]
-        parts.append(f"class {name}" if isinstance(name, int) else name)
-    if by_group and objects.groups is not None:
-        parts.append(f"group {objects.groups[cell // (len(objects.classes) if by_class else 1)]}")
-    return " in ".join(parts)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pippin import scoring
 from pippin.cells import Cells, Limits, make_cells
 from pippin.combination import Guarantee, Labels, find_thresholds
-from pippin.conditional import ConditionalPredictor, calibrate_conditional
+from pippin.conditional import at_level, make_conditional
 from pippin.formula import score_at
 from pippin.methods import Method
 from pippin.plain import Vector
@@ -46,12 +46,13 @@ class Calibrated(NamedTuple):
 class Outcome(NamedTuple):
     """The test objects of one split, in row order: the size of each set, and whether it holds the label.
 
-    `threshold` is NaN where there are several.
+    `threshold` is NaN where there are several; `notes` are what to warn of.
     """
 
     threshold: float
     sizes: NDArray[np.int64]
     covered: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,12 +191,17 @@ def calibrated(scored: Scored, method: Method, alpha: float, split: Split) -> Ca
     if method.per in ("cluster", "rc3p"):
         objects, generator, inner = scored.objects, split.generator(), np.flatnonzero(split.calibration)
         rows, names = objects.given.take(inner), range(objects.given.n_classes)
-        found = calibrate_conditional(
+        found, note = make_conditional(
             rows, objects.labels[inner], method.score, alpha, names, generator, method.per, None, "error"
         )
         u = np.empty(len(split.u))
         u[~split.calibration] = scoring.draws(method.score, len(u) - len(inner), generator)
-        return Calibrated(lambda level: _limits_of(found.at(level)), u)
+
+        def limits(level: float) -> Limits:
+            own = at_level(found, level)
+            return Limits(own.thresholds, own.rank_limits, notes=(note,) if note else ())
+
+        return Calibrated(limits, u)
     if method.margin is not None:
         return Calibrated(partial(_combined_limits, scored, method.margin, split), split.u)
     cells = _cells(scored, method, split)
@@ -217,19 +223,15 @@ def sets_within(scored: Scored, method: Method, limits: Limits, rows: NDArray[np
         covered |= (sizes == 0) & (scored.objects.ranks[rows] == 0)
         sizes = np.maximum(sizes, 1)
     several = method.per is not None or method.margin is not None
-    return Outcome(np.nan if several else float(limits.scores[0, 0]), sizes, covered)
+    return Outcome(np.nan if several else float(limits.scores[0, 0]), sizes, covered, limits.notes)
 
 
 def _combined_limits(scored: Scored, guarantee: Guarantee, split: Split, alpha: float) -> Limits:
     """IP's limit and the margin's."""
     objects, inner = scored.objects, np.flatnonzero(split.calibration)
     labels = Labels(objects.margins[1][inner], scored.labels(inner, split.u), partial(objects.alone, inner))
-    b, q, _ = find_thresholds(labels, alpha, guarantee, split.generator())
-    return Limits(np.array([[q]]), margin=b)
-
-
-def _limits_of(predictor: ConditionalPredictor) -> Limits:
-    return Limits(predictor.thresholds, predictor.rank_limits)
+    b, q, _, notes = find_thresholds(labels, alpha, guarantee, split.generator())
+    return Limits(np.array([[q]]), margin=b, notes=notes)
 
 
 def _cells(scored: Scored, method: Method, split: Split) -> Cells:

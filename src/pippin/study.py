@@ -1,6 +1,5 @@
 """Everything that a report tells of one data set, in one call."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,9 +49,7 @@ def study(
         if isinstance(candidate, Score):
             found = plain_outcome(objects, candidate, threshold, split)
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the comparison has said it
-                found = outcome(score_objects(objects, candidate.score), candidate, trial.alpha, split)
+            found = outcome(score_objects(objects, candidate.score), candidate, trial.alpha, split)
         evaluations[str(candidate)] = evaluation(
             found.sizes,
             found.covered,
