@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -156,20 +156,32 @@ def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
     """The group of every row, whole numbers or text.
 
     Raises:
-        ValueError: another number of groups than rows, or something else than numbers or names.
+        ValueError: another number of groups than rows, a row without one, or something else than numbers or names.
     """
-    array: NDArray[np.generic] = np.asarray(groups)
+    try:  # in a list NumPy would turn what is missing beside text into the text "nan"
+        array: NDArray[Any] = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"Expected {n} groups, one per row, got {type(groups).__name__}: pass whole numbers or text."
+        ) from error
     if array.shape != (n,):
         raise ValueError(f"Expected {n} groups, one per row, got shape {array.shape}: pass groups in row order.")
+    if array.dtype.kind in "iubU":
+        return array
+    given, got = array.tolist(), str(array.dtype)
+    if array.dtype.kind in "Of":
+        row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
+        if row is not None:
+            raise ValueError(
+                f"Row {row} has no group ({given[row]}), expected a whole number or text: give what is missing a "
+                "name of its own, or leave the row out."
+            )
     if array.dtype.kind == "O":
-        kinds = {type(name) for name in array.tolist()}
-        if kinds <= {str} or kinds <= {int, np.int64}:
-            array = np.array(array.tolist())
+        if any(all(isinstance(name, kind) for name in given) for kind in (str, Integral | np.bool_)):
+            array = np.array(given)
+        got = " and ".join(sorted({type(name).__name__ for name in given}))
     if array.dtype.kind not in "iubU":
-        raise ValueError(
-            f"Expected groups that are all whole numbers or all text, got {array.dtype}: convert them, and name "
-            "what is missing."
-        )
+        raise ValueError(f"Expected groups that are all whole numbers or all text, got {got}: convert them.")
     return array
 
 
@@ -341,6 +353,12 @@ def _unique(names: Any) -> Classes:
 
 def _are_numbered(classes: Classes) -> bool:
     return not isinstance(classes, range) and isinstance(classes[0], int)
+
+
+def _is_missing(value: object) -> bool:
+    """None, NaN, and what pandas has for them."""
+    nan = isinstance(value, Real) and value != value
+    return nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _shortened(classes: Classes) -> str:
