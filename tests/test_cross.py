@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -320,7 +321,39 @@ REFUSED = {
     "one model": (lambda: made().predict(NEW[:1]), r"got shape \(1, 5, 4\): let every model predict"),
     "a list": (lambda: made().predict([NEW[0]] * 3), "got 3 matrices"),
     "rows": (lambda: made().predict([NEW[0], NEW[1, :3]]), "got 5 rows from model 0 and 3 from model 1"),
-    "columns": (lambda: made().predict(NEW[:, :, :3]), "Expected 4 columns"),
+    "columns": (lambda: made().predict(NEW[:, :, :3]), "Model 0: Expected 4 columns"),
+    "other columns": (lambda: made().predict([NEW[0], NEW[1, :, :3]]), "Model 1: Expected 4 columns"),
+    "nothing": (lambda: made().predict(None), r"Expected probabilities of shape \(2, n, 4\).* got NoneType: let every"),
+    "a number": (lambda: made().predict(0.5), "got float: let every"),
+    "one number": (lambda: made().predict(np.float64(0.5)), r"got shape \(\): let every"),
+    "text": (lambda: made().predict("ab"), "got str: let every"),
+    "a dict": (lambda: made().predict(dict(enumerate(NEW))), "got dict: let every"),
+    "no list": (lambda: made().predict(iter(NEW)), "got iterator: let every"),
+    "a frame": (lambda: made().predict(pd.DataFrame(NEW[0])), r"got shape \(5, 4\): let every"),
+    "polars": (lambda: made().predict(pl.DataFrame(NEW[:, 0, :])), r"got shape \(2, 4\): let every"),
+    "four axes": (lambda: made().predict(NEW[None]), r"got shape \(1, 2, 5, 4\): let every"),
+    "no model": (lambda: made().predict([]), "got 0 matrices: let every"),
+    "no objects": (lambda: made().predict(NEW[:, :0]), "Model 0: Expected at least one row"),
+    "a hole": (lambda: made().predict([NEW[0], None]), r"Model 1: Expected .* \(n, K\), got shape \(\)"),
+    "words": (lambda: made().predict(["a", "b"]), "Model 0: Expected a matrix of numbers"),
+    "ragged": (lambda: made().predict([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
+    "one object": (lambda: made().predict([NEW[0], NEW[1, 0]]), r"Model 1: Expected .* \(n, K\), got shape \(4,\)"),
+    "p of nothing": (lambda: made().p_values(None), "got NoneType: let every"),
+    "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
+    "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 whole numbers .* got object of shape \(\)"),
+    "ragged folds": (
+        lambda: pippin.calibrate_cross(P, Y, [[0], [1, 1]]),
+        "Expected 20 whole .* got list: pass",
+    ),
+    "table of folds": (lambda: pippin.calibrate_cross(P, Y, G[:, None]), r"Expected 20 whole .* of shape \(20, 1\)"),
+    "named folds": (lambda: pippin.calibrate_cross(P, Y, ["a"] * 20), "Expected 20 whole numbers .* got <U1"),
+    "a hole in folds": (lambda: pippin.calibrate_cross(P, Y, [None] * 20), "Expected 20 whole numbers .* got object"),
+    "no probabilities": (
+        lambda: pippin.calibrate_cross(None, Y, G),
+        r"Expected probabilities of shape \(n, K\), got shape \(\)",
+    ),
+    "three axes": (lambda: pippin.calibrate_cross(NEW, Y, G), r"Expected probabilities of shape \(n, K\), got"),
+    "no labels": (lambda: pippin.calibrate_cross(P, None, G), "Expected 20 labels, one per row"),
     "no distribution": (lambda: made().predict([NEW[0], 2 * NEW[1]]), "Model 1: Row 0 sums to 2"),
     "level": (lambda: made().at(2), "Expected alpha"),
     "label": (lambda: made().p_values(NEW, [0, 1, 2, 3, 4]), "Row 4 has the label 4"),

@@ -211,16 +211,22 @@ class CrossPredictor:
     def _rows(self, fold_probs: Any, from_logits: bool) -> list[Rows]:
         """One matrix per fold, all of one shape."""
         wanted = len(self.fold_scores)
-        depth = getattr(fold_probs, "ndim", 3)
-        if depth != 3 or len(fold_probs) != wanted:
-            got = f"shape {tuple(fold_probs.shape)}" if hasattr(fold_probs, "shape") else f"{len(fold_probs)} matrices"
+        shape = getattr(fold_probs, "shape", None)
+        several = isinstance(fold_probs, list | tuple) if shape is None else len(shape) == 3
+        if not several or len(fold_probs) != wanted:
+            got = f"{len(fold_probs)} matrices" if several else type(fold_probs).__name__
+            got = got if shape is None else f"shape {tuple(shape)}"
             raise ValueError(
                 f"Expected probabilities of shape ({wanted}, n, {len(self.classes)}), a matrix for each of the "
                 f"{wanted} models, got {got}: let every model predict, in the order of the folds."
             )
-        every = [as_rows(part, from_logits) for part in fold_probs]
-        for f, rows in enumerate(every):
-            agree(self.classes, rows)
+        every = []
+        for f, part in enumerate(fold_probs):
+            try:
+                every.append(rows := as_rows(part, from_logits))
+                agree(self.classes, rows)
+            except ValueError as error:
+                raise ValueError(f"Model {f}: {error}") from error
             if rows.n != every[0].n:
                 raise ValueError(
                     f"Expected the same objects from every model, got {every[0].n} rows from model 0 and {rows.n} from "
@@ -267,7 +273,12 @@ def _level(n: int, alpha: float) -> float:
 
 
 def _as_folds(folds: ArrayLike, n: int) -> Counts:
-    array = np.asarray(folds)
+    try:
+        array = np.asarray(folds)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"Expected {n} whole numbers from 0, the fold of each row, got {type(folds).__name__}: pass one per row."
+        ) from error
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise ValueError(
             f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype} of shape {array.shape}: "
