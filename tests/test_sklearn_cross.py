@@ -13,8 +13,10 @@ import pytest
 import sklearn
 from scipy import sparse, stats
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut, ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -25,6 +27,7 @@ from blobs import NAMES, blobs
 from pippin.sklearn import CrossConformalClassifier, estimate_ratios
 
 X, Y = blobs(120, names=NAMES)
+HOLED = np.where(np.arange(120)[:, None] == 7, np.nan, X)
 NEW, TRUTH = blobs(200, seed=1, names=NAMES)
 
 
@@ -174,6 +177,45 @@ REFUSED = {
         ValueError,
         "comes from the target with probability 1",
     ),
+    "one ratio fold": (lambda: estimate_ratios(X, X, cv=1), ValueError, "Expected cv as a number of folds .* got 1:"),
+    "half a fold": (lambda: estimate_ratios(X, X, cv=2.5), ValueError, "Expected cv as a number of folds .* got 2.5"),
+    "no source": (
+        lambda: estimate_ratios(None, X),
+        ValueError,
+        r"Expected X_source as rows .* got shape \(\): reshape",
+    ),
+    "empty": (lambda: estimate_ratios(X, X[:0]), ValueError, "Expected at least 5 rows of each sample.* 120 and 0"),
+    "no axis": (lambda: estimate_ratios(X, []), ValueError, r"Expected X_target as rows .* got shape \(0,\): reshape"),
+    "one feature": (lambda: estimate_ratios(X[:, 0], X[:, 0]), ValueError, r"X_source .* shape \(120,\): reshape"),
+    "fewer columns": (
+        lambda: estimate_ratios(X, X[:, :2]),
+        ValueError,
+        r"Expected the same features in both samples, got shapes \(120, \d\) and \(120, 2\): pass the same",
+    ),
+    "ragged": (lambda: estimate_ratios(X, [[1], [1, 2]]), ValueError, "Expected X_target as rows .* got list: pass as"),
+    "two containers": (
+        lambda: estimate_ratios(pd.DataFrame(X), X),
+        ValueError,
+        "Expected both samples in one kind of container, got DataFrame and ndarray: convert one",
+    ),
+    "other names": (
+        lambda: estimate_ratios(pd.DataFrame(X[:, :2], columns=["a", "b"]), pd.DataFrame(X[:, :2], columns=["b", "a"])),
+        ValueError,
+        "Column 0 is 'a' in X_source and 'b' in X_target: select the same columns",
+    ),
+    "polars names": (
+        lambda: estimate_ratios(pl.DataFrame(X[:, :2], ["a", "b"]), pl.DataFrame(X[:, :2], ["a", "c"])),
+        ValueError,
+        "Column 1 is 'b' in X_source and 'c' in X_target",
+    ),
+    **{
+        f"nan {kind.__name__}": (
+            lambda kind=kind: estimate_ratios(kind(X), kind(HOLED)),
+            ValueError,
+            "Row 7 of X_target has a feature that is NaN or infinite, which LogisticRegression does not take: fill",
+        )
+        for kind in (np.asarray, np.ndarray.tolist, pd.DataFrame, sparse.csr_array)
+    },
 }
 
 
@@ -202,6 +244,17 @@ def test_ratios_are_near_the_truth():
     ):
         assert np.allclose(estimate_ratios(*pair, random_state=0)[0], w_source)
     assert not np.array_equal(estimate_ratios(source, target, random_state=1)[0], w_source)
+
+
+def test_ratios_of_what_only_some_classifiers_take():
+    """Missing features and texts are the classifier's business."""
+    trees = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5)
+    assert np.isfinite(np.concatenate(estimate_ratios(X, HOLED, trees, random_state=0))).all()
+    words = make_pipeline(HashingVectorizer(n_features=16), LogisticRegression())
+    w_source, w_target = estimate_ratios(["a b", "b"] * 20, ["b c", "c"] * 30, words, random_state=0)
+    assert (len(w_source), len(w_target)) == (40, 60)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        estimate_ratios([["a"]] * 20, [["b"]] * 20)
 
 
 def test_ratios_are_out_of_fold():

@@ -353,6 +353,16 @@ REFUSED = {
     "nan p": (lambda: pippin.likelihood_ratios([np.nan], 1, 1), "Row 0 has nan"),
     "two columns": (lambda: pippin.likelihood_ratios(P, 1, 1), r"got shape \(20, 4\): pass the target's column"),
     "no rows": (lambda: pippin.likelihood_ratios([0.5], 0, 1), "Expected rows of both kinds"),
+    "no number": (lambda: pippin.likelihood_ratios([0.5], None, 1), "got n_source=None and n_target=1: count them"),
+    "words": (lambda: pippin.likelihood_ratios([0.5], 1, "many"), "got n_source=1 and n_target='many': count them"),
+    "nan rows": (lambda: pippin.likelihood_ratios([0.5], np.nan, 1), "got n_source=nan and n_target=1: count them"),
+    "no objects": (
+        lambda: pippin.likelihood_ratios([], 1, 1),
+        r"Expected one probability per .* shape \(0,\)",
+    ),
+    "one object": (lambda: pippin.likelihood_ratios(0.5, 1, 1), r"Expected one probability per object, got shape \(\)"),
+    "no p": (lambda: pippin.likelihood_ratios(None, 1, 1), "Expected one probability per object"),
+    "ragged p": (lambda: pippin.likelihood_ratios([[0.5], [0.1, 0.2]], 1, 1), "numbers"),
 }
 
 

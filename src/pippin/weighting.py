@@ -45,13 +45,15 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
     >>> pippin.likelihood_ratios([0.5, 0.8, 0.0], n_source=300, n_target=100)
     array([ 3., 12.,  0.])
     """
-    if min(n_source, n_target) < 1:
-        raise ValueError(f"Expected rows of both kinds, got n_source={n_source} and n_target={n_target}: count them.")
+    if not all(isinstance(n, int | float | np.number) and 1 <= n < np.inf for n in (n_source, n_target)):
+        raise ValueError(
+            f"Expected rows of both kinds, got n_source={n_source!r} and n_target={n_target!r}: count them."
+        )
     p = np.asarray(as_array(p_target), dtype=np.float64)
+    if p.ndim != 1 or not p.size:
+        raise ValueError(f"Expected one probability per object, got shape {p.shape}: pass the target's column.")
     bad = ~((p >= 0) & (p < 1))
-    if p.ndim != 1 or bad.any():
-        if p.ndim != 1:
-            raise ValueError(f"Expected one probability per object, got shape {p.shape}: pass the target's column.")
+    if bad.any():
         row = int(bad.argmax())
         if p[row] == 1:
             raise ValueError(

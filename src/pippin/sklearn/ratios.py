@@ -40,30 +40,102 @@ def estimate_ratios(
     >>> bool(w_source.mean() < w_target.mean())
     True
     """
-    n_source, n_target = (rows.shape[0] if hasattr(rows, "shape") else len(rows) for rows in (X_source, X_target))
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
+        raise ValueError(f"Expected cv as a number of folds of at least 2, got {cv!r}: cv=5 makes five folds.")
+    source, target = (_as_features(rows, name) for rows, name in ((X_source, "X_source"), (X_target, "X_target")))
+    _check_alike(source, target)
+    n_source, n_target = source.shape[0], target.shape[0]
     if min(n_source, n_target) < cv:
         raise ValueError(
             f"Expected at least {cv} rows of each sample, one per fold, got {n_source} and {n_target}: lower cv."
         )
     seed = as_seed(random_state)
     model = seeded(clone(LogisticRegression(max_iter=1000) if classifier is None else classifier), seed)
-    folds = StratifiedKFold(cv, shuffle=True, random_state=seed % 2**32)
+    folds = StratifiedKFold(int(cv), shuffle=True, random_state=seed % 2**32)
     is_target = np.repeat([0, 1], [n_source, n_target])
-    probs = cross_val_predict(model, _stacked(X_source, X_target), is_target, cv=folds, method="predict_proba")
+    try:
+        probs = cross_val_predict(model, _stacked(source, target), is_target, cv=folds, method="predict_proba")
+    except ValueError as error:
+        for rows, name in ((source, "X_source"), (target, "X_target")):
+            row = _first_not_finite(rows)
+            if row is not None:
+                raise ValueError(
+                    f"Row {row} of {name} has a feature that is NaN or infinite, which {type(model).__name__} does not "
+                    "take: fill it in, leave the row out, or pass a classifier that takes it."
+                ) from error
+        raise
     ratios = likelihood_ratios(probs[:, 1], n_source, n_target)
     return ratios[:n_source], ratios[n_source:]
 
 
+def _as_features(rows: Any, name: str) -> Any:
+    """A frame or a sparse matrix as it is, anything else as an array."""
+    try:
+        found = np.asarray(rows) if _container(rows) == "array" else rows
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"Expected {name} as rows of features, got {type(rows).__name__}: pass as many for each row."
+        ) from error
+    # texts may come one by one, for a pipeline that reads them
+    if not found.shape or (len(found.shape) == 1 and found.dtype.kind in "fiub"):
+        raise ValueError(
+            f"Expected {name} as rows of features, (n, d), got shape {found.shape}: reshape a single feature to (n, 1)."
+        )
+    return found
+
+
+def _check_alike(source: Any, target: Any) -> None:
+    """Raises a ValueError where the two samples do not have the same columns."""
+    kinds = [_container(rows) for rows in (source, target)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}: "
+            "convert one of them."
+        )
+    if source.shape[1:] != target.shape[1:]:
+        raise ValueError(
+            f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}: "
+            "pass the same columns."
+        )
+    names = (getattr(rows, "columns", ()) for rows in (source, target))
+    for column, (own, other) in enumerate(zip(*names, strict=True)):
+        if own != other:
+            raise ValueError(
+                f"Column {column} is {own!r} in X_source and {other!r} in X_target: select the same columns in one "
+                "order, X_target[X_source.columns]."
+            )
+
+
+def _container(rows: Any) -> str:
+    """In which of the ways of `_stacked` these rows are put together."""
+    return next((kind for kind in ("iloc", "vstack", "tocsr") if hasattr(rows, kind)), "array")
+
+
 def _stacked(first: Any, second: Any) -> Any:
     """The rows of both, in the container that they came in."""
-    if hasattr(first, "iloc"):
+    kind = _container(first)
+    if kind == "iloc":
         import pandas
 
         return pandas.concat([first, second], ignore_index=True)
-    if hasattr(first, "vstack"):  # polars
+    if kind == "vstack":  # polars
         return first.vstack(second)
-    if hasattr(first, "tocsr"):
+    if kind == "tocsr":
         from scipy import sparse
 
         return sparse.vstack([first, second], format="csr")
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+    return np.concatenate([first, second])
+
+
+def _first_not_finite(rows: Any) -> int | None:
+    """The first row that is not all finite numbers; None, if there is none, or where features are no numbers."""
+    try:
+        if hasattr(rows, "tocsr"):
+            entries = rows.tocoo()
+            bad = np.sort(entries.row[~np.isfinite(entries.data)])
+        else:
+            values = np.asarray(rows, dtype=np.float64)
+            bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    except (TypeError, ValueError):
+        return None
+    return int(bad[0]) if len(bad) else None
