@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin import files, pvalues, scoring
 from pippin.cells import Cells, Limits, group_cells, make_cells
 from pippin.clusters import cluster_cells
-from pippin.contents import checked_classes, rising, shared_content, whole_numbers
+from pippin.contents import check_limits, checked_classes, rising, shared_content, whole_numbers
 from pippin.frames import polars_frame
 from pippin.pvalues import PointPredictions
 from pippin.quantiles import examples_needed
@@ -378,4 +378,11 @@ def from_content(
     kept = Cells(read_only(of), offsets, scores, label_ranks)
     chosen = make_score(score["name"], score["parameters"])
     group_names = None if groups is None else tuple(groups)
-    return ConditionalPredictor(chosen, per, alpha, read_only(limits), ranks, n_calibration, names, group_names, kept)
+    predictor = ConditionalPredictor(
+        chosen, per, alpha, read_only(limits), ranks, n_calibration, names, group_names, kept
+    )
+    if scores is not None:
+        check_limits(limits, lambda level: _limits(predictor, level).scores, alpha)
+    if label_ranks is not None:
+        check_limits(ranks, lambda level: _limits(predictor, level).ranks, alpha)
+    return predictor

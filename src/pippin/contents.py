@@ -1,5 +1,7 @@
 """What the files of all predictors share: how it is written, and how it is checked when read."""
 
+import math
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -45,6 +47,20 @@ def rising(scores: NDArray[np.float64]) -> bool:
     (True, False, False)
     """
     return scores.ndim == 1 and not np.isnan(scores).any() and bool((scores[1:] >= scores[:-1]).all())
+
+
+def check_limits(kept: Any, limits: Callable[[float], Any], alpha: float) -> None:
+    """Raises a ValueError if the limits in a file are not those that its calibration scores give at its level.
+
+    A level that was given as a fraction is rounded in the file; if it was 1/3, the float
+    above the one in the file gives its limits.
+
+    >>> check_limits(0.5, lambda alpha: 0.7, 0.1)
+    Traceback (most recent call last):
+    ValueError: its thresholds are not those of its calibration scores
+    """
+    if not any(np.array_equal(kept, limits(level)) for level in (alpha, math.nextafter(alpha, 1))):
+        raise ValueError("its thresholds are not those of its calibration scores")
 
 
 def checked_classes(alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, **sound: bool) -> Classes:
