@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
+from pippin.alignment import same_index
 from pippin.calibration import Predictor, Seed, kth_smallest
 from pippin.contents import checked_classes, shared_content
 from pippin.quantiles import quantile_rank
@@ -63,6 +64,7 @@ def calibrate_combination(
     PredictionSets(2,986 objects, 12 classes, mean size 1.57, 73 % singletons)
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
     level = as_alpha(alpha)
     names = as_classes(classes, rows)
     truth = as_labels(labels, rows.n, names)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, pvalues, scoring
+from pippin.alignment import same_index
 from pippin.cells import Cells, Limits, group_cells, make_cells
 from pippin.clusters import cluster_cells
 from pippin.contents import check_limits, checked_classes, rising, shared_content, whole_numbers
@@ -89,6 +90,7 @@ class ConditionalPredictor:
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
+        same_index("probs", rows.index, groups=groups)
         u = scoring.draws(self.score, rows.n, seed)
         sizes, members = scoring.members_within(
             rows, self.score, self.thresholds, self.rank_limits, self.group_codes(groups, rows.n), u
@@ -126,6 +128,7 @@ class ConditionalPredictor:
         array([0.966, 0.919, 0.905])
         """
         query = self._ask(as_rows(probs, from_logits), groups, smoothed, seed)
+        same_index("probs", query.rows.index, labels=labels)
         if labels is None:
             return pvalues.of_classes(query)
         return pvalues.of_labels(query, as_labels(labels, query.rows.n, self.classes))
@@ -149,6 +152,7 @@ class ConditionalPredictor:
                 "calibrate with per='class' for p-values."
             )
         agree(self.classes, rows)
+        same_index("probs", rows.index, groups=groups)
         return pvalues.ask(rows, self.score, self.cells, self.group_codes(groups, rows.n), smoothed, seed)
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[np.int64]:
@@ -282,6 +286,7 @@ def make_conditional(
         raise ValueError(
             f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}: {remedy}."
         )
+    same_index("probs", rows.index, groups=groups)
     n, n_classes = rows.n, rows.n_classes
     rng = np.random.default_rng(seed)
     scores = scoring.label_scores(rows, labels, score, scoring.draws(score, n, rng))

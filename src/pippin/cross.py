@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, plain, scoring
+from pippin.alignment import same_index
 from pippin.calibration import Seed, warn_of_few
 from pippin.contents import checked_classes, rising, shared_content
 from pippin.quantiles import quantile_rank
@@ -75,6 +76,7 @@ def calibrate_cross(
     CrossPredictor(pip, alpha=0.1, 200 calibration examples in 5 folds, 12 classes)
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels, folds=folds)
     chosen = parse_score(score)
     names = as_classes(classes, rows)
     indices = as_labels(labels, rows.n, names)
@@ -171,6 +173,7 @@ class CrossPredictor:
         array([[0.4, 0.4]])
         """
         every = self._rows(fold_probs, from_logits)
+        same_index("fold_probs[0]", every[0].index, labels=labels)
         n = every[0].n
         u = scoring.draws(self.score, n, seed)
         if labels is not None:
@@ -232,6 +235,7 @@ class CrossPredictor:
                     f"Expected the same objects from every model, got {every[0].n} rows from model 0 and {rows.n} from "
                     f"model {f}: let every model predict all of them."
                 )
+            same_index("fold_probs[0]", every[0].index, **{f"fold_probs[{f}]": part})
         return every
 
     def save(self, path: "str | PathLike[str]") -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import counting, method_trials, scoring
+from pippin.alignment import same_index
 from pippin.counting import Known, Scored, is_adaptive
 from pippin.files import Checkpoint
 from pippin.formula import Coefficients
@@ -63,7 +64,7 @@ def compare(
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
-        labels: the true classes.
+        labels: the true classes; a pandas Series with the index of probs.
         scores: scores or methods, or their spellings.
         alpha: the share of errors allowed.
         splits: how many times the rows are divided.
@@ -81,6 +82,7 @@ def compare(
     repip 1.47 0.73
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels, groups=groups)
     names = as_classes(classes, rows)
     truth = as_labels(labels, rows.n, names)
     chosen = parse_methods(scores)

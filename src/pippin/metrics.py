@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin.alignment import same_index
 from pippin.ranking import Classes, as_alpha, as_groups, as_labels
 from pippin.sets import PredictionSets
 from pippin.tallies import covgap, shares, sscv, tally
@@ -137,6 +138,7 @@ def evaluate(
     crop         1  0.0000
     weed         1  1.0000
     """
+    same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
     names: list[str | int] | None = None
     group = np.zeros(len(sets), dtype=np.int64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin.alignment import same_index
 from pippin.frames import sets_frame
 from pippin.ranking import Classes, as_labels, read_only
 
@@ -82,6 +83,7 @@ class PredictionSets:
 
     def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Whether each object's set holds the given label (an index or a class name)."""
+        same_index("sets", self.index, labels=labels)
         return self.hold(as_labels(labels, len(self), self.classes))
 
     def hold(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin.alignment import same_index
 from pippin.calibration import Predictor, Seed, calibrate
 from pippin.experiment import Comparison, compare_in
 from pippin.methods import Candidate, score_of
@@ -86,6 +87,7 @@ def tune(
     >>> predictor = tuned.calibrate()
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
     names = as_classes(classes, rows)
     truth = as_labels(labels, rows.n, names)
     chosen = parse_scores(candidates)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, scoring
+from pippin.alignment import same_index
 from pippin.calibration import Seed
 from pippin.contents import checked_classes, rising, shared_content
 from pippin.ranking import (
@@ -92,6 +93,7 @@ def calibrate_weighted(
     WeightedPredictor(pip, alpha=0.1, 2,000 calibration examples worth 1,940, 12 classes)
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels, weights=weights)
     chosen = parse_score(score)
     level = as_alpha(alpha)
     names = as_classes(classes, rows)
@@ -154,6 +156,7 @@ class WeightedPredictor:
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
+        same_index("probs", rows.index, weights=weights)
         limits = self.thresholds(_as_weights(weights, rows.n))
         u = scoring.draws(self.score, rows.n, seed)
         sizes, members = scoring.members_within(rows, self.score, limits[:, None], None, np.arange(rows.n), u)
@@ -188,6 +191,7 @@ class WeightedPredictor:
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
+        same_index("probs", rows.index, weights=weights, labels=labels)
         given = _as_weights(weights, rows.n)
         u = scoring.draws(self.score, rows.n, seed)
         if labels is not None:

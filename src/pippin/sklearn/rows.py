@@ -10,6 +10,9 @@ from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, has_fit_parameter
 
+from pippin.alignment import same_index
+from pippin.ranking import row_index
+
 Indices = NDArray[np.intp]
 
 
@@ -19,6 +22,7 @@ def as_targets(X: Any, y: Any) -> NDArray[Any]:
         raise ValueError(
             "A conformal classifier requires y to be passed, but the target y is None: pass one label per row."
         )
+    same_index("X", row_index(X), y=y)
     labels = np.asarray(column_or_1d(y, warn=True))
     assert_all_finite(labels, input_name="y")
     check_consistent_length(X, labels)
