@@ -65,9 +65,7 @@ def test_another_order_is_refused(call, name, given):
     call(given.reset_index(drop=True))
     call(given.to_numpy())
     for other in (shuffled(given), given.iloc[::-1], given.rename(lambda photo: f"other/{photo}")):
-        told = (
-            rf"Expected {name} with the index of [\w\[\]]+, got row \d+ as .*png.: align them, {name}"
-        )
+        told = rf"Expected {name} with the index of [\w\[\]]+, got row \d+ as .*png.: align them, {name}"
         with pytest.raises(ValueError, match=told):
             call(other)
     call(shuffled(given).loc[FRAME.index])
@@ -91,9 +89,7 @@ def test_scikit_learn_targets(make):
     make(X, y.to_numpy())
     make(X, y.reset_index(drop=True))
     make(X.reset_index(drop=True), y)
-    with pytest.raises(
-        ValueError, match=r"Expected y with the index of X, got row 0 as .*, y.loc\[X.index\]"
-    ):
+    with pytest.raises(ValueError, match=r"Expected y with the index of X, got row 0 as .*, y.loc\[X.index\]"):
         make(X, y.sort_index())
 
 

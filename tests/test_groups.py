@@ -104,6 +104,23 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("per", ["class", "cluster", "rc3p", "group", "class and group"])
+def test_unseen_groups_need_groups(per):
+    """Without groups nothing is unseen: it would be ignored."""
+    with pytest.raises(ValueError, match=r"Expected groups beside unseen='marginal', got none: pass groups=, one per"):
+        pippin.calibrate(PROBS, LABELS, "ip", 0.3, per=per, unseen="marginal")
+
+
+@pytest.mark.parametrize("per", ["", "--per class"])
+def test_unseen_groups_need_groups_on_the_command_line(per, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", probs=PROBS, labels=LABELS)
+    code, _, err = call(f"calibrate data.npz --alpha 0.3 {per} --unseen marginal --out p.json")
+    assert code == 2
+    assert "Expected --per group beside --unseen marginal" in err
+    assert not (tmp_path / "p.json").exists()
+
+
 @pytest.mark.parametrize(("given", "told"), WRONG.values(), ids=WRONG)
 def test_what_is_no_group(given, told):
     with pytest.raises(ValueError, match=told):

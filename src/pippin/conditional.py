@@ -280,6 +280,10 @@ def make_conditional(
         raise ValueError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}.")
     if unseen not in UNSEEN:
         raise ValueError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}.")
+    if unseen != "error" and groups is None:
+        raise ValueError(
+            f"Expected groups beside unseen={unseen!r}, got none: pass groups=, one per row, or leave unseen= out."
+        )
     if ("group" in per) != (groups is not None):
         remedy = "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'"
         got = "no groups" if groups is None else "groups"

@@ -129,3 +129,8 @@ def _check(per: str | None, unseen: str) -> None:
         raise ValueError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}: choose one of them.")
     if unseen not in UNSEEN:
         raise ValueError(f"Expected --unseen to be error or marginal, got {unseen!r}: choose one of them.")
+    if unseen != "error" and "group" not in (per or ""):
+        raise ValueError(
+            f"Expected --per group beside --unseen {unseen}, got thresholds that know no groups: ask for it, or leave "
+            "--unseen out."
+        )
