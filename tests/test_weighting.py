@@ -100,6 +100,44 @@ def test_equal_weights_at_every_n():
 
 
 @pytest.mark.filterwarnings(FULL)
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_one_object_and_one_class(score):
+    """`predict_one` gives the row's set; `forced` the largest p-value, of equal ones the most probable class."""
+    for seed, kind in enumerate(KINDS):
+        probs, labels, weights = some(40, seed=seed, kind=kind)
+        predictor = pippin.calibrate_weighted(probs[:30], labels[:30], weights[:30], score, 0.3, seed=1)
+        new, own = probs[30:], weights[30:]
+        p, forced = predictor.p_values(new, own, seed=2), predictor.forced(new, own, seed=2)
+        order = np.argsort(-new, axis=1, kind="stable")
+        best = [max(row.tolist(), key=lambda k, i=i: p[i, k]) for i, row in enumerate(order)]
+        assert forced.labels.tolist() == best
+        assert np.array_equal(forced.credibility, p.max(axis=1))
+        assert np.array_equal(forced.confidence, 1 - np.sort(p, axis=1)[:, -2])
+        for i in range(10):
+            for nonempty in (False, True):
+                alone = predictor.predict(new[i : i + 1], own[i : i + 1], seed=3, nonempty=nonempty)
+                found = predictor.predict_one(new[i], own[i], seed=3, nonempty=nonempty)
+                assert found.tolist() == alone.members.tolist()
+
+
+def test_one_object_brings_its_names():
+    """A row of a data frame has the classes as its index; a heavy one is told at the caller's line."""
+    probs, labels, weights = some(50)
+    names = ["crop", "rye", "soil", "weed"]
+    frame = pd.DataFrame(probs, columns=names)
+    predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], weights, "ip", 0.2)
+    assert predictor.predict_one(frame.iloc[3], 1).tolist() == predictor.predict_one(probs[3].tolist(), 1).tolist()
+    assert predictor.forced(frame, weights).labels[:3].tolist() == [names[k] for k in probs[:3].argmax(axis=1)]
+    with pytest.raises(ValueError, match="Column 0 is 'weed', expected 'crop'"):
+        predictor.predict_one(frame[names[::-1]].iloc[3], 1)
+    with pytest.raises(ValueError, match="Row 0 has the weight -1"):
+        predictor.predict_one(probs[3], -1)
+    with pytest.warns(UserWarning, match="1 of 1 objects weigh more than a share of 0.2") as caught:
+        assert len(predictor.predict_one(probs[3], 1e6)) == 4
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings(FULL)
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.integers(0, 2**32 - 1), st.sampled_from(HUNDREDTHS))
 def test_sets_are_the_large_p_values(case, seed, alpha):
     """predict == {p > alpha} for weights over 200 orders of magnitude, whole ones, and decimal ones."""

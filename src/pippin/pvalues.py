@@ -108,37 +108,47 @@ def points(query: Query, classes: Classes) -> PointPredictions:
 
     No more than a tile of p-values is held at a time.
     """
-    best = np.empty(query.rows.n, dtype=np.int64)
     if _alone(query.cells).all():
-        # One cell speaks for all classes of a row: p-values fall with the rank, so the best two suffice.
-        runner_up = np.empty(query.rows.n, dtype=np.int64)
+        return best_two(query.rows, classes, lambda labels: of_labels(query, labels))
+    best = np.empty(query.rows.n, dtype=np.int64)
+    largest, second = np.empty(query.rows.n), np.empty(query.rows.n)
+    fill = _filler(query)
+    unknown = (query.cells.counts == 0)[query.cells.of]
 
-        def best_two(start: int, stop: int) -> None:
-            block = query.rows.block(start, stop).copy()
-            best[start:stop] = block.argmax(axis=1)
-            block[np.arange(stop - start), best[start:stop]] = -1
-            runner_up[start:stop] = block.argmax(axis=1)
+    def work(start: int, stop: int) -> None:
+        p = np.empty((stop - start, query.rows.n_classes))
+        fill(start, stop, p)
+        judged = np.where(unknown[query.group[start:stop]], -1, p)
+        at_top = judged == judged.max(axis=1, keepdims=True)
+        row, found = np.arange(stop - start), np.where(at_top, query.rows.block(start, stop), -1).argmax(axis=1)
+        best[start:stop], largest[start:stop] = found, p[row, found]
+        p[row, found] = -1
+        second[start:stop] = p.max(axis=1)
 
-        run(best_two, _tiles(query.rows))
-        largest, second = of_labels(query, read_only(best)), of_labels(query, read_only(runner_up))
-    else:
-        largest, second = np.empty(query.rows.n), np.empty(query.rows.n)
-        fill = _filler(query)
-        unknown = (query.cells.counts == 0)[query.cells.of]
+    run(work, _tiles(query.rows))
+    return PointPredictions(_named(best, classes), 1 - second, largest)
 
-        def largest_two(start: int, stop: int) -> None:
-            p = np.empty((stop - start, query.rows.n_classes))
-            fill(start, stop, p)
-            judged = np.where(unknown[query.group[start:stop]], -1, p)
-            at_top = judged == judged.max(axis=1, keepdims=True)
-            row, found = np.arange(stop - start), np.where(at_top, query.rows.block(start, stop), -1).argmax(axis=1)
-            best[start:stop], largest[start:stop] = found, p[row, found]
-            p[row, found] = -1
-            second[start:stop] = p.max(axis=1)
 
-        run(largest_two, _tiles(query.rows))
-    labels = best if isinstance(classes, range) else np.array(classes)[best]
-    return PointPredictions(labels, 1 - second, largest)
+def best_two(rows: Rows, classes: Classes, p_of: Callable[[NDArray[np.int64]], Vector]) -> PointPredictions:
+    """Where the same examples speak for all classes of a row, p-values fall with the rank: two of them suffice.
+
+    `p_of` gives the p-value of one class per row.
+    """
+    best, runner_up = np.empty(rows.n, dtype=np.int64), np.empty(rows.n, dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        block = rows.block(start, stop).copy()
+        best[start:stop] = block.argmax(axis=1)
+        block[np.arange(stop - start), best[start:stop]] = -1
+        runner_up[start:stop] = block.argmax(axis=1)
+
+    run(work, _tiles(rows))
+    largest, second = p_of(read_only(best)), p_of(read_only(runner_up))
+    return PointPredictions(_named(best, classes), 1 - second, largest)
+
+
+def _named(best: NDArray[np.int64], classes: Classes) -> NDArray[Any]:
+    return best if isinstance(classes, range) else np.array(classes)[best]
 
 
 def _filler(query: Query) -> Fill:

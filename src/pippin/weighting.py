@@ -14,6 +14,7 @@ from pippin import files, scoring
 from pippin.alignment import same_index
 from pippin.calibration import Seed
 from pippin.contents import checked_classes, rising, shared_content
+from pippin.pvalues import PointPredictions, best_two
 from pippin.ranking import (
     Classes,
     Rows,
@@ -23,6 +24,7 @@ from pippin.ranking import (
     as_classes,
     as_labels,
     as_rows,
+    check_names,
     read_only,
 )
 from pippin.scores import Score, make_score, parse_score
@@ -154,11 +156,16 @@ class WeightedPredictor:
         >>> predictor.predict(data.probs[2000:], ratio[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 1.52, 72 % singletons)
         """
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        same_index("probs", rows.index, weights=weights)
-        limits = self.thresholds(_as_weights(weights, rows.n))
-        u = scoring.draws(self.score, rows.n, seed)
+        return self._sets(probs, weights, seed, nonempty, from_logits)
+
+    def predict_one(self, row: Any, weight: float, seed: Seed = None, *, nonempty: bool = False) -> NDArray[np.integer]:
+        """One object's class indices, most probable first; takes probabilities, not logits."""
+        check_names(self.classes, row)
+        return self._sets(as_array(row)[None], [weight], seed, nonempty, False).members
+
+    def _sets(self, probs: Any, weights: ArrayLike, seed: Seed, nonempty: bool, from_logits: bool) -> PredictionSets:
+        rows, given, u = self._ask(probs, weights, seed, from_logits)
+        limits = self.thresholds(given)
         sizes, members = scoring.members_within(rows, self.score, limits[:, None], None, np.arange(rows.n), u)
         if nonempty:
             sizes, members = scoring.with_best(rows, sizes, members)
@@ -166,7 +173,7 @@ class WeightedPredictor:
             warnings.warn(
                 f"{full:,} of {rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: their sets "
                 "hold all classes. Calibrate on more rows that are like them.",
-                stacklevel=2,
+                stacklevel=3,
             )
         return PredictionSets(sizes, members, self.classes, rows.index)
 
@@ -189,11 +196,8 @@ class WeightedPredictor:
         >>> predictor.p_values([[0.7, 0.3]], [1])
         array([[0.4, 0.2]])
         """
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        same_index("probs", rows.index, weights=weights, labels=labels)
-        given = _as_weights(weights, rows.n)
-        u = scoring.draws(self.score, rows.n, seed)
+        rows, given, u = self._ask(probs, weights, seed, from_logits)
+        same_index("probs", rows.index, labels=labels)
         if labels is not None:
             indices = as_labels(labels, rows.n, self.classes)
             return self._p(scoring.label_scores(rows, indices, self.score, u), given)
@@ -204,6 +208,32 @@ class WeightedPredictor:
 
         _in_blocks(work, rows)
         return found
+
+    def forced(
+        self, probs: Any, weights: ArrayLike, seed: Seed = None, *, from_logits: bool = False
+    ) -> PointPredictions:
+        """One class per row, the one with the largest p-value, with its confidence and credibility.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> ratio = 1 + data.probs[:, 0]
+        >>> predictor = pippin.calibrate_weighted(data.probs[:2000], data.labels[:2000], ratio[:2000], "pip")
+        >>> predictor.forced(data.probs[2000:], ratio[2000:])
+        PointPredictions(2,986 objects, mean confidence 0.935, mean credibility 0.572)
+        """
+        rows, given, u = self._ask(probs, weights, seed, from_logits)
+
+        def p_of(labels: NDArray[np.int64]) -> Vector:
+            return self._p(scoring.label_scores(rows, labels, self.score, u), given)
+
+        return best_two(rows, self.classes, p_of)
+
+    def _ask(self, probs: Any, weights: ArrayLike, seed: Seed, from_logits: bool) -> tuple[Rows, Vector, Vector]:
+        """The rows, their weights, and their u."""
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        same_index("probs", rows.index, weights=weights)
+        return rows, _as_weights(weights, rows.n), scoring.draws(self.score, rows.n, seed)
 
     def _p(self, scores: Vector, weights: Vector) -> Vector:
         return self._tails.p(np.searchsorted(self.scores, scores, side="left"), weights)
