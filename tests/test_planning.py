@@ -1,6 +1,7 @@
 """The planner against SciPy, brute force and simulation."""
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -173,6 +174,10 @@ def test_the_command_speaks_plainly(call):
     code, out, err = call("plan --n 2000 --test 500")
     assert (code, err) == (0, "")
     assert "With 2,000 calibration examples, coverage will lie between 88.7 % and 91.3 % in 95 % of calibrations" in out
+    assert "on average 90 %, with a standard deviation of 0.67 percentage points." in " ".join(out.split())
+    assert re.search(r"│ +± 1 percentage point │ +86.5 % │ +3,450 │", out)
+    assert re.search(r"│ ± 0.5 percentage points │ ", out)
+    assert "± 1 %" not in out
     assert "Measured on 500 test rows" in out
     assert "3,450" in out
     code, out, _ = call("plan --within 0.02 --delta 0.1 --alpha 0.2")
@@ -184,13 +189,14 @@ def test_the_command_speaks_plainly(call):
 
 
 def test_the_command_counts_every_class(call, tmp_path, monkeypatch):
-    """Rare classes first: what is missing for a threshold, and for ± 5 %."""
+    """Rare classes first: what is missing for a threshold, and for ± 5 percentage points."""
     monkeypatch.chdir(tmp_path)
     labels = np.repeat([0, 1, 2], [200, 4, 30])
     np.savez("data.npz", probs=np.full((234, 4), 0.25), labels=labels, classes=["crop", "weed", "soil", "stone"])
     code, out, err = call("plan data.npz")
     assert (code, err) == (0, "")
     assert "With 234 calibration examples" in out
+    assert "± 5 points" in out
     lines = {line.split()[1]: line.split() for line in out.splitlines() if line.split()[1:2] and "│" in line}
     cells = {name: [w for w in lines[name] if w != "│"] for name in ("stone", "weed", "soil", "crop")}
     assert cells["stone"] == ["stone", "0", "100", "%", "every", "set", "full", "9", "131"]

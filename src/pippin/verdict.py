@@ -139,6 +139,20 @@ def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ..
     )
 
 
+def on_absent(comparison: Comparison) -> str:
+    """How many classes have no rows, and what becomes of them; empty, if all classes have some."""
+    if comparison.trial is None:
+        return ""
+    known = comparison.trial.rows.n_classes
+    absent = known - len(np.unique(comparison.trial.labels))
+    if not absent:
+        return ""
+    have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
+    text = f"{absent:,} of the {known:,} classes {have} left out here."
+    full = [str(one) for one in comparison.scores if isinstance(one, Method) and one.by_class]
+    return f"{text} Without a finite threshold, {they} in every set of {', '.join(full)}." if full else text
+
+
 def _too_little(comparison: Comparison) -> tuple[str, ...]:
     """Methods that cover less than was asked, by more than coverage varies from split to split."""
     coverage = comparison.metric("coverage")

@@ -106,6 +106,7 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
     from pippin.cli.printing import conditional_table, console, metrics_table, setting
+    from pippin.verdict import on_absent
 
     comparison = found.comparison
     screen = console()
@@ -113,6 +114,8 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))
     screen.print()
     screen.print(conditional_table(comparison))
+    if absent := on_absent(comparison):
+        screen.print(absent)
     for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
         screen.print(f"\n{sentence}")
     if page is None:

@@ -86,7 +86,7 @@ def _sentence(plan: "Plan") -> str:
     text = (
         f"With {plan.n:,} calibration examples, coverage will lie between {_percent(plan.low)} and "
         f"{_percent(plan.high)} in {_percent(1 - plan.delta)} of calibrations; on average {_percent(plan.mean)}, "
-        f"with a standard deviation of {_percent(plan.standard_deviation)}.\n"
+        f"with a standard deviation of {_points(plan.standard_deviation)}.\n"
     )
     if plan.test is not None and plan.test_low is not None and plan.test_high is not None:
         text += (
@@ -106,7 +106,7 @@ def _distance_table(distances: tuple[float, ...], wanted: list[int], plan: "Plan
     table.add_column(f"examples needed for {_percent(1 - delta)}", justify="right")
     for d, needed in zip(distances, wanted, strict=True):
         chance = [] if plan is None else [_percent(plan.within(d))]
-        table.add_row(f"± {_percent(d)}", *chance, f"{needed:,}")
+        table.add_row(f"± {_points(d)}", *chance, f"{needed:,}")
     return table
 
 
@@ -120,7 +120,7 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
     table = Table(title="By class", title_justify="left")
     table.add_column("class", overflow="fold")
     headings = ("examples", "coverage", f"in {_percent(1 - delta)} of\ncalibrations")
-    for heading in (*headings, "missing for\na threshold", f"missing\nfor ± {_percent(within)}"):
+    for heading in (*headings, "missing for\na threshold", f"missing for\n± {100 * within:.3g} points"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
         found = pippin.plan(alpha, count, delta)
@@ -132,3 +132,9 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def _points(difference: float) -> str:
+    """How far shares are apart, which is not a share itself."""
+    told = f"{100 * difference:.3g}"
+    return f"{told} percentage point{'' if told == '1' else 's'}"

@@ -41,8 +41,8 @@ def conditional_table(comparison: "Comparison") -> Table:
         title=f"Is it {level} for every class{' and group' if grouped else ''} too?",
         title_justify="left",
         title_style="bold",
-        caption=f"coverage over {splits}; CovGap: mean distance of the classes from {level}; SSCV: largest distance "
-        "over sets of like size",
+        caption=f"coverage over {splits}; CovGap: mean distance of the classes from {level}, 0.01 for a percentage "
+        "point; SSCV: largest distance over sets of like size",
         caption_justify="left",
     )
     for column in ("score", "worst class", "its coverage", "CovGap", "SSCV"):

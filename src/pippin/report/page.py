@@ -13,13 +13,12 @@ from pippin import __version__
 from pippin.evidence import Difference, differences
 from pippin.experiment import POOLED, Comparison
 from pippin.level_curves import LevelCurve
-from pippin.methods import Method
 from pippin.metrics import Evaluation
 from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import HOLLOW, Front
 from pippin.report.style import look
-from pippin.verdict import AlphaCurve, Pick, Verdict
+from pippin.verdict import AlphaCurve, Pick, Verdict, on_absent
 
 COLUMNS = {
     "score": "",
@@ -33,8 +32,8 @@ CONDITIONAL = {
     "score": "",
     "worst class": "the class that is covered least",
     "worst class coverage": "more is better",
-    "covgap": "mean distance of the classes from the promise, in percentage points; less is better",
-    "sscv": "largest distance over sets of like size, in percentage points; less is better",
+    "covgap": "mean distance of the classes from the promise, 0.01 for a percentage point; less is better",
+    "sscv": "largest distance over sets of like size, likewise; less is better",
     "worst group": "the group that is covered least",
     "worst group coverage": "more is better",
 }
@@ -84,7 +83,7 @@ def build_page(
         ),
         conditional="\n".join(_conditional_rows(conditional)),
         parts="class and group" if "worst_group" in conditional[0] else "class",
-        absent=_absent(comparison),
+        absent=escape(on_absent(comparison)),
         pooled=_pooled(comparison),
         violins=_figure(
             images["violins"],
@@ -182,7 +181,7 @@ def _conditional_rows(rows: list[dict[str, Any]]) -> Iterable[str]:
             if name in ("worst class", "worst group"):
                 cells.append(f'<td class="name">{escape(str(value))}</td>')
                 continue
-            told = f"{100 * value:.1f}" if key in fairest else f"{value:.1%}"
+            told = f"{value:.3f}" if key in fairest else f"{value:.1%}"
             mark = ' class="best"' if value == fairest.get(key) and len(rows) > 1 else ""
             cells.append(f'<td{mark} data-value="{value!r}">{told}</td>')
         yield f"<tr>{''.join(cells)}</tr>"
@@ -212,18 +211,6 @@ def _figure(svg: str, caption: str, kind: str = "wide") -> str:
 
 def _pooled(comparison: Comparison) -> str:
     return "the one split" if comparison.splits == 1 else f"the first {min(comparison.splits, POOLED):,} splits"
-
-
-def _absent(comparison: Comparison) -> str:
-    """How many classes have no rows, and what becomes of them."""
-    known = 0 if comparison.trial is None else comparison.trial.rows.n_classes
-    absent = known - comparison.class_coverage()["class"].n_unique()
-    if absent <= 0:
-        return ""
-    have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
-    text = f"{absent:,} of the {known:,} classes {have} left out here."
-    full = [str(one) for one in comparison.scores if isinstance(one, Method) and one.by_class]
-    return f"{text} Without a finite threshold, {they} in every set of {escape(', '.join(full))}." if full else text
 
 
 def _sampled(curves: Sequence[AlphaCurve | LevelCurve]) -> str:
@@ -259,7 +246,7 @@ def _details(
         images["sizes"],
         f"How many classes the sets hold, on the first split ({found.n:,} test rows). Hatched: one class.",
     )
-    occurring = " with rows" if _absent(comparison) else ""
+    occurring = " with rows" if on_absent(comparison) else ""
     beside = f"Hollow marks: {partner[0]}, which promises it for {_promised(partner[0])}. " if partner else ""
     classes = _figure(
         images["classes"],
