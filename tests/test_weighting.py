@@ -332,6 +332,22 @@ def test_frames_logits_seeds_and_inputs():
             array[0] = 0
 
 
+def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
+    """`pippin predict --weights --p-values`: what `forced` and `p_values` say."""
+    monkeypatch.chdir(tmp_path)
+    probs, labels, weights = some(50)
+    predictor = pippin.calibrate_weighted(probs, labels, weights, "ip", 0.2)
+    predictor.save("p.json")
+    np.savez("data.npz", probs=probs)
+    np.save("w.npy", weights)
+    code, _, err = call("predict p.json data.npz --weights w.npy --out sets.csv --p-values p.csv")
+    assert (code, err) == (0, "")
+    table, forced = pd.read_csv("p.csv"), predictor.forced(probs, weights)
+    assert table["label"].tolist() == forced.labels.tolist()
+    assert np.array_equal(table["confidence"], forced.confidence)
+    assert np.array_equal(table.iloc[:, 4:], predictor.p_values(probs, weights))
+
+
 def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
     probs, labels, weights = some(50)
