@@ -6,6 +6,7 @@ import json
 import numpy as np
 
 import pippin
+from pippin.calibration import kth_smallest
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)
@@ -16,9 +17,10 @@ def made(score="repip", **options):
     return pippin.calibrate(PROBS, LABELS, score, seed=0, **options)
 
 
-def held(threshold=1.0, scores=(0.5, 1.0), alpha=0.1, classes=range(2), score=pippin.repip()):  # noqa: B008
-    """A predictor that holds any numbers at all."""
-    return pippin.Predictor(score, alpha, threshold, len(scores), classes, np.array(scores, dtype=np.float64))
+def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.repip()):  # noqa: B008
+    """A predictor that holds any scores at all, and their threshold."""
+    numbers = np.array(scores, dtype=np.float64)
+    return pippin.Predictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)
 
 
 def same(a, b):
@@ -35,7 +37,7 @@ def same(a, b):
 
 CONTENT = {
     "score": {"name": "pip", "parameters": {"beta": 2.0}},
-    "alpha": 0.25,
+    "alpha": 0.4,
     "threshold": 1.5,
     "n_calibration": 4,
     "n_classes": 2,

@@ -24,6 +24,7 @@ def shuffled(values):
     return values.sample(frac=1, random_state=0)
 
 
+PLAIN = pippin.calibrate(FRAME, TRUTH, "ip", 0.2)
 GROUPED = pippin.calibrate(FRAME, TRUTH.to_numpy(), "ip", 0.2, groups=GROUPS)
 WEIGHTED = pippin.calibrate_weighted(FRAME, TRUTH, WEIGHTS, "ip", 0.2)
 CROSSED = pippin.calibrate_cross(FRAME, TRUTH, FOLDS, "ip", 0.2)
@@ -31,6 +32,10 @@ SETS = GROUPED.predict(FRAME, groups=GROUPS)
 
 # Every call that takes two of them, as a function of what belongs to FRAME; and the name of the argument.
 CALLS = {
+    "score": (lambda y: pippin.score(FRAME, y, "ip"), "labels", TRUTH),
+    "calibrate": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2), "labels", TRUTH),
+    "calibrate labels": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2, groups=GROUPS), "labels", TRUTH),
+    "plain p labels": (lambda y: PLAIN.p_values(FRAME, y), "labels", TRUTH),
     "calibrate groups": (lambda g: pippin.calibrate(FRAME, TRUTH.to_numpy(), "ip", 0.2, groups=g), "groups", GROUPS),
     "predict groups": (lambda g: GROUPED.predict(FRAME, groups=g), "groups", GROUPS),
     "p groups": (lambda g: GROUPED.p_values(FRAME, groups=g), "groups", GROUPS),

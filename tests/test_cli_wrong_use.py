@@ -159,7 +159,7 @@ WRONG = {
     "predict weighted.json data.csv --out new.csv --weights two.npy": "data.csv: Expected 60 weights, one per row, got",
     "evaluate p.json data.csv --weights data-labels.npy": "A Predictor takes no weights: leave --weights out",
     "evaluate combination.json data.csv --weights data-labels.npy": "A Combination takes no weights",
-    "predict weighted.json data.csv --weights ones.npy --out new.csv --p-values p.csv": "has no table of p-values",
+    "predict combination.json data.csv --out new.csv --p-values p.csv": "has no table of p-values",
     "export weighted.json --c new.h": "Expected a predictor with one threshold for all, got WeightedPredictor",
     "calibrate data.npz --score 'ip/ms most' --out new.json": "Cannot read 'most' in 'ip/ms most': write ip/ms",
     "calibrate data.npz --score ip/ms --per class --out new.json": "Expected --per without ip/ms, got both",

@@ -130,7 +130,7 @@ def test_a_change_in_another_file_is_compiled_anew(tmp_path):
     folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
     home.mkdir()
     warm_up_in(folder, home)
-    formula = folder / "pippin" / "scores.py"
+    formula = folder / "pippin" / "formula.py"
     formula.write_text(
         formula.read_text().replace("return (c.constant + own * p)", "return (c.constant + 2.0 + own * p)")
     )

@@ -17,7 +17,7 @@ from predictor_files import held, save_one
 def test_saving_leaves_one_file(tmp_path):
     """After each success there is the file and nothing else."""
     for threshold in (1.0, 2.0, 3.0):
-        held(threshold).save(tmp_path / "p.json")
+        held([threshold, threshold]).save(tmp_path / "p.json")
         assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
         assert pippin.load(tmp_path / "p.json").threshold == threshold
 
@@ -62,7 +62,7 @@ import sys
 import numpy as np
 import pippin
 
-versions = [pippin.Predictor(pippin.ip(), 0.1, t, 20_000, range(2), np.linspace(0, t, 20_000)) for t in (1.0, 2.0)]
+versions = [pippin.Predictor(pippin.ip(), 0.00006, t, 20_000, range(2), np.linspace(0, t, 20_000)) for t in (1.0, 2.0)]
 while True:
     for version in versions:
         version.save(sys.argv[1])
@@ -77,7 +77,7 @@ def test_a_killed_save_leaves_a_whole_file(tmp_path):
     def look():
         return path.stat().st_mtime_ns, path.stat().st_size, sorted(os.listdir(tmp_path))
 
-    held(1.0, np.linspace(0, 1, 20_000)).save(path)
+    held(np.linspace(0, 1, 20_000)).save(path)
     for _ in range(12):
         before = look()
         child = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path])
@@ -89,7 +89,7 @@ def test_a_killed_save_leaves_a_whole_file(tmp_path):
             child.kill()
             assert child.wait() == -9
         back = pippin.load(path)
-        assert back.calibration_scores.tobytes() == np.linspace(0, back.threshold, 20_000).tobytes()
+        assert back.calibration_scores.tobytes() == np.linspace(0, back.calibration_scores[-1], 20_000).tobytes()
         drafts = [file for file in tmp_path.iterdir() if file != path]
         for draft in drafts:
             draft.unlink()
@@ -101,10 +101,10 @@ def test_threads_may_save_to_one_path(tmp_path):
     held().save(path)
     failures = []
 
-    def work(threshold):
+    def work(top):
         try:
             for _ in range(25):
-                held(threshold, np.linspace(0, threshold, 2000)).save(path)
+                held(np.linspace(0, top, 2000)).save(path)
                 pippin.load(path)
         except Exception as error:
             failures.append(error)

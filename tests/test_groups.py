@@ -104,7 +104,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("per", ["class", "cluster", "rc3p", "group", "class and group"])
+@pytest.mark.parametrize("per", [None, "class", "cluster", "rc3p", "group", "class and group"])
 def test_unseen_groups_need_groups(per):
     """Without groups nothing is unseen: it would be ignored."""
     with pytest.raises(ValueError, match=r"Expected groups beside unseen='marginal', got none: pass groups=, one per"):

@@ -45,8 +45,8 @@ def test_classes_and_groups_are_told(conditional, visit):
             row["score"],
             row["worst_class"],
             f"{row['worst_class_coverage']:.1%}",
-            f"{100 * row['covgap']:.1f}",
-            f"{100 * row['sscv']:.1f}",
+            f"{row['covgap']:.3f}",
+            f"{row['sscv']:.3f}",
             row["worst_group"],
             f"{row['worst_group_coverage']:.1%}",
         ]

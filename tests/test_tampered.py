@@ -88,6 +88,25 @@ def test_other_thresholds_are_refused(tmp_path, per):
         pippin.load(path)
 
 
+@pytest.mark.parametrize("alpha", [0.2, Fraction(1, 3)])
+def test_another_threshold_for_all_is_refused(tmp_path, alpha):
+    """Nor one of another level; what was saved loads."""
+    predictor = pippin.calibrate(PROBS[:299], LABELS[:299], "pip", alpha)
+    path = tmp_path / "p.json"
+    predictor.save(path)
+    assert pippin.load(path).threshold == predictor.threshold
+    for parts in (
+        {"threshold": math.inf},
+        {"threshold": float(np.nextafter(predictor.threshold, 9))},
+        {"threshold": predictor.at(0.1).threshold},
+        {"alpha": 0.19},
+    ):
+        predictor.save(path)
+        changed(path, **parts)
+        with pytest.raises(ValueError, match="its thresholds are not those of its calibration scores"):
+            pippin.load(path)
+
+
 @quiet
 def test_other_rank_limits_are_refused(tmp_path):
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="rc3p")

@@ -3,7 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, Literal, overload
 
@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin import files, pvalues, scoring
+from pippin.alignment import same_index
 from pippin.cells import one_cell
 from pippin.conditional import ConditionalPredictor, Per, calibrate_conditional
-from pippin.contents import checked_classes, rising, shared_content
+from pippin.contents import check_limits, checked_classes, rising, shared_content
 from pippin.pvalues import PointPredictions
-from pippin.quantiles import examples_needed, quantile_rank
+from pippin.quantiles import quantile_rank
 from pippin.ranking import (
     NATIVE,
     Classes,
@@ -32,6 +33,7 @@ from pippin.ranking import (
 )
 from pippin.scores import Score, make_score, parse_score
 from pippin.sets import PredictionSets
+from pippin.shortage import too_few
 
 Seed = int | np.random.Generator | None
 
@@ -46,6 +48,7 @@ def score(
     array([1.375])
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
     chosen = parse_score(score)
     u = scoring.draws(chosen, rows.n, seed)
     if labels is None:
@@ -119,11 +122,12 @@ def calibrate(
     1.7291
     """
     rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
     chosen = parse_score(score)
     level = as_alpha(alpha)
     names = as_classes(classes, rows)
     indices = as_labels(labels, rows.n, names)
-    if per is not None or groups is not None:
+    if per is not None or groups is not None or unseen != "error":
         return calibrate_conditional(
             rows, indices, chosen, alpha, names, seed, "group" if per is None else per, groups, unseen
         )
@@ -201,6 +205,7 @@ class Predictor:
         array([0.3035, 0.8375])
         """
         query = self._ask(as_rows(probs, from_logits), smoothed, seed)
+        same_index("probs", query.rows.index, labels=labels)
         if labels is None:
             return pvalues.of_classes(query)
         return pvalues.of_labels(query, as_labels(labels, query.rows.n, self.classes))
@@ -310,6 +315,8 @@ def from_content(
         threshold=isinstance(threshold, float) and not math.isnan(threshold),
         calibration_scores=scores is None or (scores.shape == (n_calibration,) and rising(scores)),
     )
+    if scores is not None:
+        check_limits(threshold, partial(kth_smallest, scores), alpha)
     return Predictor(make_score(score["name"], score["parameters"]), alpha, threshold, n_calibration, names, scores)
 
 
@@ -334,9 +341,5 @@ def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
 
 def warn_of_few(n: int, alpha: float) -> None:
     """Warns if n calibration examples cannot give a finite threshold."""
-    if quantile_rank(n, alpha) > n:
-        warnings.warn(
-            f"{n} calibration examples are too few for alpha={float(alpha):g}: at least {examples_needed(alpha):,} are "
-            "needed. The threshold is infinite and every set holds all classes.",
-            stacklevel=4,
-        )
+    if note := too_few(n, alpha):
+        warnings.warn(note, stacklevel=4)

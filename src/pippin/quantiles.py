@@ -1,7 +1,6 @@
 """The conformal quantile in exact arithmetic: the one place where a level becomes a rank."""
 
 import math
-from functools import lru_cache
 
 from pippin.ranking import exact_alpha
 
@@ -12,12 +11,8 @@ def quantile_rank(n: int, alpha: float) -> int:
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
     """
-    return _exact_rank(n, str(alpha))
-
-
-@lru_cache(maxsize=1024)
-def _exact_rank(n: int, alpha: str) -> int:
-    return math.ceil((n + 1) * (1 - exact_alpha(alpha)))
+    error = exact_alpha(alpha)
+    return -((n + 1) * (error.numerator - error.denominator) // error.denominator)
 
 
 def examples_needed(alpha: float) -> int:

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHUNK = 64  # entries compared at once before any is looked at
 FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
-NONE = np.int64(0)  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
+NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 MANY = 200  # entries from which on sorting by digits pays
 DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
