@@ -29,6 +29,7 @@ from pippin.ranks import (
     sort_down,
     total,
 )
+from pippin.ranks import smallest as smallest
 
 
 @compiled
@@ -190,17 +191,39 @@ def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: V
 
 
 @compiled
-def label_scores(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Fills the score of one class per row; returns how many rows may be no distribution."""
-    n = scores.size
+def label_scores(
+    block: Floats,
+    labels: NDArray[np.int64],
+    constant: float,
+    second: float,
+    price: float,
+    reach: int,
+    table: Vector,
+    u: Vector,
+    scores: Vector,
+) -> int:
+    """Fills the score of one class per row; returns how many rows may be no distribution.
+
+    This and what follows take `Coefficients` part by part: a tuple of numbers and an array costs a call 1 µs.
+    """
+    c, n = Coefficients(constant, second, price, reach, table), scores.size
     return _label_places(block, labels, c, u, np.empty(n, np.int32), np.empty(n), np.empty(n), scores)
 
 
 @compiled
 def members(
-    block: Floats, c: Coefficients, threshold: float, u: Vector, sizes: NDArray[np.int64]
+    block: Floats,
+    constant: float,
+    second: float,
+    price: float,
+    reach: int,
+    table: Vector,
+    threshold: float,
+    u: Vector,
+    sizes: NDArray[np.int64],
 ) -> tuple[Indices, int]:
     """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect."""
+    c = Coefficients(constant, second, price, reach, table)
     n, n_classes = block.shape
     if shallow.fits(block, c):
         return shallow.members(block, c, threshold, sizes)
@@ -229,7 +252,7 @@ def members(
 def one_set(
     row: Floats, constant: float, second: float, price: float, reach: int, table: Vector, threshold: float, u: float
 ) -> tuple[Indices, bool]:
-    """The members of one row's set, best first, and whether the row is suspect; takes `Coefficients` part by part."""
+    """The members of one row's set, best first, and whether the row is suspect."""
     c = Coefficients(constant, second, price, reach, table)
     values = np.empty(row.size, row.dtype)
     classes = np.empty(row.size, np.int32)

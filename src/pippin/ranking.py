@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def n(self) -> int:
-        return int(self.array.shape[0])
+        return len(self.array)
 
     @property
     def n_classes(self) -> int:
@@ -141,9 +141,8 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         raise ValueError(f"Expected labels that are whole numbers or class names, got {array.dtype}: convert them.")
     indices = np.ascontiguousarray(array, dtype=np.int64)
-    if np.maximum.reduce(indices.view(np.uint64), initial=0) >= len(
-        classes
-    ):  # as unsigned numbers the negative ones are large
+    unsigned = indices.view(np.uint64)  # there the negative ones are large
+    if n and unsigned[unsigned.argmax()] >= len(classes):
         row = int(((array < 0) | (array >= len(classes))).argmax())
         raise ValueError(
             f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}: "

@@ -33,7 +33,7 @@ class Score:
     @property
     def randomized(self) -> bool:
         """Whether the score draws a u for each object."""
-        return bool(dict(self.parameters).get("randomized", False))
+        return ("randomized", True) in self.parameters
 
     def replace(self, **parameters: Value) -> "Score":
         """The same score with some parameters changed.

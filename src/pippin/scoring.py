@@ -61,7 +61,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
         if kernels is None:
             rows.check(start, stop)
             scores[part] = plain.label_places(rows.block(start, stop), labels[part], c, u[part])[1]
-        elif kernels.label_scores(rows.block(start, stop), labels[part], c, u[part], scores[part]):
+        elif kernels.label_scores(rows.block(start, stop), labels[part], *c, u[part], scores[part]):
             rows.check(start, stop)
 
     _in_blocks(work, rows)
@@ -70,11 +70,10 @@ def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
 
 def smallest(scores: Vector, k: int) -> float:
     """The k-th smallest score."""
-    if compiled(scores.size) is None:
+    kernels = compiled(scores.size)
+    if kernels is None:
         return float(np.partition(scores, k - 1)[k - 1])
-    from pippin import ranks
-
-    return float(ranks.smallest(scores.copy(), k - 1))
+    return float(kernels.smallest(scores.copy(), k - 1))
 
 
 def band(rows: Rows, score: Score, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
@@ -119,7 +118,7 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
             rows.check(start, stop)
             sizes[part], found[start] = plain.members(rows.block(start, stop), c, threshold, u[part])
         else:
-            found[start], suspects = kernels.members(rows.block(start, stop), c, threshold, u[part], sizes[part])
+            found[start], suspects = kernels.members(rows.block(start, stop), *c, threshold, u[part], sizes[part])
             if suspects:
                 rows.check(start, stop)
 
@@ -300,10 +299,11 @@ def _cell_kernels(work: int) -> ModuleType | None:
 def compiled(work: int) -> ModuleType | None:
     """The compiled loops, once they are loaded or worth loading."""
     global _scored_in_numpy
-    if "pippin.kernels" not in sys.modules:
-        _scored_in_numpy += work
-        if _scored_in_numpy < WORTH_COMPILING:
-            return None
+    if loaded := sys.modules.get("pippin.kernels"):
+        return loaded
+    _scored_in_numpy += work
+    if _scored_in_numpy < WORTH_COMPILING:
+        return None
     from pippin import kernels
 
     return kernels

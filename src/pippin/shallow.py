@@ -63,11 +63,12 @@ def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
 
 
 @inlined
-def _write(flat: Floats, start: int, lane: int, every: Any, inside: Any, found: Indices, used: int) -> Any:
-    """Writes the members of one set by rank; returns their number."""
-    size = lanes.count(inside)
-    found[np.uint64(used)] = lanes.first(inside) - lane
+def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: Any, found: Indices, used: int) -> Any:
+    """Writes the members of one set by rank, the best one first if it is known; returns their number."""
+    size = lanes.count(inside | best)
+    found[np.uint64(used)] = lanes.first(best if best != 0 else inside) - lane
     if size > 1:
+        inside &= ~best
         while inside != 0:
             own = lanes.first(inside)
             found[np.uint64(used + lanes.count(_ranked_above(flat, start, own, every)))] = own - lane
@@ -122,8 +123,9 @@ def _write_sure(
         suspects += is_doubtful(lanes.sum_of(flat, start, every))
         inside, unsure = _compare(flat, start, every, limits.base + limits.weight * top[i], limits.slack)
         doubts |= unsure
-        sizes[begin + i] = _write(flat, start, lane, every, inside | best[i], found, used)
-        used += sizes[begin + i]
+        size = _write(flat, start, lane, every, best[i], inside, found, used)
+        sizes[begin + i] = size
+        used += size
     return used, suspects, doubts != 0
 
 
@@ -151,8 +153,9 @@ def _write_asked(
             if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
                 inside |= _bit(own)
             unsure &= unsure - np.uint32(1)
-        sizes[begin + i] = _write(flat, start, lane, every, inside | best[i], found, used)
-        used += sizes[begin + i]
+        size = _write(flat, start, lane, every, best[i], inside, found, used)
+        sizes[begin + i] = size
+        used += size
     return used
 
 
@@ -180,7 +183,7 @@ def members(block: Floats, c: Coefficients, threshold: float, sizes: Sizes) -> t
         if unsure:
             end = _write_asked(flat, begin, n_classes, limits, c, threshold, best, top, sizes, found, used)
         used, suspects = end, suspects + more
-    return found[:used].copy(), suspects
+    return found[:used], suspects
 
 
 @compiled
@@ -190,18 +193,16 @@ def label_places(
     """As in `kernels.py`; a rank is 0 or 1."""
     n, n_classes = block.shape
     flat = block.reshape(block.size)
-    for i in range(n):
-        ranks[i], p[i], masses[i] = 0, flat[i * n_classes + labels[i]], 0.0
-    if is_broken(flat):
-        return 1
+    broken = is_broken(flat)
+    top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
     suspects = 0
     for i in range(n):
-        start, _, every = _window(i, flat, n_classes)
-        suspects += is_doubtful(lanes.sum_of(flat, start, every))
-    for i in range(n if c.reach == 1 else 0):
         start, lane, every = _window(i, flat, n_classes)
         own = lane + labels[i]
-        ranks[i] = _ranked_above(flat, start, own, every) != 0
-        weight = c.table[0, ABOVE] if ranks[i] else c.second
-        masses[i] = weight * np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
-    return suspects
+        suspects += is_doubtful(lanes.sum_of(flat, start, every))
+        ranks[i], p[i], masses[i] = 0, flat[np.uint64(start + own)], 0.0
+        if best_counts:
+            below = _ranked_above(flat, start, own, every) != 0
+            other = np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
+            ranks[i], masses[i] = below, (top_weight if below else second_weight) * other
+    return suspects + broken
