@@ -51,7 +51,8 @@ class Rows:
         if self.logits:
             return read_only(softmax(part, start))
         if part.dtype in NATIVE and part.flags.c_contiguous and part.flags.aligned:
-            return read_only(part)
+            part.setflags(write=False)  # a slice is a view already
+            return part
         exact = np.float32 if part.dtype in (np.float16, np.float32) else np.float64
         return read_only(np.require(part, exact, ["C", "A"]))
 

@@ -123,8 +123,7 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
                 rows.check(start, stop)
 
     _in_blocks(work, rows)
-    parts = [found[start] for start in sorted(found)]
-    return sizes, parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return sizes, _strung(found)
 
 
 def members_within(
@@ -154,7 +153,7 @@ def members_within(
                 rows.check(start, stop)
 
     _in_blocks(work, rows)
-    return sizes, np.concatenate([found[start] for start in sorted(found)])
+    return sizes, _strung(found)
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> NDArray[np.int32]:
@@ -273,6 +272,11 @@ def _joined(found: dict[int, Places]) -> Places:
         np.concatenate([part.row + np.int32(start) for start, part in parts]),
         *(np.concatenate([part[column] for _, part in parts]) for column in (1, 2, 3)),
     )
+
+
+def _strung(found: dict[int, NDArray[np.int32]]) -> NDArray[np.int32]:
+    """The members of all blocks in the order of rows."""
+    return found[0] if len(found) == 1 else np.concatenate([found[start] for start in sorted(found)])
 
 
 def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
