@@ -14,7 +14,7 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, made_rows
-from pippin import cell_kernels, kernels, pvalue_kernels
+from pippin import cell_kernels, few, kernels, many, pvalue_kernels, ranks, shallow
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def test_doubtful_sums_are_judged_as_in_numpy(score):
 CODE = """
 import pippin
 pippin.warm_up()
-from pippin import kernels
-print(str(kernels.members.stats).replace("Counter()", "{}"))
+from pippin import many
+print(str(many.members.stats).replace("Counter()", "{}"))
 """
 
 
@@ -151,7 +151,8 @@ def test_no_folder_for_a_cache_is_no_error(tmp_path):
 
 
 def compilations():
-    loops = (kernels.members, kernels.label_scores, kernels._band, cell_kernels.members_within)
+    loops = [loop for module in (few, many, shallow) for loop in (module.members, module.label_places)]
+    loops += [kernels.one_set, kernels._band, cell_kernels.members_within, ranks.smallest]
     return [len(loop.signatures) for loop in (*loops, pvalue_kernels.run_ends, pvalue_kernels.fill_p_values)]
 
 

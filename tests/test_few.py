@@ -44,11 +44,11 @@ def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
             assert np.array_equal(scores, wanted)
             assert np.array_equal(places.p, wanted_places.p)
             alone = np.empty(n)
-            assert kernels.label_scores(probs, labels, *c, u, alone) == 0
+            assert kernels.label_scores(probs, labels, c, u, alone) == 0
             assert np.array_equal(alone, wanted)
             for threshold in (np.median(wanted), wanted.max(), -np.inf, np.inf):
                 sizes = np.zeros(n, dtype=np.int64)
-                found, suspects = kernels.members(probs, *c, threshold, u, sizes)
+                found, suspects = kernels.members(probs, c, threshold, u, sizes)
                 wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
                 assert suspects == 0
                 assert np.array_equal(sizes, wanted_sizes)

@@ -65,7 +65,7 @@ def test_compiled_loops_give_the_bits_of_numpy(score, data, seed):
     assert np.array_equal(of_labels, plain.at_places(places, c)(u))
     for threshold in some_thresholds(of_classes, seed):
         sizes = np.zeros(n, dtype=np.int64)
-        found, suspects = kernels.members(probs, *c, threshold, u, sizes)
+        found, suspects = kernels.members(probs, c, threshold, u, sizes)
         wanted_sizes, wanted = plain.members(probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
@@ -75,7 +75,7 @@ def test_compiled_loops_give_the_bits_of_numpy(score, data, seed):
         wanted_base, wanted_places = plain.band(probs, c, low, threshold)
         assert np.array_equal(base, wanted_base)
         assert all(np.array_equal(a, b) for a, b in zip(places, wanted_places, strict=True))
-        one, suspect = kernels.one_set(probs[0], *c, threshold, u[0])
+        one, suspect = kernels.one_set(probs[0], c[:], threshold, u[0])
         assert not suspect
         assert np.array_equal(one, wanted[: wanted_sizes[0]])
 

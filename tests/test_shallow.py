@@ -43,7 +43,7 @@ def same_as_numpy(probs, labels, score):
     near = np.quantile(wanted, 0.7, method="lower")
     for threshold in (near, np.nextafter(near, -9), np.nextafter(near, 9), near + 4e-7, wanted.max(), -np.inf, np.inf):
         sizes = np.full(n, -1)
-        found, suspects = kernels.members(probs, *c, threshold, u, sizes)
+        found, suspects = kernels.members(probs, c, threshold, u, sizes)
         wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
@@ -84,7 +84,7 @@ for n_classes, n, at_end in itertools.product((2, 3, 7, 12, 16), range(1, 18), (
     for score in ("ip", "margin"):
         c = coefficients(pippin.parse_score(score), n_classes)
         assert kernels.label_places(probs, labels, c, np.zeros(n))[2] == 0
-        assert kernels.members(probs, *c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
+        assert kernels.members(probs, c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
 print("nothing was read around the array")
 sys.stdout.flush()
 """
@@ -116,8 +116,8 @@ def test_which_scores_are_shallow():
     for spelling in ("aps", "aps(randomized=False)", "raps", "saps", "saps(randomized=False)", "pip", "repip", "topk"):
         assert coefficients(pippin.parse_score(spelling), 12).reach == 12
     probs = frozen(made_rows("spread", 9, 12, 0))
-    assert shallow.fits(probs, coefficients(pippin.ip(), 12))
-    assert not shallow.fits(probs, coefficients(pippin.pip(), 12))
+    assert shallow.fits(probs.shape, coefficients(pippin.ip(), 12))
+    assert not shallow.fits(probs.shape, coefficients(pippin.pip(), 12))
 
 
 @pytest.mark.parametrize("name", SHALLOW)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin.formula import Coefficients
-from pippin.kernels import next_mass
+from pippin.many import next_mass
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import NONE, compiled, compiled_score_at, doubled, is_broken, is_doubtful, total

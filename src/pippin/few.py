@@ -6,13 +6,15 @@ does not look at what it sorts) ranks the classes of all rows, and the score's f
 goes down the ranks. For linear scores only.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.formula import ABOVE, Coefficients
+from pippin.formula import ABOVE, Coefficients, Parts
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
-from pippin.ranks import compiled, compiled_score_at, doubled, is_doubtful
+from pippin.ranks import FEW, compiled, compiled_score_at, doubled, is_doubtful
 
 TILE = 256  # rows ranked together
 
@@ -40,21 +42,6 @@ def _add(line: Floats, totals: Floats, lowest: Floats) -> None:
     for i in range(TILE):
         totals[i] += line[i]
         lowest[i] = min(lowest[i], line[i])
-
-
-@compiled
-def _suspects(block: Floats) -> int:
-    """The same count without a tile; negative entries make one."""
-    count, good = 0, True
-    for i in range(block.shape[0]):
-        total = block[i, 0]
-        for k in range(1, block.shape[1]):
-            total += block[i, k]
-        count += is_doubtful(total)
-    flat = block.reshape(block.size)
-    for j in range(flat.size):
-        good &= flat[j] >= 0
-    return count + (not good)
 
 
 @compiled
@@ -118,11 +105,15 @@ def _enter(
     return inside
 
 
+def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
+    """Whether these loops can do the work."""
+    return shape[1] <= FEW and math.isnan(c.price)
+
+
 @compiled
-def members(
-    block: Floats, c: Coefficients, threshold: float, u: Vector, sizes: NDArray[np.int64]
-) -> tuple[Indices, int]:
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: NDArray[np.int64]) -> tuple[Indices, int]:
     """As in `kernels.py`."""
+    c = Coefficients(*parts)
     n, n_classes = block.shape
     tile = np.zeros((n_classes, TILE), block.dtype)
     classes = np.empty((n_classes, TILE), np.int32)
@@ -172,14 +163,18 @@ def _add_above(rank: int, weight: float, line: Floats, ranks: Indices, mass: Vec
 
 @compiled
 def label_places(
-    block: Floats, labels: NDArray[np.int64], c: Coefficients, ranks: Indices, p: Vector, masses: Vector
+    block: Floats,
+    labels: NDArray[np.int64],
+    parts: Parts,
+    u: Vector,
+    ranks: Indices,
+    p: Vector,
+    masses: Vector,
+    scores: Vector,
 ) -> int:
     """As in `kernels.py`."""
+    c = Coefficients(*parts)
     n, n_classes = block.shape
-    if c.reach == 0:
-        for i in range(n):
-            ranks[i], p[i], masses[i] = 0, block[i, labels[i]], 0.0
-        return _suspects(block)
     tile = np.zeros((n_classes, TILE), block.dtype)
     no_classes = np.empty((0, TILE), np.int32)
     own, mass = np.zeros(TILE, block.dtype), np.empty(TILE)
@@ -204,4 +199,6 @@ def label_places(
         for i in range(rows):
             p[begin + i], ranks[begin + i] = own[i], tile_ranks[i]
             masses[begin + i] = mass[i] if tile_ranks[i] > 0 else c.second * tile[1, i]
+    for i in range(n):
+        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], u[i])
     return suspects

@@ -25,6 +25,8 @@ OneSet = Callable[[NDArray[Any], float], NDArray[np.int32]]
 
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
+EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each of `kernels.py`
+
 _scored_in_numpy = 0
 
 
@@ -61,7 +63,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector)
         if kernels is None:
             rows.check(start, stop)
             scores[part] = plain.label_places(rows.block(start, stop), labels[part], c, u[part])[1]
-        elif kernels.label_scores(rows.block(start, stop), labels[part], *c, u[part], scores[part]):
+        elif kernels.label_scores(rows.block(start, stop), labels[part], c, u[part], scores[part]):
             rows.check(start, stop)
 
     _in_blocks(work, rows)
@@ -118,7 +120,7 @@ def members(rows: Rows, score: Score, threshold: float, u: Vector) -> tuple[NDAr
             rows.check(start, stop)
             sizes[part], found[start] = plain.members(rows.block(start, stop), c, threshold, u[part])
         else:
-            found[start], suspects = kernels.members(rows.block(start, stop), *c, threshold, u[part], sizes[part])
+            found[start], suspects = kernels.members(rows.block(start, stop), c, threshold, u[part], sizes[part])
             if suspects:
                 rows.check(start, stop)
 
@@ -195,11 +197,10 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     """A function of one object's row and u that gives the members of its set, best first; always compiled."""
     from pippin import kernels
 
-    constant, second, price, reach, table = coefficients(score, n_classes)
-    compiled_one_set = kernels.one_set
+    parts, compiled_one_set = coefficients(score, n_classes)[:], kernels.one_set
 
     def find(row: NDArray[Any], u: float) -> NDArray[np.int32]:
-        found, suspect = compiled_one_set(read_only(row), constant, second, price, reach, table, threshold, u)
+        found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
         if suspect:
             try:
                 Rows(row[None], False, None).check(0, 1)

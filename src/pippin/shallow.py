@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin import lanes
-from pippin.formula import ABOVE, OWN, PENALTY, Coefficients
+from pippin.formula import ABOVE, OWN, PENALTY, Coefficients, Parts
 from pippin.lanes import LANES
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
@@ -35,10 +35,9 @@ class Limits(NamedTuple):
     slack: float
 
 
-@inlined
-def fits(block: Floats, c: Coefficients) -> bool:
+def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
     """Whether these loops can do the work."""
-    return c.reach <= 1 and block.shape[1] <= LANES <= block.size
+    return c.reach <= 1 and shape[1] <= LANES <= shape[0] * shape[1]
 
 
 @inlined
@@ -160,8 +159,9 @@ def _write_asked(
 
 
 @compiled
-def members(block: Floats, c: Coefficients, threshold: float, sizes: Sizes) -> tuple[Indices, int]:
-    """As in `kernels.py`."""
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Sizes) -> tuple[Indices, int]:
+    """As in `kernels.py`; u is not looked at."""
+    c = Coefficients(*parts)
     n, n_classes = block.shape
     flat = block.reshape(block.size)
     if is_broken(flat):
@@ -188,9 +188,17 @@ def members(block: Floats, c: Coefficients, threshold: float, sizes: Sizes) -> t
 
 @compiled
 def label_places(
-    block: Floats, labels: NDArray[np.int64], c: Coefficients, ranks: Indices, p: Vector, masses: Vector
+    block: Floats,
+    labels: NDArray[np.int64],
+    parts: Parts,
+    u: Vector,
+    ranks: Indices,
+    p: Vector,
+    masses: Vector,
+    scores: Vector,
 ) -> int:
-    """As in `kernels.py`; a rank is 0 or 1."""
+    """As in `kernels.py`; a rank is 0 or 1, and u is not looked at."""
+    c = Coefficients(*parts)
     n, n_classes = block.shape
     flat = block.reshape(block.size)
     broken = is_broken(flat)
@@ -205,4 +213,6 @@ def label_places(
             below = _ranked_above(flat, start, own, every) != 0
             other = np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
             ranks[i], masses[i] = below, (top_weight if below else second_weight) * other
+    for i in range(n):
+        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], 0.0)
     return suspects + broken
