@@ -8,12 +8,18 @@ it and one more: `ranks.py` finds these. Sums run in rank order in float64, as i
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin import lanes
 from pippin.formula import ABOVE, Coefficients, Parts
+from pippin.lanes import LANES
+from pippin.limits import compare, limits_of
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import (
     CHUNK,
     NONE,
+    any_at_least,
+    append,
+    best_class,
     collect_above,
     compiled,
     compiled_score_at,
@@ -24,6 +30,7 @@ from pippin.ranks import (
     rank_more,
     sort_down,
     total,
+    window,
 )
 
 
@@ -51,6 +58,11 @@ def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, cl
     """The label's rank and M."""
     if c.reach == 0:
         return 0, 0.0
+    if c.reach == 1:
+        best = best_class(row)
+        if best == label:
+            return 0, (c.second * largest_but(row, label) if c.second != 0.0 else 0.0)
+        return 1, c.table[0, ABOVE] * row[best]
     if np.isnan(c.price):
         rank = collect_above(row, label, values, classes)
         if rank == 0:
@@ -96,24 +108,49 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
 
 
 @compiled
-def _any_inside(chunk: Floats, c: Coefficients, u: float, threshold: float) -> bool:
-    found = False
-    for k in range(chunk.size):
-        found |= compiled_score_at(c, 0, np.float64(chunk[k]), 0.0, u) <= threshold
-    return found
+def _collect_inside(
+    row: Floats, c: Coefficients, best: int, top: float, threshold: float, values: Floats, classes: Indices
+) -> int:
+    """Of a score that looks at no class but the best: collects the members by class; returns how many there are."""
+    mass, size = c.table[0, ABOVE] * top, NONE
+    if row.size < LANES:
+        for k in range(row.size):
+            if k == best or compiled_score_at(c, 1, np.float64(row[k]), mass, 0.0) <= threshold:
+                values[size], classes[size] = row[k], k
+                size += 1
+        return size
+    limits = limits_of(c, threshold)
+    low = row.dtype.type(limits.base + limits.weight * top - limits.slack)
+    if best >= 0:
+        low = min(low, row[best])
+    for start in range(0, row.size, CHUNK):
+        if not any_at_least(row[start : start + CHUNK], low):
+            continue
+        for here in range(start, min(start + CHUNK, row.size), LANES):
+            begin, every = window(row, here)
+            inside, unsure = compare(row, begin, every, limits, top)
+            while unsure != 0:
+                lane = lanes.first(unsure)
+                if compiled_score_at(c, 1, np.float64(row[begin + lane]), mass, 0.0) <= threshold:
+                    inside |= np.uint32(1) << np.uint32(lane)
+                unsure &= unsure - np.uint32(1)
+            if here <= best < here + LANES:
+                inside |= np.uint32(1) << np.uint32(best - begin)
+            size = append(row, begin, inside, size, values, classes)
+    return size
 
 
 @compiled
-def _collect_inside(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
-    """Of a score that needs no ranks: collects the members by class; returns how many there are."""
-    size = 0
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_inside(chunk, c, u, threshold):
-            for k in range(chunk.size):
-                if compiled_score_at(c, 0, np.float64(chunk[k]), 0.0, u) <= threshold:
-                    values[size], classes[size] = chunk[k], start + k
-                    size += 1
+def _set_size_shallow(row: Floats, c: Coefficients, threshold: float, values: Floats, classes: Indices) -> int:
+    best, top = -1, 0.0
+    if c.reach == 1:
+        best = best_class(row)
+        top = np.float64(row[best])
+        second = np.float64(largest_but(row, best)) if c.second != 0.0 else 0.0
+        if not compiled_score_at(c, 0, top, c.second * second, 0.0) <= threshold:
+            return 0
+    size = _collect_inside(row, c, best, top, threshold, values, classes)
+    sort_down(values[:size], classes[:size])
     return size
 
 
@@ -122,10 +159,8 @@ def set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: F
     """Ranks as many classes as the set needs; classes[:size] are its members."""
     if not np.isnan(c.price):
         return _set_size_socop(row, c, u, threshold, values, classes)
-    if c.reach == 0:
-        size = _collect_inside(row, c, u, threshold, values, classes)
-        sort_down(values[:size], classes[:size])
-        return size
+    if c.reach <= 1:
+        return _set_size_shallow(row, c, threshold, values, classes)
     known = rank_more(row, NONE, values, classes)
     mass = 0.0
     if c.second != 0.0:

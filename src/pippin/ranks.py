@@ -14,9 +14,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin import lanes
 from pippin.formula import score_at
+from pippin.lanes import LANES
 from pippin.plain import Indices
 from pippin.ranking import SUM_TOLERANCE, Floats
+
+EVERY_LANE = (1 << LANES) - 1
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +28,8 @@ CHUNK = 64  # entries compared at once before any is looked at
 FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
-MANY = 200  # entries from which on sorting by digits pays
+SEVERAL = 12  # entries from which on sorting by counting pays
+MANY = 200  # and by digits
 DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
@@ -92,39 +97,71 @@ def is_doubtful(total: Any) -> bool:
 
 
 @compiled
-def _any_at_least(chunk: Floats, low: Any) -> bool:
+def any_at_least(chunk: Floats, low: Any) -> bool:
     found = False
     for k in range(chunk.size):
         found |= chunk[k] >= low
     return found
 
 
+@inlined
+def window(row: Floats, start: int) -> tuple[int, Any]:
+    """A window of LANES that holds the entries from `start` on, and their lanes; the row must have as many entries."""
+    begin = min(start, row.size - LANES)
+    return begin, (np.uint32(EVERY_LANE) << np.uint32(start - begin)) & np.uint32(EVERY_LANE)
+
+
+@inlined
+def append(row: Floats, begin: int, chosen: Any, end: int, values: Floats, classes: Indices) -> int:
+    """Appends the entries of these lanes at `end`; returns the new end."""
+    while chosen != 0:
+        k = begin + lanes.first(chosen)
+        values[np.uint64(end)], classes[np.uint64(end)] = row[np.uint64(k)], k
+        end += 1
+        chosen &= chosen - np.uint32(1)
+    return end
+
+
 @compiled
 def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
-    """Collects the classes that rank above the label (ties by index); returns how many."""
-    own = row[label]
-    count = 0
+    """Collects the classes that rank above the label (ties by index); returns how many. For LANES classes or more."""
+    own, count = row[label], NONE
     for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, own):
-            for k in range(chunk.size):
-                if chunk[k] > own or (chunk[k] == own and start + k < label):
-                    values[count] = chunk[k]
-                    classes[count] = start + k
-                    count += 1
+        if any_at_least(row[start : start + CHUNK], own):
+            for here in range(start, min(start + CHUNK, row.size), LANES):
+                begin, every = window(row, here)
+                before = np.uint32((1 << min(max(label - begin, 0), LANES)) - 1)
+                chosen = (lanes.above(row, begin, own) | (lanes.at_least(row, begin, own) & before)) & every
+                count = append(row, begin, chosen, count, values, classes)
     return count
+
+
+@compiled
+def best_class(row: Floats) -> int:
+    """The most probable class; the first of equal ones."""
+    best = 0
+    for start in range(0, row.size, CHUNK):
+        if start == 0 or any_at_least(row[start : start + CHUNK], row[best]):
+            for k in range(start, min(start + CHUNK, row.size)):
+                best = k if row[k] > row[best] else best
+    return best
 
 
 @compiled
 def largest_but(row: Floats, label: int) -> Any:
     """The largest probability of the other classes."""
-    largest = row[1] if label == 0 else row[0]
+    largest = row.dtype.type(-1)
+    if row.size < LANES:
+        for k in range(row.size):
+            largest = max(largest, row[k]) if k != label else largest
+        return largest
     for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, largest):
-            for k in range(chunk.size):
-                if chunk[k] > largest and start + k != label:
-                    largest = chunk[k]
+        if any_at_least(row[start : start + CHUNK], largest):
+            for here in range(start, min(start + CHUNK, row.size), LANES):
+                begin, every = window(row, here)
+                if begin <= label < begin + LANES:
+                    every &= ~(np.uint32(1) << np.uint32(label - begin))
+                largest = max(largest, lanes.largest_of(row, begin, every))
     return largest
 
 
@@ -168,52 +205,69 @@ def _sort_down_by_digits(values: Floats, classes: Indices) -> None:
 
 
 @compiled
+def _sort_down_by_counting(values: Floats, classes: Indices) -> None:
+    """Puts each entry where the number of entries before it says, LANES of them counted at once."""
+    n = values.size
+    old, old_classes = np.empty(n + LANES, values.dtype), classes.copy()
+    for i in range(n + LANES):
+        old[i] = values[i] if i < n else -1
+    for i in range(n):
+        p, here = old[i], i - i % LANES
+        rank = lanes.count(
+            lanes.above(old, here, p) | (lanes.at_least(old, here, p) & np.uint32((1 << (i - here)) - 1))
+        )
+        for begin in range(0, here, LANES):
+            rank += lanes.count(lanes.at_least(old, begin, p))
+        for begin in range(here + LANES, n, LANES):
+            rank += lanes.count(lanes.above(old, begin, p))
+        values[np.uint64(rank)], classes[np.uint64(rank)] = p, old_classes[i]
+
+
+@compiled
 def sort_down(values: Floats, classes: Indices) -> None:
-    """Sorts by falling value; equal values keep their order, which is by rising class (Shell's sort, if not many)."""
+    """Sorts by falling value, none negative; equal values keep their order, which is by rising class."""
     if values.size > MANY:
         _sort_down_by_digits(values, classes)
-        return
-    gap = 1
-    while gap < values.size // 9:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, values.size):
-            value, k = values[i], classes[i]
-            j = i
-            while j >= gap and (values[j - gap] < value or (values[j - gap] == value and classes[j - gap] > k)):
-                values[j], classes[j] = values[j - gap], classes[j - gap]
-                j -= gap
-            values[j], classes[j] = value, k
-        gap //= 3
+    elif values.size > SEVERAL:
+        _sort_down_by_counting(values, classes)
+    else:
+        for i in range(1, values.size):
+            p, k, j = values[i], classes[i], i
+            while j > 0 and values[j - 1] < p:
+                values[j], classes[j] = values[j - 1], classes[j - 1]
+                j -= 1
+            values[j], classes[j] = p, k
 
 
 @compiled
 def _largest_below(row: Floats, high: Any) -> Any:
     """The largest probability under `high`; −1 if there is none."""
     largest = row.dtype.type(-1)
-    for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        found = False
-        for k in range(chunk.size):
-            found |= (chunk[k] > largest) & (chunk[k] < high)
-        if found:
-            for k in range(chunk.size):
-                if largest < chunk[k] < high:
-                    largest = chunk[k]
+    if row.size < LANES:
+        for k in range(row.size):
+            largest = max(largest, row[k]) if row[k] < high else largest
+        return largest
+    for here in range(0, row.size, LANES):
+        begin, every = window(row, here)
+        largest = max(largest, lanes.largest_of(row, begin, every & ~lanes.at_least(row, begin, high)))
     return largest
 
 
 @compiled
 def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
     """Appends the classes with low <= p < high at `end`; returns the new end."""
+    if row.size < LANES:
+        for k in range(row.size):
+            if low <= row[k] < high:
+                values[end], classes[end] = row[k], k
+                end += 1
+        return end
     for start in range(0, row.size, CHUNK):
-        chunk = row[start : start + CHUNK]
-        if _any_at_least(chunk, low):
-            for k in range(chunk.size):
-                if low <= chunk[k] < high:
-                    values[end] = chunk[k]
-                    classes[end] = start + k
-                    end += 1
+        if any_at_least(row[start : start + CHUNK], low):
+            for here in range(start, min(start + CHUNK, row.size), LANES):
+                begin, every = window(row, here)
+                chosen = lanes.at_least(row, begin, low) & ~lanes.at_least(row, begin, high) & every
+                end = append(row, begin, chosen, end, values, classes)
     return end
 
 

@@ -1,21 +1,17 @@
-"""Scores that look at no class but the best one (IP, margin), in rows that fit into the lanes: compiled.
+"""Scores that look at no class but the best one, in rows that fit into the lanes: compiled.
 
-Whether class k is in the set then depends on p^k and the largest probability p[1] alone:
-
-    s = c + a·p^k + w·p[1] + g <= q   exactly if   p^k >= (c + g − q + w·p[1])/(−a)
-
-up to rounding. So one comparison settles all classes of a row, the few that come within
-rounding of the limit are asked for their score, and nothing is sorted but what is in a set.
+One comparison with `limits.py` settles all classes of a row, and nothing is sorted but what is in a set.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin import lanes
-from pippin.formula import ABOVE, OWN, PENALTY, Coefficients, Parts
+from pippin.formula import ABOVE, Coefficients, Parts
 from pippin.lanes import LANES
+from pippin.limits import Limits, compare, limits_of
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import NONE, compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
@@ -24,15 +20,6 @@ Lanes = NDArray[np.uint32]
 Sizes = NDArray[np.int64]
 
 TILE = 256  # rows whose sets are found before they are written
-ROUNDING = 1e-6  # more than any limit and score are off in float32, in units of the formula's largest term
-
-
-class Limits(NamedTuple):
-    """A class is in the set if its probability reaches base + weight·p[1], certainly if by more than the slack."""
-
-    base: float
-    weight: float
-    slack: float
 
 
 def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
@@ -95,14 +82,6 @@ def _find_best(
             best[i] = 0
 
 
-@inlined
-def _compare(flat: Floats, start: int, every: Any, limit: float, slack: float) -> tuple[Any, Any]:
-    """The lanes that reach the limit, and those that may, too close to it to tell."""
-    real = flat.dtype.type
-    sure = lanes.at_least(flat, start, real(limit + slack)) & every
-    return sure, (lanes.at_least(flat, start, real(limit - slack)) & every) ^ sure
-
-
 @compiled
 def _write_sure(
     flat: Floats,
@@ -120,7 +99,7 @@ def _write_sure(
     for i in range(best.size):
         start, lane, every = _window(begin + i, flat, n_classes)
         suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        inside, unsure = _compare(flat, start, every, limits.base + limits.weight * top[i], limits.slack)
+        inside, unsure = compare(flat, start, every, limits, top[i])
         doubts |= unsure
         size = _write(flat, start, lane, every, best[i], inside, found, used)
         sizes[begin + i] = size
@@ -145,7 +124,7 @@ def _write_asked(
     """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
     for i in range(best.size):
         start, lane, every = _window(begin + i, flat, n_classes)
-        inside, unsure = _compare(flat, start, every, limits.base + limits.weight * top[i], limits.slack)
+        inside, unsure = compare(flat, start, every, limits, top[i])
         mass = c.table[0, ABOVE] * top[i]
         while unsure != 0:
             own = lanes.first(unsure)
@@ -166,10 +145,7 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Siz
     flat = block.reshape(block.size)
     if is_broken(flat):
         return np.empty(0, np.int32), 1
-    scale = -1.0 / c.table[1, OWN]
-    constant, weight = c.constant + c.table[1, PENALTY], c.table[0, ABOVE]
-    slack = ROUNDING * scale * (1.0 + abs(constant) + abs(threshold) + weight)
-    limits = Limits((constant - threshold) * scale, weight * scale, slack)
+    limits = limits_of(c, threshold)
     bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
     found = np.empty(3 * n + LANES * TILE, np.int32)
     used, suspects = NONE, NONE
