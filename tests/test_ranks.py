@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pippin.ranks import MANY, smallest, sort_down
+from pippin.ranks import MANY, SEVERAL, smallest, sort_down
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [0, 1, 2, 40, MANY, MANY + 1, 3000])
+@pytest.mark.parametrize("n", [0, 1, 2, SEVERAL, SEVERAL + 1, 16, 17, 40, MANY, MANY + 1, 3000])
 @pytest.mark.parametrize("kind", ["spread", "tied", "equal", "tiny"])
 def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
-    """Few by Shell's sort, many by digits: both are what a stable sort gives."""
+    """Few by insertion, several by counting, many by digits: all are what a stable sort gives."""
     rng = np.random.default_rng(n)
     values = {
         "spread": np.exp(rng.normal(-7, 4, n)),

@@ -29,7 +29,7 @@ FEW = 24  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 SEVERAL = 12  # entries from which on sorting by counting pays
-MANY = 200  # and by digits
+MANY = 300  # and by digits
 DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
@@ -124,8 +124,14 @@ def append(row: Floats, begin: int, chosen: Any, end: int, values: Floats, class
 
 @compiled
 def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
-    """Collects the classes that rank above the label (ties by index); returns how many. For LANES classes or more."""
+    """Collects the classes that rank above the label (ties by index); returns how many."""
     own, count = row[label], NONE
+    if row.size < LANES:
+        for k in range(row.size):
+            if row[k] > own or (row[k] == own and k < label):
+                values[count], classes[count] = row[k], k
+                count += 1
+        return count
     for start in range(0, row.size, CHUNK):
         if any_at_least(row[start : start + CHUNK], own):
             for here in range(start, min(start + CHUNK, row.size), LANES):
@@ -137,32 +143,36 @@ def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> 
 
 
 @compiled
+def largest_below(row: Floats, high: Any) -> Any:
+    """The largest probability under `high`; −1 if there is none."""
+    largest = row.dtype.type(-1)
+    if row.size < LANES:
+        for k in range(row.size):
+            largest = max(largest, row[k]) if row[k] < high else largest
+        return largest
+    for here in range(0, row.size, LANES):
+        begin, every = window(row, here)
+        largest = max(largest, lanes.largest_of(row, begin, every & ~lanes.at_least(row, begin, high)))
+    return largest
+
+
+@compiled
 def best_class(row: Floats) -> int:
     """The most probable class; the first of equal ones."""
-    best = 0
+    top = largest_below(row, row.dtype.type(np.inf))
     for start in range(0, row.size, CHUNK):
-        if start == 0 or any_at_least(row[start : start + CHUNK], row[best]):
+        if any_at_least(row[start : start + CHUNK], top):
             for k in range(start, min(start + CHUNK, row.size)):
-                best = k if row[k] > row[best] else best
-    return best
+                if row[k] == top:
+                    return k
+    return 0
 
 
 @compiled
 def largest_but(row: Floats, label: int) -> Any:
     """The largest probability of the other classes."""
-    largest = row.dtype.type(-1)
-    if row.size < LANES:
-        for k in range(row.size):
-            largest = max(largest, row[k]) if k != label else largest
-        return largest
-    for start in range(0, row.size, CHUNK):
-        if any_at_least(row[start : start + CHUNK], largest):
-            for here in range(start, min(start + CHUNK, row.size), LANES):
-                begin, every = window(row, here)
-                if begin <= label < begin + LANES:
-                    every &= ~(np.uint32(1) << np.uint32(label - begin))
-                largest = max(largest, lanes.largest_of(row, begin, every))
-    return largest
+    high = row.dtype.type(np.inf)
+    return max(largest_below(row[:label], high), largest_below(row[label + 1 :], high))
 
 
 @compiled
@@ -240,20 +250,6 @@ def sort_down(values: Floats, classes: Indices) -> None:
 
 
 @compiled
-def _largest_below(row: Floats, high: Any) -> Any:
-    """The largest probability under `high`; −1 if there is none."""
-    largest = row.dtype.type(-1)
-    if row.size < LANES:
-        for k in range(row.size):
-            largest = max(largest, row[k]) if row[k] < high else largest
-        return largest
-    for here in range(0, row.size, LANES):
-        begin, every = window(row, here)
-        largest = max(largest, lanes.largest_of(row, begin, every & ~lanes.at_least(row, begin, high)))
-    return largest
-
-
-@compiled
 def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
     """Appends the classes with low <= p < high at `end`; returns the new end."""
     if row.size < LANES:
@@ -288,7 +284,7 @@ def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
         low = real(FIRST_BAND) if row.size > FEW else real(0)
         end = _collect(row, low, high, known, values, classes)
     if end == known:
-        largest = _largest_below(row, high)
+        largest = largest_below(row, high)
         end = _collect(row, largest * min(real(0.5), real(16) * largest), high, known, values, classes)
     sort_down(values[known:end], classes[known:end])
     return end

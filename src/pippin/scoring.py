@@ -18,9 +18,10 @@ from pippin import plain
 from pippin.plain import Places, Vector
 from pippin.ranking import Rows, ranked_order, read_only, uniforms
 from pippin.scores import Score, coefficients
-from pippin.threads import run
+from pippin.threads import n_threads, run
 
-BLOCK = 1 << 20  # probabilities per block: four megabytes of float32
+BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
+ALONE = 1 << 17  # probabilities that are not worth a second thread
 OneSet = Callable[[NDArray[Any], float], NDArray[np.int32]]
 
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
@@ -282,14 +283,14 @@ def _strung(found: dict[int, NDArray[np.int32]]) -> NDArray[np.int32]:
 
 def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
     """Calls work(start, stop) for every block of rows, on all cores."""
-    if rows.array.size <= BLOCK:
+    if rows.array.size <= ALONE:
         work(0, rows.n)
     else:
         run(work, _blocks(rows))
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    step = max(4, BLOCK // rows.n_classes)
+    step = max(4, min(BLOCK // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 
