@@ -25,7 +25,7 @@ EVERY_LANE = (1 << LANES) - 1
 F = TypeVar("F", bound=Callable[..., Any])
 
 CHUNK = 64  # entries compared at once before any is looked at
-FEW = 24  # classes up to which all are ranked at once
+FEW = 32  # classes up to which all are ranked at once
 FIRST_BAND = 1 / 32
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 SEVERAL = 12  # entries from which on sorting by counting pays
