@@ -63,6 +63,7 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
     small = np.array(example.probs), np.array(example.labels, dtype=np.int64)
     probs, labels = made(n, n_classes)
     head = probs[:5_000], labels[:5_000]
+    middle = made(2_500 if quick else 10_000, 100, seed=3)
     cut = contest.AGREED
     return {
         "machine": {
@@ -75,6 +76,7 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
         "small": contest.whole(
             contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, repeats * 3
         ),
+        "middle": contest.whole(contest.QUICK, middle, middle[0], tuple(part[:4_000] for part in middle), repeats * 3),
         "matrix": fresh_process(MATRIX, str(n), str(n_classes), str(repeats)),
         "matrix_peers": contest.whole(contest.ADAPTIVE, (probs, labels), probs, head, 1 if quick else 3),
         "large": fresh_process(MATRIX, *map(str, large)),
@@ -119,6 +121,7 @@ def calibrate_and_predict(probs: Any, labels: Any, score: str) -> None:
 def show(figures: dict[str, Any]) -> None:
     """Prints one table per case."""
     show_contest("4,986 × 12, the embedded example: calibrate 1,998, predict 2,988", figures["small"])
+    show_contest("10,000 × 100 float32: calibrate and predict", figures["middle"])
     show_matrix(figures["matrix"])
     shape = f"{figures['matrix']['rows']:,} × {figures['matrix']['classes']:,}"
     show_contest(f"{shape} float32: calibrate and predict, beside peers", figures["matrix_peers"])

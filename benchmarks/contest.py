@@ -46,6 +46,7 @@ RIVALS = (
         "torchcp", "TorchCP RAPS", "raps(randomized=False)", partial(peers.torchcp, "RAPS", randomized=False, **PENALTY)
     ),
 )
+QUICK = tuple(rival for rival in RIVALS if rival.package != "crepes")
 ADAPTIVE = tuple(rival for rival in RIVALS if rival.ours.startswith(("aps", "raps")))
 
 
