@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pippin import few, many, shallow
 from pippin.formula import ABOVE, Coefficients, Parts
+from pippin.limits import limits_of
 from pippin.many import lowest_price, next_mass, set_size
 from pippin.plain import Indices, Places, Vector
 from pippin.ranking import Floats
@@ -61,7 +62,7 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
     classes = np.empty(row.size, np.int32)
     if is_broken(row):
         return classes[:0], True
-    return classes[: set_size(row, c, u, threshold, values, classes)], is_doubtful(total(row))
+    return classes[: set_size(row, c, limits_of(c, threshold), u, threshold, values, classes)], is_doubtful(total(row))
 
 
 @compiled

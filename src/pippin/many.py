@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pippin import lanes
 from pippin.formula import ABOVE, Coefficients, Parts
 from pippin.lanes import LANES
-from pippin.limits import compare, limits_of
+from pippin.limits import Limits, compare, limits_of
 from pippin.plain import Indices, Vector
 from pippin.ranking import Floats
 from pippin.ranks import (
@@ -24,6 +24,7 @@ from pippin.ranks import (
     compiled,
     compiled_score_at,
     doubled,
+    inlined,
     is_broken,
     is_doubtful,
     largest_but,
@@ -107,9 +108,16 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
     return row.size
 
 
-@compiled
+@inlined
 def _collect_inside(
-    row: Floats, c: Coefficients, best: int, top: float, threshold: float, values: Floats, classes: Indices
+    row: Floats,
+    c: Coefficients,
+    limits: Limits,
+    best: int,
+    top: float,
+    threshold: float,
+    values: Floats,
+    classes: Indices,
 ) -> int:
     """Of a score that looks at no class but the best: collects the members by class; returns how many there are."""
     mass, size = c.table[0, ABOVE] * top, NONE
@@ -119,7 +127,6 @@ def _collect_inside(
                 values[size], classes[size] = row[k], k
                 size += 1
         return size
-    limits = limits_of(c, threshold)
     low = row.dtype.type(limits.base + limits.weight * top - limits.slack)
     if best >= 0:
         low = min(low, row[best])
@@ -140,8 +147,10 @@ def _collect_inside(
     return size
 
 
-@compiled
-def _set_size_shallow(row: Floats, c: Coefficients, threshold: float, values: Floats, classes: Indices) -> int:
+@inlined
+def _set_size_shallow(
+    row: Floats, c: Coefficients, limits: Limits, threshold: float, values: Floats, classes: Indices
+) -> int:
     best, top = -1, 0.0
     if c.reach == 1:
         best = best_class(row)
@@ -149,18 +158,20 @@ def _set_size_shallow(row: Floats, c: Coefficients, threshold: float, values: Fl
         second = np.float64(largest_but(row, best)) if c.second != 0.0 else 0.0
         if not compiled_score_at(c, 0, top, c.second * second, 0.0) <= threshold:
             return 0
-    size = _collect_inside(row, c, best, top, threshold, values, classes)
+    size = _collect_inside(row, c, limits, best, top, threshold, values, classes)
     sort_down(values[:size], classes[:size])
     return size
 
 
-@compiled
-def set_size(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
+@inlined
+def set_size(
+    row: Floats, c: Coefficients, limits: Limits, u: float, threshold: float, values: Floats, classes: Indices
+) -> int:
     """Ranks as many classes as the set needs; classes[:size] are its members."""
     if not np.isnan(c.price):
         return _set_size_socop(row, c, u, threshold, values, classes)
     if c.reach <= 1:
-        return _set_size_shallow(row, c, threshold, values, classes)
+        return _set_size_shallow(row, c, limits, threshold, values, classes)
     known = rank_more(row, NONE, values, classes)
     mass = 0.0
     if c.second != 0.0:
@@ -194,12 +205,13 @@ def label_places(
     suspects = 0
     for i in range(block.shape[0]):
         ranks[i], p[i], masses[i] = 0, 1.0, 0.0
-        if is_broken(block[i]):
+        row = block[i]
+        if is_broken(row):
             suspects += 1
             continue
-        suspects += is_doubtful(total(block[i]))
-        p[i] = block[i, labels[i]]
-        ranks[i], masses[i] = _place_of_label(block[i], labels[i], c, values, classes)
+        suspects += is_doubtful(total(row))
+        p[i] = row[labels[i]]
+        ranks[i], masses[i] = _place_of_label(row, labels[i], c, values, classes)
         scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], u[i])
     return suspects
 
@@ -208,19 +220,20 @@ def label_places(
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: NDArray[np.int64]) -> tuple[Indices, int]:
     """As in `kernels.py`."""
     c = Coefficients(*parts)
-    n, n_classes = block.shape
+    limits, (n, n_classes) = limits_of(c, threshold), block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
     found = np.empty(4 * n + n_classes, np.int32)
     used, suspects = 0, 0
     for i in range(n):
-        if is_broken(block[i]):
+        row = block[i]
+        if is_broken(row):
             suspects += 1
             continue
-        suspects += is_doubtful(total(block[i]))
+        suspects += is_doubtful(total(row))
         if used + n_classes > found.size:
             found = doubled(found)
-        size = set_size(block[i], c, u[i], threshold, values, classes)
+        size = set_size(row, c, limits, u[i], threshold, values, classes)
         for j in range(size):
             found[used + j] = classes[j]
         sizes[i] = size
