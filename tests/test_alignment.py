@@ -151,3 +151,17 @@ def test_which_indices_agree(rows, other, fine):
 def test_a_wrong_number_of_labels_is_told_first():
     with pytest.raises(ValueError, match=r"Expected 400 labels, one per row, got shape \(399,\)"):
         pippin.compare(FRAME, TRUTH.iloc[1:], ["ip"], splits=2)
+
+
+class Photo:
+    """Equal to nothing but itself, like times with the time zone of another library."""
+
+    def __repr__(self):
+        return "photo"
+
+
+def test_an_index_that_reads_the_same_is_the_same():
+    """There is nothing to tell that differs, and nothing to say how to align."""
+    a, b = (pd.Index([Photo() for _ in range(3)]) for _ in range(2))
+    assert not a.equals(b)
+    same_index("probs", a, labels=pd.Series([0, 1, 0], index=b))

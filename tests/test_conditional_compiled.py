@@ -3,9 +3,11 @@
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pippin
 from conftest import every_score, probabilities
 from farms import calibrated, every_way, sets_of
 from pippin import cell_kernels, plain, scoring
@@ -60,6 +62,18 @@ def test_both_paths_predict_the_same(per, monkeypatch):
     compiled = sets_of(predictor)
     monkeypatch.delitem(sys.modules, "pippin.kernels")
     monkeypatch.setattr(scoring, "_scored_in_numpy", 0)
+    monkeypatch.setattr(scoring, "_kernels", None)
     in_numpy = sets_of(predictor)
     assert "pippin.kernels" not in sys.modules
     assert np.array_equal(in_numpy.members, compiled.members)
+
+
+def test_an_infinite_entry_is_an_error_where_a_class_has_no_limit():
+    """Such an entry has no rank; whoever asks for its class would read anything."""
+    pippin.warm_up()
+    probs = np.full((40, 2), 0.5)
+    with pytest.warns(UserWarning, match="has 1"):
+        predictor = pippin.calibrate(probs, [0] * 39 + [1], "ip", 0.1, per="class")
+    for row in ([np.inf, 0.0], [0.0, np.inf]):
+        with pytest.raises(ValueError, match="Row 0 has inf in column"):
+            predictor.predict(np.array([row, [0.5, 0.5]]))

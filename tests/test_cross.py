@@ -339,6 +339,10 @@ REFUSED = {
     "ragged": (lambda: made().predict([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
     "one object": (lambda: made().predict([NEW[0], NEW[1, 0]]), r"Model 1: Expected .* \(n, K\), got shape \(4,\)"),
     "p of nothing": (lambda: made().p_values(None), "got NoneType: let every"),
+    "p of a label": (
+        lambda: made().p_values([NEW[0], 2 * NEW[1]], np.zeros(len(NEW[0]), dtype=int)),
+        "Model 1: Row 0 sums to 2",
+    ),
     "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
     "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 whole numbers .* got object of shape \(\)"),
     "ragged folds": (

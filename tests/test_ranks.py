@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pippin.ranks import MANY, SEVERAL, smallest, sort_down
+from pippin.ranks import MANY, SEVERAL, is_broken, smallest, sort_down
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
@@ -38,3 +38,16 @@ def test_the_smallest_is_what_sorting_gives(order):
         values[:] = np.inf
     wanted = np.sort(values)
     assert [smallest(values.copy(), k) for k in range(301)] == wanted.tolist()
+
+
+@pytest.mark.parametrize("wrong", [-1e-30, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
+    """Wherever it stands; zero of either sign and one are fine."""
+    row = np.zeros(70, dtype=precision)
+    row[5], row[6] = 1, -0.0
+    assert not is_broken(row)
+    for k in (0, 6, 63, 69):
+        broken = row.copy()
+        broken[k] = wrong
+        assert is_broken(broken)

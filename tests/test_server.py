@@ -126,3 +126,33 @@ def test_a_worker_that_asks_for_workers_does_the_work_itself():
 
     threads.run(lambda a, b: threads.run(inner, [(a, b), (b, b + 1)]), [(i, i) for i in range(8)])
     assert len(seen) == 16
+
+
+LOADING = """
+import threading
+import numpy as np
+import pippin
+from pippin import scoring
+
+scoring._scored_in_numpy = scoring.WORTH_COMPILING
+failures = []
+
+def work():
+    try:
+        pippin.score(np.full((4, 2), 0.5), [0, 1, 0, 1], "ip")
+    except Exception as error:
+        failures.append(error)
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failures)
+"""
+
+
+def test_threads_wait_while_one_of_them_loads_the_loops():
+    """A module that is half imported stands among the modules already."""
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -35,7 +35,10 @@ def same_index(of: str, index: Any, **others: Any) -> None:
         if (_is_default(index) or _is_default(own)) and set(index) != set(own):
             continue
         pairs = zip(own, index, strict=True)
-        row, (got, wanted) = next(pair for pair in enumerate(pairs) if repr(pair[1][0]) != repr(pair[1][1]))
+        differing = next((pair for pair in enumerate(pairs) if repr(pair[1][0]) != repr(pair[1][1])), None)
+        if differing is None:  # the same times in another unit, or by another library's time zone
+            continue
+        row, (got, wanted) = differing
         raise ValueError(
             f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}: align them, "
             f"{name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order."

@@ -335,7 +335,7 @@ def _threshold(scores: NDArray[np.float64], alpha: float) -> float:
         warnings.warn(
             f"More than a share of {float(alpha):g} of the true labels have an infinite score, because their "
             "probability is 0: the threshold is infinite and every set holds all classes.",
-            stacklevel=4,
+            stacklevel=3,
         )
     return threshold
 

@@ -116,8 +116,9 @@ def find_thresholds(
     n, level = len(labels.ip), as_alpha(alpha)
     exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
     if guarantee != "recalibrated":
-        each = exact if guarantee == "none" else exact / 2
-        return Thresholds(kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n, _notes(too_few(n, each)))
+        each, name = (exact, "alpha=") if guarantee == "none" else (exact / 2, "alpha/2=")
+        notes = _notes(too_few(n, each, level=name))
+        return Thresholds(kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n, notes)
     first, second = _divided(n, fraction, seed)
     part = exact * _share(share, len(first), len(second), level)
     b, told = math.inf, [too_few(len(second), exact, "rows for IP's threshold")]

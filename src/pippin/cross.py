@@ -178,8 +178,13 @@ class CrossPredictor:
         u = scoring.draws(self.score, n, seed)
         if labels is not None:
             indices = as_labels(labels, n, self.classes)
-            found = [scoring.label_scores(rows, indices, self.score, u) for rows in every]
-            return self._p(sum(map(np.searchsorted, self.fold_scores, found), np.zeros(n, dtype=np.int64)))
+            below = np.zeros(n, dtype=np.int64)
+            for f, (rows, calibration) in enumerate(zip(every, self.fold_scores, strict=True)):
+                try:
+                    below += np.searchsorted(calibration, scoring.label_scores(rows, indices, self.score, u))
+                except ValueError as error:
+                    raise ValueError(f"Model {f}: {error}") from None
+            return self._p(below)
         p = np.empty((n, len(self.classes)))
 
         def use(start: int, stop: int, below: Counts) -> None:

@@ -30,7 +30,7 @@ def _loops(block: Floats, c: Coefficients) -> ModuleType:
 def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
     """The place of one class per row, its score, and how many rows may be no distribution.
 
-    A rank is exact only as far as the score depends on it: SOCOP's is 0 or 1, IP's 0.
+    A rank is exact only as far as the score depends on it: SOCOP's and the margin's may be 0 or 1, IP's 0.
     """
     n = len(block)
     places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))

@@ -128,8 +128,8 @@ def _collect_inside(
                 size += 1
         return size
     low = row.dtype.type(limits.base + limits.weight * top - limits.slack)
-    if best >= 0:
-        low = min(low, row[best])
+    if best >= 0 and not low <= row[best]:
+        low = row[best]
     for start in range(0, row.size, CHUNK):
         if not any_at_least(row[start : start + CHUNK], low):
             continue

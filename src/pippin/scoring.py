@@ -26,9 +26,10 @@ OneSet = Callable[[NDArray[Any], float], NDArray[np.int32]]
 
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
-EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each of `kernels.py`
+EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each kind of rows
 
 _scored_in_numpy = 0
+_kernels: ModuleType | None = None
 
 
 def label_places(rows: Rows, labels: NDArray[np.int64], score: Score, u: Vector) -> tuple[Places, Vector]:
@@ -304,12 +305,14 @@ def _cell_kernels(work: int) -> ModuleType | None:
 
 def compiled(work: int) -> ModuleType | None:
     """The compiled loops, once they are loaded or worth loading."""
-    global _scored_in_numpy
-    if loaded := sys.modules.get("pippin.kernels"):
-        return loaded
-    _scored_in_numpy += work
-    if _scored_in_numpy < WORTH_COMPILING:
-        return None
-    from pippin import kernels
+    global _scored_in_numpy, _kernels
+    if _kernels is not None:
+        return _kernels
+    if "pippin.kernels" not in sys.modules:
+        _scored_in_numpy += work
+        if _scored_in_numpy < WORTH_COMPILING:
+            return None
+    from pippin import kernels  # waits, if another thread is importing them
 
+    _kernels = kernels
     return kernels

@@ -12,7 +12,7 @@ from pippin.ranking import Classes
 MOST_NAMED = 5  # cells that a warning names
 
 
-def too_few(n: int, alpha: float, what: str = "calibration examples") -> str | None:
+def too_few(n: int, alpha: float, what: str = "calibration examples", level: str = "alpha=") -> str | None:
     """What to warn of, if n examples cannot give a finite threshold.
 
     >>> print(too_few(9, 0.1))
@@ -24,7 +24,7 @@ def too_few(n: int, alpha: float, what: str = "calibration examples") -> str | N
     if quantile_rank(n, alpha) <= n:
         return None
     return (
-        f"{n} {what} are too few for alpha={float(alpha):g}: at least {examples_needed(alpha):,} are needed. "
+        f"{n} {what} are too few for {level}{float(alpha):g}: at least {examples_needed(alpha):,} are needed. "
         "The threshold is infinite and every set holds all classes."
     )
 
