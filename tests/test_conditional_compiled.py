@@ -58,6 +58,7 @@ def test_compiled_loops_give_the_bits_of_numpy(score, case):
 @every_way
 def test_both_paths_predict_the_same(per, monkeypatch):
     """Through the public door: with the compiled loops, and as if they had never been loaded."""
+    pippin.warm_up()
     predictor = calibrated(per, "repip")
     compiled = sets_of(predictor)
     monkeypatch.delitem(sys.modules, "pippin.kernels")

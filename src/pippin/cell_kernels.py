@@ -32,10 +32,11 @@ def members_within(
     used, suspects = 0, 0
     for i in range(n):
         row, own = block[i], limits[group[i]]
-        if is_broken(row):
+        sum_of_row = total(row)
+        if is_broken(row) or np.isinf(sum_of_row):  # an infinite entry has no rank
             suspects += 1
             continue
-        suspects += is_doubtful(total(row))
+        suspects += is_doubtful(sum_of_row)
         if used + n_classes > found.size:
             found = doubled(found)
         highest, known, mass = own.max(), NONE, 0.0

@@ -83,10 +83,10 @@ def total(row: Floats) -> Any:
 
 @compiled
 def is_broken(row: Floats) -> bool:
-    """Whether an entry is negative, infinite or NaN."""
-    good, high = True, row.dtype.type(np.inf)
+    """Whether an entry is negative or NaN."""
+    good = True
     for k in range(row.size):
-        good &= (row[k] >= 0) & (row[k] < high)
+        good &= row[k] >= 0
     return not good
 
 
