@@ -24,7 +24,6 @@ from pippin.ranks import (
     compiled,
     compiled_score_at,
     doubled,
-    inlined,
     is_broken,
     is_doubtful,
     largest_but,
@@ -108,7 +107,7 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
     return row.size
 
 
-@inlined
+@compiled
 def _collect_inside(
     row: Floats,
     c: Coefficients,
@@ -147,7 +146,7 @@ def _collect_inside(
     return size
 
 
-@inlined
+@compiled
 def _set_size_shallow(
     row: Floats, c: Coefficients, limits: Limits, threshold: float, values: Floats, classes: Indices
 ) -> int:
@@ -163,7 +162,7 @@ def _set_size_shallow(
     return size
 
 
-@inlined
+@compiled
 def set_size(
     row: Floats, c: Coefficients, limits: Limits, u: float, threshold: float, values: Floats, classes: Indices
 ) -> int:
