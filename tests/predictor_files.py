@@ -17,7 +17,7 @@ def made(score="repip", **options):
     return pippin.calibrate(PROBS, LABELS, score, seed=0, **options)
 
 
-def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.repip()):  # noqa: B008
+def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.repip()):  # noqa: B008 - scores are frozen
     """A predictor that holds any scores at all, and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
     return pippin.Predictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)

@@ -88,7 +88,7 @@ PREFIT = LogisticRegression().fit(FRAME, TRUTH)
 @pytest.mark.parametrize("make", FITTED.values(), ids=FITTED)
 def test_scikit_learn_targets(make):
     """X and y as `train_test_split` leaves them, y without an index; not y in another order."""
-    X, _, y, _ = train_test_split(FRAME, TRUTH, random_state=0)  # noqa: N806
+    X, _, y, _ = train_test_split(FRAME, TRUTH, random_state=0)  # noqa: N806 - scikit-learn's name
     assert list(X.index) != sorted(X.index)
     make(X, y)
     make(X, y.to_numpy())

@@ -1,9 +1,10 @@
 """Sets under several thresholds: the compiled loops give the bits of NumPy."""
 
+import os
+import subprocess
 import sys
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,12 +70,25 @@ def test_both_paths_predict_the_same(per, monkeypatch):
     assert np.array_equal(in_numpy.members, compiled.members)
 
 
+INFINITE = """
+import warnings
+import numpy as np
+import pippin
+
+pippin.warm_up()
+warnings.simplefilter("ignore")  # a class with one row has no limit: that is the case here
+predictor = pippin.calibrate(np.full((40, 2), 0.5), [0] * 39 + [1], "ip", 0.1, per="class")
+try:
+    predictor.predict(np.array([[np.inf, 0.0], [0.5, 0.5]]))
+except ValueError as error:
+    print(error)
+"""
+
+
 def test_an_infinite_entry_is_an_error_where_a_class_has_no_limit():
-    """Such an entry has no rank; whoever asks for its class would read anything."""
-    pippin.warm_up()
-    probs = np.full((40, 2), 0.5)
-    with pytest.warns(UserWarning, match="has 1"):
-        predictor = pippin.calibrate(probs, [0] * 39 + [1], "ip", 0.1, per="class")
-    for row in ([np.inf, 0.0], [0.0, np.inf]):
-        with pytest.raises(ValueError, match="Row 0 has inf in column"):
-            predictor.predict(np.array([row, [0.5, 0.5]]))
+    """It has no rank. Memory is handed out full of large numbers: whoever looks up its class there is killed."""
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}
+    done = subprocess.run(
+        [sys.executable, "-c", INFINITE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Row 0 has inf in column 0"), (done.returncode, done.stderr)

@@ -279,7 +279,7 @@ def test_its_file_brings_it_back(tmp_path):
     whole = json.loads((tmp_path / "p.json").read_text())
     content = whole["predictor"]
     assert (whole["version"], content.pop("kind")) == (2, "cross")
-    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301
+    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301 - our own
         same.save(tmp_path / f"{number}.json")
         assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "p.json").read_text()
         assert np.array_equal(same.p_values(new), predictor.p_values(new))

@@ -114,7 +114,7 @@ def test_sets_with_an_index_are_sets():
     sets = predict(pd.DataFrame(PROBS, index=list("abcd"), columns=NAMES))
     with pytest.raises(dataclasses.FrozenInstanceError):
         sets.index = None
-    assert_frame_equal(pickle.loads(pickle.dumps(sets)).to_frame(), sets.to_frame())  # noqa: S301
+    assert_frame_equal(pickle.loads(pickle.dumps(sets)).to_frame(), sets.to_frame())  # noqa: S301 - our own
     assert pippin.PredictionSets(np.array([1]), np.array([0]), NAMES).index is None
 
 

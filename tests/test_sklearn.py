@@ -55,7 +55,7 @@ def test_parameters_and_clones():
 
 
 def through_pickle(clf):
-    return pickle.loads(pickle.dumps(clf))  # noqa: S301
+    return pickle.loads(pickle.dumps(clf))  # noqa: S301 - our own
 
 
 def through_joblib(clf):

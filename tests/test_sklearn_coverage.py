@@ -89,7 +89,7 @@ def test_classes_on_one_side_of_the_split():
 
 def test_randomness_is_an_argument():
     """A seed repeats everything, the forest included; NumPy's global generator stays where it was."""
-    _, words, place, *_ = np.random.get_state()  # noqa: NPY002
+    _, words, place, *_ = np.random.get_state()  # noqa: NPY002 - it is what is watched
     for score in ("repip", "aps"):
         forest = RandomForestClassifier(10)
         one, two = (ConformalClassifier(forest, score, random_state=5).fit(X, Y) for _ in range(2))

@@ -147,7 +147,7 @@ def test_it_is_an_estimator():
     assert clone(clf).get_params()["score"] == "repip(gamma=0.05)"
     search = GridSearchCV(clone(clf), {"estimator__var_smoothing": [1e-9, 0.1], "cv": [3, 5]}, cv=3).fit(X, Y)
     assert search.best_estimator_.predict_set(NEW).sizes.mean() >= 1
-    again = pickle.loads(pickle.dumps(clf))  # noqa: S301
+    again = pickle.loads(pickle.dumps(clf))  # noqa: S301 - our own
     assert again.predict_set(NEW).labels() == clf.predict_set(NEW).labels()
     one, two = (
         CrossConformalClassifier(RandomForestClassifier(5), "aps", 0.4, cv=3, random_state=4).fit(X, Y) for _ in "ab"

@@ -32,8 +32,8 @@ CONDITIONAL = {
     "score": "",
     "worst class": "the class that is covered least",
     "worst class coverage": "more is better",
-    "covgap": "mean distance of the classes from the promise, 0.01 for a percentage point; less is better",
-    "sscv": "largest distance over sets of like size, likewise; less is better",
+    "covgap": "mean distance of the classes from the promise; less is better",
+    "sscv": "largest distance over sets of like size; less is better",
     "worst group": "the group that is covered least",
     "worst group coverage": "more is better",
 }
