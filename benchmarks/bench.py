@@ -31,8 +31,8 @@ from rich.table import Table
 
 import pippin
 from data import made
-from pippin.reading import read_data
-from pippin.threads import n_threads
+from pippin._runtime.threads import n_threads
+from pippin.tables.reading import read_data
 
 MATRIX = str(Path(__file__).parent / "matrix.py")
 console = Console(width=120 if not os.isatty(1) else None)

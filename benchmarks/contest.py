@@ -12,8 +12,8 @@ import numpy as np
 from measure import per_call
 
 import pippin
-from pippin import scoring
-from pippin.ranking import as_rows
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import peers
@@ -60,9 +60,9 @@ def disagreements(rival: Rival, probs: np.ndarray, labels: np.ndarray) -> int:
     P, T = (np.array(part, dtype=np.float64) for part in (probs[:AGREED], probs[AGREED:]))  # noqa: N806 - the matrices
     score = pippin.parse_score(rival.ours)
     u = peers.mapie_uniforms if score.randomized else np.zeros
-    calibration = scoring.label_scores(as_rows(P), labels[:AGREED], score, u(len(P)))
+    calibration = dispatch.label_scores(as_rows(P), labels[:AGREED], score, u(len(P)))
     threshold = np.sort(calibration)[1800 - 1]
-    every = scoring.class_scores(as_rows(T), score, u(len(T)))
+    every = dispatch.class_scores(as_rows(T), score, u(len(T)))
     theirs = rival.calibrate(P, labels[:AGREED])(T)
     return int((((every <= threshold) != theirs) & (np.abs(every - threshold) > SLACK)).sum())
 

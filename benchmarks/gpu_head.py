@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import pippin
-from pippin import plain
-from pippin.scores import coefficients
+from pippin._engine import plain
+from pippin._theory.scores import coefficients
 from pippin.torch import ConformalHead, gpu, probabilities
 
 SHAPES = ((50_000, 1_000), (4_096, 128_256))

@@ -10,8 +10,8 @@ import numpy as np
 from measure import interleaved, timed
 
 import pippin
-from pippin.ranking import as_rows
-from pippin.trials import draw_split, make_trial
+from pippin._compare.splits import draw_split, make_trial
+from pippin._inputs.rows import as_rows
 
 
 def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:

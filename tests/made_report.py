@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 import pippin
-from pippin import verdict
-from pippin.evidence import CoverageCheck
-from pippin.ranking import as_rows
+from pippin._compare import verdict
+from pippin._compare.evidence import CoverageCheck
+from pippin._compare.splits import draw_split, make_trial, split_generator
+from pippin._inputs.rows import as_rows
 from pippin.report import write_report
-from pippin.trials import draw_split, make_trial, split_generator
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
 TITLE = "Seedlings <i>&amp;</i> “sets”"

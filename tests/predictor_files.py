@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 import pippin
-from pippin.calibration import kth_smallest
+from pippin._predictors.marginal import kth_smallest
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)

@@ -3,7 +3,7 @@
 import torch
 from transformers import AutoModelForImageClassification, ResNetConfig
 
-from pippin.vision import Options
+from pippin.images.training import Options
 
 
 def make_weights(folder):

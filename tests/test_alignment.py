@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import pippin
-from pippin.alignment import same_index
+from pippin._inputs.index import same_index
 from pippin.sklearn import ConformalClassifier, CrossConformalClassifier
 
 DATA = pippin.load_example()

@@ -10,9 +10,9 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin import scoring
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows
 from pippin.export.c_header import c_header
-from pippin.ranking import as_rows
 
 GCC = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 STRICT = [*GCC, "-ffp-contract=off"]
@@ -87,7 +87,7 @@ def found_sets(function, probs, u):
 def assert_same(loaded, predictor, probs, u):
     function = loaded.pippin_predict if probs.dtype == np.float64 else loaded.pippin_predict_float
     sizes, members = found_sets(function, probs, u)
-    wanted_sizes, wanted = scoring.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    wanted_sizes, wanted = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
     np.testing.assert_array_equal(sizes, wanted_sizes)
     np.testing.assert_array_equal(members, wanted)
 
@@ -125,7 +125,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
     probs = made_rows("spread", 30, 12, 2)
     u = np.random.default_rng(5).random(30)
     labels = np.argsort(-probs, axis=1)[np.arange(30), 4 + np.arange(30) % 5]
-    scores = scoring.label_scores(as_rows(probs), labels, chosen, u)
+    scores = dispatch.label_scores(as_rows(probs), labels, chosen, u)
     thresholds = [float(t) for s in scores for t in (s, np.nextafter(s, -9))]
     heads = [pippin.Predictor(chosen, 0.1, threshold, 30, range(12), None) for threshold in thresholds]
     (tmp_path / "heads.c").write_text("".join(c_header(head, f"head{i}") for i, head in enumerate(heads)))
@@ -137,7 +137,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
         function = loaded[f"head{i}_predict"]
         function.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
         row = slice(i // 2, i // 2 + 1)
-        wanted = scoring.members(as_rows(probs[row]), chosen, head.threshold, u[row])[1]
+        wanted = dispatch.members(as_rows(probs[row]), chosen, head.threshold, u[row])[1]
         assert (labels[i // 2] in wanted) == (i % 2 == 0)
         assert found_sets(function, probs[row], u[row])[1] == wanted.tolist()
 
@@ -154,7 +154,7 @@ def test_sanitizers_find_nothing(score, tmp_path):
     run = subprocess.run([binary], input=given, capture_output=True)
     assert (run.returncode, run.stderr) == (0, b"")
     lines = [line.split(" float ") for line in run.stdout.decode().splitlines()]
-    sizes, members = scoring.members(as_rows(probs[:300]), predictor.score, predictor.threshold, u[:300])
+    sizes, members = dispatch.members(as_rows(probs[:300]), predictor.score, predictor.threshold, u[:300])
     ends = np.cumsum(sizes)
     for (first, second), size, end in zip(lines[:300], sizes, ends, strict=True):
         assert [int(x) for x in first.split()] == [size, *members[end - size : end]]

@@ -10,7 +10,7 @@ from scipy import stats
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.quantiles import examples_needed, quantile_rank
+from pippin._theory.level import examples_needed, quantile_rank
 
 LEVELS = ("0.01", "0.05", "0.1", "0.2", "0.3")
 

@@ -8,7 +8,7 @@ import pytest
 
 import pippin
 from cli_data import DATA, GROUPS, LABELS, NAMES, PROBS, write_grouped
-from pippin.reading import read_data
+from pippin.tables.reading import read_data
 
 
 @pytest.mark.parametrize("groups", [GROUPS, np.where(GROUPS == "north", 1, 2)], ids=["text", "numbers"])

@@ -15,9 +15,9 @@ from scipy import stats
 
 import pippin
 from conftest import KINDS, made_rows, probabilities
-from pippin.combination import combined, from_content, score_labels, singletons
-from pippin.quantiles import quantile_rank
-from pippin.ranking import as_rows
+from pippin._inputs.rows import as_rows
+from pippin._predictors.combination import combined, from_content, score_labels, singletons
+from pippin._theory.level import quantile_rank
 
 GUARANTEES = ("recalibrated", "sum", "none")
 

@@ -7,10 +7,10 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, made_rows
-from pippin import outcomes
-from pippin.experiment import METRICS, compare_in
-from pippin.ranking import as_rows
-from pippin.trials import make_trial, split_generator
+from pippin._compare import outcomes
+from pippin._compare.comparison import METRICS, compare_in
+from pippin._compare.splits import make_trial, split_generator
+from pippin._inputs.rows import as_rows
 
 SCORES = ("pip", "aps", "socop")
 ENDS = ("per class", "per group", "per class and group", "per cluster", "rc3p", "nonempty", "per class nonempty")

@@ -14,7 +14,7 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, made_rows
-from pippin import cell_kernels, few, kernels, many, pvalue_kernels, ranks, shallow
+from pippin._engine.compiled import engine, one_row, p_values, per_class, tiled, unranked, walk
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def test_doubtful_sums_are_judged_as_in_numpy(score):
 CODE = """
 import pippin
 pippin.warm_up()
-from pippin import many
-print(str(many.members.stats).replace("Counter()", "{}"))
+from pippin._engine.compiled import one_row
+print(str(one_row.members.stats).replace("Counter()", "{}"))
 """
 
 
@@ -130,7 +130,7 @@ def test_a_change_in_another_file_is_compiled_anew(tmp_path):
     folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
     home.mkdir()
     warm_up_in(folder, home)
-    formula = folder / "pippin" / "formula.py"
+    formula = folder / "pippin" / "_theory" / "formula.py"
     formula.write_text(
         formula.read_text().replace("return (c.constant + own * p)", "return (c.constant + 2.0 + own * p)")
     )
@@ -151,9 +151,9 @@ def test_no_folder_for_a_cache_is_no_error(tmp_path):
 
 
 def compilations():
-    loops = [loop for module in (few, many, shallow) for loop in (module.members, module.label_places)]
-    loops += [kernels.one_set, kernels._band, cell_kernels.members_within, ranks.smallest]
-    return [len(loop.signatures) for loop in (*loops, pvalue_kernels.run_ends, pvalue_kernels.fill_p_values)]
+    loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
+    loops += [engine.one_set, engine._band, per_class.members_within, walk.smallest]
+    return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values.fill_p_values)]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -9,8 +9,8 @@ import pytest
 import pippin
 from conftest import EVERY_SCORE, every_score, made_rows
 from farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
-from pippin.cells import make_cells
-from pippin.quantiles import quantile_rank
+from pippin._predictors.cells import make_cells
+from pippin._theory.level import quantile_rank
 from reference import ranking
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import pippin
 from conftest import every_score, probabilities
 from farms import calibrated, every_way, sets_of
-from pippin import cell_kernels, plain, scoring
-from pippin.ranking import as_rows, read_only
-from pippin.scores import coefficients
+from pippin._engine import dispatch, plain
+from pippin._engine.compiled import per_class
+from pippin._inputs.rows import as_rows, read_only
+from pippin._theory.scores import coefficients
 
 
 @st.composite
@@ -35,14 +36,14 @@ def test_compiled_loops_give_the_bits_of_numpy(score, case):
     n, n_classes = probs.shape
     u = rng.random(n)
     rows = as_rows(probs)
-    every = scoring.class_scores(rows, score, u)
+    every = dispatch.class_scores(rows, score, u)
     limits = rng.choice(every.ravel(), (3, columns))
     limits = np.where(rng.random(limits.shape) < 0.2, np.nextafter(limits, -np.inf), limits)
     limits = read_only(np.where(rng.random(limits.shape) < 0.2, rng.choice([-np.inf, np.inf], limits.shape), limits))
     ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else np.zeros((1, 1), np.int32)
     c = coefficients(score, n_classes)
     sizes = np.zeros(n, dtype=np.int64)
-    found, suspects = cell_kernels.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
+    found, suspects = per_class.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
     wanted_sizes, wanted = plain.members_within(rows.block(0, n), c, limits, ranks, group, u)
     assert suspects == 0
     assert np.array_equal(sizes, wanted_sizes)
@@ -62,11 +63,11 @@ def test_both_paths_predict_the_same(per, monkeypatch):
     pippin.warm_up()
     predictor = calibrated(per, "repip")
     compiled = sets_of(predictor)
-    monkeypatch.delitem(sys.modules, "pippin.kernels")
-    monkeypatch.setattr(scoring, "_scored_in_numpy", 0)
-    monkeypatch.setattr(scoring, "_kernels", None)
+    monkeypatch.delitem(sys.modules, "pippin._engine.compiled.engine")
+    monkeypatch.setattr(dispatch, "_scored_in_numpy", 0)
+    monkeypatch.setattr(dispatch, "_kernels", None)
     in_numpy = sets_of(predictor)
-    assert "pippin.kernels" not in sys.modules
+    assert "pippin._engine.compiled.engine" not in sys.modules
     assert np.array_equal(in_numpy.members, compiled.members)
 
 

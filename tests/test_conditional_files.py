@@ -5,7 +5,7 @@ import pytest
 
 import pippin
 from farms import calibrated, every_way, sets_of
-from pippin import files
+from pippin._runtime import disk
 
 
 @every_way
@@ -58,8 +58,8 @@ def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
     """Even with a checksum that fits."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
-    kind, content = files.read_predictor(path)
-    files.write_predictor(path, {**content, part: value}, kind=kind)
+    kind, content = disk.read_predictor(path)
+    disk.write_predictor(path, {**content, part: value}, kind=kind)
     with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
         pippin.load(path)
 
@@ -68,9 +68,9 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
     """Or no other level could be had from it."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
-    kind, content = files.read_predictor(path)
+    kind, content = disk.read_predictor(path)
     for ranks in (None, [0] * 2000):
-        files.write_predictor(path, {**content, "calibration_ranks": ranks}, kind=kind)
+        disk.write_predictor(path, {**content, "calibration_ranks": ranks}, kind=kind)
         with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):
             pippin.load(path)
 
@@ -79,6 +79,6 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
 def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
     """Whatever stands there."""
     path = tmp_path / "predictor.json"
-    files.write_predictor(path, {}, kind=kind)
+    disk.write_predictor(path, {}, kind=kind)
     with pytest.raises(ValueError, match="holds a predictor of the unknown kind"):
         pippin.load(path)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin.quantiles import quantile_rank
+from pippin._theory.level import quantile_rank
 
 
 def population():

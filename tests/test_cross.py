@@ -16,9 +16,9 @@ from scipy import stats
 import peers
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin.calibration import quantile_rank
-from pippin.cross import from_content
-from pippin.ranking import exact_alpha
+from pippin._inputs.rows import exact_alpha
+from pippin._predictors.cross import from_content
+from pippin._predictors.marginal import quantile_rank
 
 FEW = "ignore:.*too few"
 HUNDREDTHS = [h / 100 for h in range(1, 100)]

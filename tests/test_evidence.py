@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin.evidence import check_order, check_spread, difference, student_quantile
-from pippin.ranking import as_rows
-from pippin.trials import make_trial
+from pippin._compare.evidence import check_order, check_spread, difference, student_quantile
+from pippin._compare.splits import make_trial
+from pippin._inputs.rows import as_rows
 
 
 @pytest.mark.parametrize("freedom", [5, 9, 30, 99, 999])

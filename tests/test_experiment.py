@@ -9,11 +9,13 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, KINDS, every_score, made_rows
-from pippin import count_kernels, counting, experiment, scoring
-from pippin.experiment import METRICS, _known
-from pippin.quantiles import quantile_rank
-from pippin.ranking import as_rows
-from pippin.trials import draw_split, make_trial, split_generator
+from pippin._compare import comparison
+from pippin._compare.comparison import METRICS, _known
+from pippin._compare.splits import draw_split, make_trial, split_generator
+from pippin._engine import dispatch, plain_splits
+from pippin._engine.compiled import splits
+from pippin._inputs.rows import as_rows
+from pippin._theory.level import quantile_rank
 
 
 def naive(probs, labels, score, alpha, splits, fraction, seed):
@@ -57,7 +59,7 @@ def test_the_example_is_counted_exactly(score):
 @every_score
 def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypatch):
     """With no room around the middle threshold, nearly every split falls outside."""
-    monkeypatch.setattr(experiment, "SPREAD", 0)
+    monkeypatch.setattr(comparison, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
     assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0))
@@ -68,13 +70,13 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
     """The loops give the bits of NumPy, also where thresholds fall outside the prepared levels."""
-    monkeypatch.setattr(experiment, "SPREAD", spread)
+    monkeypatch.setattr(comparison, "SPREAD", spread)
     probs = made_rows(kind, 400, 7, 1)
     trial = make_trial(as_rows(probs), probs.argmin(axis=1) % 3, 0.45, 0.2, 0)
     known, _, _ = _known(trial, score, quantile_rank(trial.n_calibration, 0.2))
     calibrations, u = (np.stack(part) for part in zip(*(draw_split(trial, i) for i in range(9)), strict=True))
     found = np.empty((2, 9, 5))
-    for engine, counts in zip((counting, count_kernels), found, strict=True):
+    for engine, counts in zip((plain_splits, splits), found, strict=True):
         engine.count_splits(known, quantile_rank(trial.n_calibration, 0.2), score.randomized, calibrations, u, counts)
     assert np.array_equal(*found)
 
@@ -82,7 +84,7 @@ def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
 def test_rows_are_ranked_once_for_all():
     """Sorted rows with ranks for labels have the scores of the rows themselves."""
     data = pippin.load_example()
-    ranked, ranks = scoring.ranked_rows(as_rows(data.probs), data.labels)
+    ranked, ranks = dispatch.ranked_rows(as_rows(data.probs), data.labels)
     for score in EVERY_SCORE:
         assert np.array_equal(
             pippin.score(ranked.array, ranks, score, seed=1), pippin.score(data.probs, data.labels, score, seed=1)

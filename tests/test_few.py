@@ -5,10 +5,11 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin import kernels, plain
-from pippin.few import TILE
-from pippin.ranks import FEW
-from pippin.scores import coefficients
+from pippin._engine import plain
+from pippin._engine.compiled import engine
+from pippin._engine.compiled.tiled import TILE
+from pippin._engine.compiled.walk import FEW
+from pippin._theory.scores import coefficients
 
 KINDS_AND_ZEROS = (*KINDS, "negative zeros", "subnormal")
 
@@ -38,17 +39,17 @@ def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
         u = np.random.default_rng(n).random(n)
         score = EVERY_SCORE[n_classes % len(EVERY_SCORE)]
         for c in (coefficients(score, n_classes), coefficients(pippin.pip(), n_classes)):
-            places, scores, suspects = kernels.label_places(probs, labels, c, u)
+            places, scores, suspects = engine.label_places(probs, labels, c, u)
             wanted_places, wanted = plain.label_places(probs, labels, c, u)
             assert suspects == 0
             assert np.array_equal(scores, wanted)
             assert np.array_equal(places.p, wanted_places.p)
             alone = np.empty(n)
-            assert kernels.label_scores(probs, labels, c, u, alone) == 0
+            assert engine.label_scores(probs, labels, c, u, alone) == 0
             assert np.array_equal(alone, wanted)
             for threshold in (np.median(wanted), wanted.max(), -np.inf, np.inf):
                 sizes = np.zeros(n, dtype=np.int64)
-                found, suspects = kernels.members(probs, c, threshold, u, sizes)
+                found, suspects = engine.members(probs, c, threshold, u, sizes)
                 wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
                 assert suspects == 0
                 assert np.array_equal(sizes, wanted_sizes)

@@ -10,10 +10,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import pippin
-from pippin import toy, verdict
-from pippin.ranking import as_rows
-from pippin.report import classes, figures, fronts, style, write_sweep, write_toy
-from pippin.trials import make_trial
+from pippin._compare import verdict
+from pippin._compare.splits import make_trial
+from pippin._inputs.rows import as_rows
+from pippin.report import classes, figures, fronts, style, toy_cases, write_sweep, write_toy
 
 SPLITS = 30
 
@@ -161,8 +161,8 @@ def test_the_front_is_what_no_other_beats(found):
 def test_toy_draws_the_six_cases():
     """y is another colour, and the scores stand beneath."""
     figure = figures.toy()
-    assert len(figure.axes) == len(toy.CASES)
-    for ax, case in zip(figure.axes, toy.CASES, strict=True):
+    assert len(figure.axes) == len(toy_cases.CASES)
+    for ax, case in zip(figure.axes, toy_cases.CASES, strict=True):
         own = len(case.above)
         np.testing.assert_allclose([bar.get_height() for bar in ax.patches], case.row())
         assert ax.patches[own].get_facecolor() not in {bar.get_facecolor() for bar in ax.patches[:own]}

@@ -13,7 +13,7 @@ import torch
 from pandas.testing import assert_frame_equal
 
 import pippin
-from pippin.ranking import as_array, as_rows
+from pippin._inputs.rows import as_array, as_rows
 
 NAMES = ("crop", "soil", "weed")
 PROBS = np.array([[0.7, 0.2, 0.1], [0.05, 0.45, 0.5], [0.4, 0.35, 0.25], [0.45, 0.1, 0.45]])

@@ -9,7 +9,7 @@ import pytest
 
 import pippin
 from conftest import made_rows
-from pippin.ranking import as_groups
+from pippin._inputs.rows import as_groups
 
 PROBS = made_rows("spread", 40, 3, 0)
 LABELS = PROBS.argmax(axis=1)

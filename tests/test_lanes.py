@@ -7,8 +7,8 @@ GUARDED = """
 import ctypes, itertools, mmap, sys
 import numpy as np
 import pippin
-from pippin import kernels
-from pippin.scores import coefficients
+from pippin._engine.compiled import engine
+from pippin._theory.scores import coefficients
 
 page = mmap.PAGESIZE
 memory = mmap.mmap(-1, 3 * page)
@@ -24,10 +24,10 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40), (1, 2, 3, 
     labels.flags.writeable = False
     for score in ("ip", "margin", "pip", "socop"):
         c = coefficients(pippin.parse_score(score), n_classes)
-        assert kernels.label_places(probs, labels, c, np.zeros(n))[2] == 0
-        assert kernels.members(probs, c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
-        kernels.one_set(probs[0], c[:], 1.0, 0.0)
-        kernels.one_set(probs[-1], c[:], 1.0, 0.0)
+        assert engine.label_places(probs, labels, c, np.zeros(n))[2] == 0
+        assert engine.members(probs, c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
+        engine.one_set(probs[0], c[:], 1.0, 0.0)
+        engine.one_set(probs[-1], c[:], 1.0, 0.0)
 print("nothing was read around the array")
 sys.stdout.flush()
 """

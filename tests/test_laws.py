@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import pippin
 from conftest import every_score, probabilities
-from pippin import kernels, plain
-from pippin.scores import coefficients
+from pippin._engine import plain
+from pippin._engine.compiled import engine
+from pippin._theory.scores import coefficients
 from reference import ranking, score_of
 
 
@@ -58,24 +59,24 @@ def test_compiled_loops_give_the_bits_of_numpy(score, data, seed):
     u = np.random.default_rng(seed).random(n)
     c = coefficients(score, n_classes)
     of_classes = plain.class_scores(probs, c, u)
-    assert np.array_equal(kernels.class_scores(probs, c, u), of_classes)
-    places, of_labels, suspects = kernels.label_places(probs, labels, c, u)
+    assert np.array_equal(engine.class_scores(probs, c, u), of_classes)
+    places, of_labels, suspects = engine.label_places(probs, labels, c, u)
     assert suspects == 0
     assert np.array_equal(of_labels, plain.label_places(probs, labels, c, u)[1])
     assert np.array_equal(of_labels, plain.at_places(places, c)(u))
     for threshold in some_thresholds(of_classes, seed):
         sizes = np.zeros(n, dtype=np.int64)
-        found, suspects = kernels.members(probs, c, threshold, u, sizes)
+        found, suspects = engine.members(probs, c, threshold, u, sizes)
         wanted_sizes, wanted = plain.members(probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
         assert np.array_equal(found, wanted)
         low = min(np.quantile(of_classes, 0.2, method="lower"), threshold)
-        base, places = kernels.band(probs, c, low, threshold)
+        base, places = engine.band(probs, c, low, threshold)
         wanted_base, wanted_places = plain.band(probs, c, low, threshold)
         assert np.array_equal(base, wanted_base)
         assert all(np.array_equal(a, b) for a, b in zip(places, wanted_places, strict=True))
-        one, suspect = kernels.one_set(probs[0], c[:], threshold, u[0])
+        one, suspect = engine.one_set(probs[0], c[:], threshold, u[0])
         assert not suspect
         assert np.array_equal(one, wanted[: wanted_sizes[0]])
 

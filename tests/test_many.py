@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from conftest import EVERY_SCORE, KINDS, every_score, made_rows
-from pippin import kernels, many, plain
-from pippin.lanes import LANES
-from pippin.ranks import CHUNK, MANY, best_class, largest_below, largest_but
-from pippin.scores import coefficients
+from pippin._engine import plain
+from pippin._engine.compiled import engine, one_row
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.walk import CHUNK, MANY, best_class, largest_below, largest_but
+from pippin._theory.scores import coefficients
 
 CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, MANY + 50)
 
@@ -27,18 +28,18 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         wanted_places, wanted = plain.label_places(probs, labels, c, u)
         scores = np.empty(n)
         ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
-        assert many.label_places(probs, labels, c[:], u, ranks, p, masses, scores) == 0
+        assert one_row.label_places(probs, labels, c[:], u, ranks, p, masses, scores) == 0
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
         every = plain.class_scores(probs, c, u)
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)
-            found, suspects = many.members(probs, c[:], threshold, u, sizes)
+            found, suspects = one_row.members(probs, c[:], threshold, u, sizes)
             wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
             assert suspects == 0
             assert np.array_equal(sizes, wanted_sizes)
             assert np.array_equal(found, wanted_found)
-            one, suspect = kernels.one_set(probs[0], c[:], threshold, u[0])
+            one, suspect = engine.one_set(probs[0], c[:], threshold, u[0])
             assert not suspect
             assert np.array_equal(one, wanted_found[: wanted_sizes[0]])
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.conditional import PER
-from pippin.methods import parse_methods
+from pippin._compare.methods import parse_methods
+from pippin._predictors.conditional import PER
 
 methods = st.builds(pippin.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin.tallies import tally
+from pippin._predictors.coverage_by import tally
 
 NAMES = {"no names": range(5), "text": tuple("abcde"), "numbers": (10, 20, 30, 40, 50), "other order": (4, 3, 2, 1, 0)}
 every_naming = pytest.mark.parametrize("classes", NAMES.values(), ids=NAMES)

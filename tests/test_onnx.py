@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pippin
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin import scoring
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows, softmax
 from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
-from pippin.ranking import as_rows, softmax
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,7 +37,7 @@ def feed_of(predictor, source, values, u):
 
 def assert_same(found, predictor, probs, u, prefix=""):
     """Sizes, members in their order then −1, and mask, as the core has them."""
-    sizes, members = scoring.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    sizes, members = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
     listed = np.full(probs.shape, -1)
     listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
     np.testing.assert_array_equal(found[prefix + "sizes"], sizes)

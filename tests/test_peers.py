@@ -12,8 +12,8 @@ import pytest
 
 import peers
 import pippin
-from pippin import scoring
-from pippin.ranking import as_rows
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows
 
 ALPHA = 0.1
 AGREED = 1998  # (n + 1)(1 − α) is not whole: every peer takes the k-th smallest
@@ -66,9 +66,9 @@ def test_mapie_lac(data, n):
 def test_mapie_aps_with_the_same_u(data, n):
     """Randomised APS gives MAPIE's sets when both use the same u per object."""
     probs, labels, test = split(data, n)
-    calibration = scoring.label_scores(as_rows(probs), labels, pippin.aps(), peers.mapie_uniforms(n))
+    calibration = dispatch.label_scores(as_rows(probs), labels, pippin.aps(), peers.mapie_uniforms(n))
     threshold = np.sort(calibration)[1800 - 1]
-    sizes, members = scoring.members(as_rows(test), pippin.aps(), threshold, peers.mapie_uniforms(len(test)))
+    sizes, members = dispatch.members(as_rows(test), pippin.aps(), threshold, peers.mapie_uniforms(len(test)))
     ours = pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
     np.testing.assert_array_equal(ours, peers.mapie("aps", probs, labels)(test))
 

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from folders import content
-from pippin.data.prepare import prepare_we3ds
-from pippin.data.we3ds import RARE, mask_classes
-from pippin.data.windows import Options, label_windows
+from pippin.images.preparing.prepare import prepare_we3ds
+from pippin.images.preparing.we3ds import RARE, mask_classes
+from pippin.images.preparing.windows import Options, label_windows
 from pippin.report.windows import write_windows
 from we3ds_tree import NAMES, OPTIONS, SMALL, made_files, made_photograph, photo_name, write_folder, write_zip
 
@@ -203,7 +203,7 @@ def test_a_seed_draws_the_same_soil_and_another_seed_other_soil(photographs, tmp
 
 def test_every_window_of_soil_is_as_likely():
     """Over many seeds each is drawn about as often."""
-    from pippin.data.windows import choose
+    from pippin.images.preparing.windows import choose
 
     names, labels = [f"photo_{i}" for i in range(50)], np.ones(50, np.uint8)
     drawn = sum(choose(names, labels, Options(soil=10, seed=seed)).astype(int) for seed in range(1000))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from folders import content
-from pippin.data.prepare import prepare_we3ds
-from pippin.data.windows import Options
+from pippin.images.preparing.prepare import prepare_we3ds
+from pippin.images.preparing.windows import Options
 from we3ds_tree import IMAGES, OPTIONS, SMALL, broken_files, made_files, write_folder, write_zip
 
 BROKEN, REASONS = broken_files(SMALL)

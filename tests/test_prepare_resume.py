@@ -11,8 +11,8 @@ import pytest
 
 from command import PIPPIN, run
 from folders import content, times
-from pippin.data.journal import JOURNAL
-from pippin.data.prepare import prepare_we3ds
+from pippin.images.preparing.journal import JOURNAL
+from pippin.images.preparing.prepare import prepare_we3ds
 from we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from folders import content
-from pippin.data.prepare import prepare_we3ds
-from pippin.data.windows import Options
+from pippin.images.preparing.prepare import prepare_we3ds
+from pippin.images.preparing.windows import Options
 from we3ds_tree import IMAGES, MASKS, NAMES, SMALL, made_files, png, write_folder, write_zip
 
 

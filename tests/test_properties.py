@@ -6,7 +6,7 @@ from hypothesis import given
 
 import pippin
 from conftest import probabilities
-from pippin.toy import CASES
+from pippin.report.toy_cases import CASES
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -13,9 +13,9 @@ from scipy import stats
 import peers
 import pippin
 from conftest import KINDS, every_score, made_rows, probabilities
-from pippin import pvalues
-from pippin.cells import make_cells, one_cell
-from pippin.ranking import as_rows, read_only
+from pippin._inputs.rows import as_rows, read_only
+from pippin._predictors import p_values
+from pippin._predictors.cells import make_cells, one_cell
 
 too_few = pytest.mark.filterwarnings("ignore:.*(too few|infinite score|are infinite):UserWarning")
 HUNDREDTHS = [a / 100 for a in range(1, 100)]
@@ -61,19 +61,19 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
     cells, group = cells_of(kind, pippin.score(probs, labels, score, seed=seed), labels, groups, n_classes)
-    query = pvalues.ask(as_rows(probs), score, cells, group, smoothed, seed)
+    query = p_values.ask(as_rows(probs), score, cells, group, smoothed, seed)
     by_plain, by_kernel = np.empty((n, n_classes)), np.empty((n, n_classes))
-    pvalues.plain_fill(query)(0, n, by_plain)
-    pvalues.compiled_fill(query)(0, n, by_kernel)
+    p_values.plain_fill(query)(0, n, by_plain)
+    p_values.compiled_fill(query)(0, n, by_kernel)
     assert np.array_equal(by_kernel, by_plain)
     exact = brute(query, pippin.score(probs, None, score, seed=seed))
     if smoothed:
         np.testing.assert_allclose(by_plain, exact.astype(float), rtol=1e-14)
     else:
         assert np.array_equal(by_plain, exact.astype(float))
-    assert np.array_equal(pvalues.of_labels(query, labels), by_plain[np.arange(n), labels])
-    assert np.array_equal(pvalues.of_classes(query), by_plain)
-    points = pvalues.points(query, range(n_classes))
+    assert np.array_equal(p_values.of_labels(query, labels), by_plain[np.arange(n), labels])
+    assert np.array_equal(p_values.of_classes(query), by_plain)
+    points = p_values.points(query, range(n_classes))
     for i, row in enumerate(by_plain):
         known = cells.counts[cells.of[group[i]]] > 0
         best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
@@ -158,9 +158,9 @@ def test_one_generator_gives_u_and_then_v():
 def test_no_example_gives_one_or_v():
     cells = make_cells(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
     rows, group = as_rows([[0.5, 0.5]]), np.zeros(1, dtype=np.int64)
-    assert pvalues.of_classes(pvalues.ask(rows, pippin.ip(), cells, group, False, None)).tolist() == [[1.0, 1.0]]
+    assert p_values.of_classes(p_values.ask(rows, pippin.ip(), cells, group, False, None)).tolist() == [[1.0, 1.0]]
     v = np.random.default_rng(1).random()
-    assert pvalues.of_classes(pvalues.ask(rows, pippin.ip(), cells, group, True, 1)).tolist() == [[v, v]]
+    assert p_values.of_classes(p_values.ask(rows, pippin.ip(), cells, group, True, 1)).tolist() == [[v, v]]
 
 
 def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
@@ -298,9 +298,9 @@ def test_crepes_smoothed_p_values_given_its_draws():
     calibration = pippin.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
     cells = one_cell(read_only(np.sort(calibration)), len(calibration), 12)
-    query = pvalues.Query(as_rows(test), pippin.topk(), cells, np.zeros(400, dtype=np.int64), np.zeros(400), theta)
+    query = p_values.Query(as_rows(test), pippin.topk(), cells, np.zeros(400, dtype=np.int64), np.zeros(400), theta)
     theirs = peers.crepes_p_values(calibration, pippin.score(test, true, "topk"), smoothing=True, seed=3)
-    assert np.array_equal(pvalues.of_labels(query, true), theirs)
+    assert np.array_equal(p_values.of_labels(query, true), theirs)
 
 
 def test_a_p_value_of_exactly_alpha_is_outside():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pippin.ranks import MANY, SEVERAL, is_broken, smallest, sort_down
+from pippin._engine.compiled.walk import MANY, SEVERAL, is_broken, smallest, sort_down
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])

@@ -13,12 +13,12 @@ from sklearn.cluster import KMeans
 import peers
 import pippin
 from conftest import made_rows
-from pippin import scoring
-from pippin.cells import make_cells
-from pippin.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
-from pippin.quantiles import examples_needed, quantile_rank
-from pippin.ranking import as_rows
-from pippin.rc3p import rc3p_limits
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows
+from pippin._predictors.cells import make_cells
+from pippin._predictors.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
+from pippin._predictors.rank_limits import rc3p_limits
+from pippin._theory.level import examples_needed, quantile_rank
 
 DATA = pippin.load_example()
 PROBS, LABELS = np.array(DATA.probs, dtype=np.float64), np.array(DATA.labels)
@@ -96,7 +96,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
     probs, labels = PROBS[:2500], LABELS[:2500]
     predictor = pippin.calibrate(probs, labels, "aps", seed=4, per="cluster")
     rng = np.random.default_rng(4)
-    scores = scoring.label_scores(as_rows(probs), labels, pippin.aps(), rng.random(2500))
+    scores = dispatch.label_scores(as_rows(probs), labels, pippin.aps(), rng.random(2500))
     rarest = int(np.bincount(labels).min())
     aside, n_clusters = rarest * 12 // 87, rarest * 12 // 87 // 2
     assert plan(np.bincount(labels), 0.1) == (aside / rarest, n_clusters)
@@ -322,7 +322,7 @@ def test_torchcps_rc3p_gives_our_sets_where_both_count_alike(n):
     sets, their_sets = predictor.predict(PROBS[n:]).mask, predict(PROBS[n:])
     near = np.abs(1 - PROBS[n:] - predictor.thresholds) < 1e-7  # TorchCP keeps thresholds in 32 bits
     assert near.mean() < 0.03
-    ranks = scoring.label_ranks(as_rows(PROBS[:n]), LABELS[:n]) + 1
+    ranks = dispatch.label_ranks(as_rows(PROBS[:n]), LABELS[:n]) + 1
     alike = []
     for k in range(12):
         own = ranks[LABELS[:n] == k]
@@ -356,7 +356,7 @@ def test_rc3p_covers_at_least_what_its_table_says():
     rng = np.random.default_rng(5)
     probs = rng.dirichlet((1.5, 1, 0.7, 0.4), 30_000)
     labels = (rng.random(len(probs))[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
-    scores, ranks = pippin.score(probs, labels, "repip"), scoring.label_ranks(as_rows(probs), labels) + 1
+    scores, ranks = pippin.score(probs, labels, "repip"), dispatch.label_ranks(as_rows(probs), labels) + 1
     covered = np.zeros((400, 4))
     for draw in covered:
         rows = np.concatenate([rng.choice(np.flatnonzero(labels == k), 19 + 10 * k) for k in range(4)])

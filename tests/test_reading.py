@@ -9,7 +9,7 @@ import polars
 import pytest
 
 import pippin
-from pippin.reading import example_data, read_data
+from pippin.tables.reading import example_data, read_data
 
 RNG = np.random.default_rng(5)
 PROBS = RNG.dirichlet(np.ones(3), 30)

@@ -9,11 +9,11 @@ import pytest
 
 import pippin
 from made_report import TITLE, rows_of
-from pippin.methods import parse_methods
-from pippin.ranking import as_rows
+from pippin._compare.methods import parse_methods
+from pippin._compare.splits import draw_split
+from pippin._compare.study import study
+from pippin._inputs.rows import as_rows
 from pippin.report import write_report
-from pippin.study import study
-from pippin.trials import draw_split
 
 METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0.1, k_reg=2) per group nonempty")
 

@@ -13,8 +13,8 @@ import pippin
 from made_images import CLASSES, make_images
 from pippin.cli import photographs
 from pippin.cli.steps import run_step
-from pippin.reading import read_data
 from pippin.report.photos import EACH, kinds, photo_section, thumbnail
+from pippin.tables.reading import read_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -177,8 +177,8 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
 
 def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     """The first split's, row for row."""
-    from pippin.ranking import as_classes
-    from pippin.study import study
+    from pippin._compare.study import study
+    from pippin._inputs.rows import as_classes
 
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 2, (400, 4)).astype(np.float32)

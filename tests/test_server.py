@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin import threads
+from pippin._runtime import threads
 
 SCORES = ("pip", "raps", "socop", "margin")
 
@@ -132,9 +132,9 @@ LOADING = """
 import threading
 import numpy as np
 import pippin
-from pippin import scoring
+from pippin._engine import dispatch
 
-scoring._scored_in_numpy = scoring.WORTH_COMPILING
+dispatch._scored_in_numpy = dispatch.WORTH_COMPILING
 failures = []
 
 def work():

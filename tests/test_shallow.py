@@ -5,10 +5,11 @@ import pytest
 
 import pippin
 from conftest import KINDS, made_rows
-from pippin import kernels, plain, shallow
-from pippin.lanes import LANES
-from pippin.scores import coefficients
-from pippin.shallow import TILE
+from pippin._engine import plain
+from pippin._engine.compiled import engine, unranked
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.unranked import TILE
+from pippin._theory.scores import coefficients
 
 SHALLOW = {
     "ip": pippin.ip(),
@@ -33,14 +34,14 @@ def frozen(array):
 def same_as_numpy(probs, labels, score):
     n, n_classes = probs.shape
     c, u = coefficients(score, n_classes), np.zeros(n)
-    _, scores, suspects = kernels.label_places(probs, labels, c, u)
+    _, scores, suspects = engine.label_places(probs, labels, c, u)
     _, wanted = plain.label_places(probs, labels, c, u)
     assert suspects == 0
     assert np.array_equal(scores, wanted)
     near = np.quantile(wanted, 0.7, method="lower")
     for threshold in (near, np.nextafter(near, -9), np.nextafter(near, 9), near + 4e-7, wanted.max(), -np.inf, np.inf):
         sizes = np.full(n, -1)
-        found, suspects = kernels.members(probs, c, threshold, u, sizes)
+        found, suspects = engine.members(probs, c, threshold, u, sizes)
         wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
@@ -79,8 +80,8 @@ def test_which_scores_are_shallow():
     for spelling in ("aps", "aps(randomized=False)", "raps", "saps", "saps(randomized=False)", "pip", "repip", "topk"):
         assert coefficients(pippin.parse_score(spelling), 12).reach == 12
     probs = frozen(made_rows("spread", 9, 12, 0))
-    assert shallow.fits(probs.shape, coefficients(pippin.ip(), 12))
-    assert not shallow.fits(probs.shape, coefficients(pippin.pip(), 12))
+    assert unranked.fits(probs.shape, coefficients(pippin.ip(), 12))
+    assert not unranked.fits(probs.shape, coefficients(pippin.pip(), 12))
 
 
 @pytest.mark.parametrize("name", SHALLOW)

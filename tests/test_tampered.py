@@ -9,7 +9,7 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.files import read_predictor, write_predictor
+from pippin._runtime.disk import read_predictor, write_predictor
 
 DATA = pippin.load_example()
 PROBS, LABELS = DATA.probs[:900], DATA.labels[:900]

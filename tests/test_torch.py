@@ -11,15 +11,15 @@ import torch
 import pippin
 import pippin.torch as pt
 from conftest import EVERY_SCORE, KINDS, made_rows
-from pippin import scoring
-from pippin.ranking import as_rows, softmax
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows, softmax
 
 ROOT = Path(__file__).parent.parent
 
 
 def expected(predictor, probs, u):
     """The core's sizes, members (n, K) with −1 behind them, and mask."""
-    sizes, members = scoring.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    sizes, members = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
     listed = np.full(probs.shape, -1)
     listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
     return sizes, listed, pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
@@ -56,7 +56,7 @@ def test_a_threshold_at_a_score_is_met_exactly(score):
     probs = made_rows("spread", 60, 90, 2)
     u = np.random.default_rng(5).random(60)
     labels = np.argsort(-probs, axis=1)[np.arange(60), np.arange(60) % 7]
-    scores = scoring.label_scores(as_rows(probs), labels, score, u)
+    scores = dispatch.label_scores(as_rows(probs), labels, score, u)
     for i in range(60):
         for threshold, wanted in ((scores[i], True), (np.nextafter(scores[i], -9), False)):
             predictor = pippin.Predictor(score, 0.1, float(threshold), 60, range(90), None)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from made_images import CLASSES, make_images
-from pippin.reading import read_data
-from pippin.vision import train
-from pippin.vision.images import read_image
-from pippin.vision.network import make_network
+from pippin.images.training import train
+from pippin.images.training.folder import read_image
+from pippin.images.training.network import make_network
+from pippin.tables.reading import read_data
 from small_training import quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -105,7 +105,7 @@ def test_class_names_may_be_numbers(images, tiny, tmp_path):
 WITHOUT = """
 import sys
 for name in {names}: sys.modules[name] = None
-from pippin.vision import Options, train
+from pippin.images.training import Options, train
 train({images!r}, {out!r}, Options(weights={weights!r}, epochs=1, size=24))
 """
 

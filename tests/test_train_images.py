@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 from made_images import CLASSES, make_images
-from pippin.vision.augmentation import augmented
-from pippin.vision.images import Pixels, batches, divide, list_images, read_image
+from pippin.images.training.augmentation import augmented
+from pippin.images.training.folder import Pixels, batches, divide, list_images, read_image
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

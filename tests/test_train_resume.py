@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import PIPPIN
-from pippin.vision import train, training
+from pippin.images.training import fit, train
 from small_training import quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -55,7 +55,7 @@ def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
 def test_a_run_stopped_while_writing_trains_nothing_anew(images, tiny, tmp_path, monkeypatch):
     told = []
     with monkeypatch.context() as patch:
-        patch.setattr(training, "write_trained", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(fit, "write_trained", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train(images, tmp_path / "p.npz", small_options(tiny), tell=told.append)
     (tmp_path / ".train.checkpoint.pt.1-aa.tmp").touch()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from made_images import CLASSES, make_images
-from pippin.vision import network, train
+from pippin.images.training import network, train
 from small_training import quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -5,12 +5,12 @@ import pytest
 
 import pippin
 from conftest import EVERY_SCORE
-from pippin.quantiles import quantile_rank
-from pippin.ranking import as_rows
-from pippin.study import study
-from pippin.trials import draw_split, make_trial, split_generator
-from pippin.tuning import FRONTS
-from pippin.verdict import alpha_curve, judge
+from pippin._compare.splits import draw_split, make_trial, split_generator
+from pippin._compare.study import study
+from pippin._compare.tuning import FRONTS
+from pippin._compare.verdict import alpha_curve, judge
+from pippin._inputs.rows import as_rows
+from pippin._theory.level import quantile_rank
 
 
 @pytest.fixture(scope="module")

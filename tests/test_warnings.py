@@ -10,9 +10,9 @@ import pytest
 
 import pippin
 from conftest import made_rows
-from pippin.ranking import as_rows
-from pippin.scores import parse_score
-from pippin.study import study
+from pippin._compare.study import study
+from pippin._inputs.rows import as_rows
+from pippin._theory.scores import parse_score
 
 METHODS = ("ip per cluster", "ip/ms", "ip per class", "ip rc3p")
 

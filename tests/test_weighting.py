@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-import pippin.tails
 from conftest import EVERY_SCORE, KINDS, probabilities
-from pippin.calibration import quantile_rank
-from pippin.ranking import exact_alpha
-from pippin.tails import tails
+from pippin._inputs.rows import exact_alpha
+from pippin._predictors.marginal import quantile_rank
+from pippin._theory import weighted_tails
+from pippin._theory.weighted_tails import tails
 from weighted_rows import some
 
 FULL = "ignore:.*sets hold all classes"
@@ -117,7 +117,7 @@ def test_each_p_is_rounded_once(weights, own):
     found = tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own]))
     assert found.tolist() == [float(e / exact[0]) for e in exact]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pippin.tails, "_SLACK", 0.5)  # never sure: whole numbers alone
+        patch.setattr(weighted_tails, "_SLACK", 0.5)  # never sure: whole numbers alone
         assert np.array_equal(tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own])), found)
 
 

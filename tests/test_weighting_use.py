@@ -10,7 +10,7 @@ from scipy import stats
 
 import pippin
 from conftest import EVERY_SCORE, KINDS
-from pippin.weighting import from_content
+from pippin._predictors.weighted import from_content
 from weighted_rows import some
 
 FULL = "ignore:.*sets hold all classes"

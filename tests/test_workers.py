@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from pippin.data import workers
-from pippin.data.we3ds import reading
-from pippin.data.workers import Workers
+from pippin.images.preparing import workers
+from pippin.images.preparing.we3ds import reading
+from pippin.images.preparing.workers import Workers
 
 
 def double(read, item):

@@ -9,7 +9,7 @@ import polars
 import pytest
 
 import pippin
-from pippin.writing import write_sets, write_table
+from pippin.tables.writing import write_sets, write_table
 
 AWKWARD = ("plain", "pipe|", "back\\slash", 'quote"', "comma,", "line\nend", "", " space ", "\\|", "🌽")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pippin.data.we3ds import mask_classes
-from pippin.data.windows import Options
+from pippin.images.preparing.we3ds import mask_classes
+from pippin.images.preparing.windows import Options
 
 NAMES = [known.name for known in mask_classes()]
 SIZE = (1144, 1600)

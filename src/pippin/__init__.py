@@ -1,18 +1,22 @@
 """Prediction sets that contain the true class with a chosen probability."""
 
-from pippin.calibration import Predictor, calibrate, score, warm_up
-from pippin.combination import Combination, calibrate_combination
-from pippin.conditional import ConditionalPredictor
-from pippin.cross import CrossPredictor, calibrate_cross
-from pippin.evidence import differences
-from pippin.example import load_example
-from pippin.experiment import Comparison, compare
-from pippin.loading import load
-from pippin.methods import Method, parse_method
-from pippin.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
-from pippin.planning import Plan, examples_for, plan
-from pippin.pvalues import PointPredictions
-from pippin.scores import (
+from pippin._compare.comparison import Comparison, compare
+from pippin._compare.evidence import differences
+from pippin._compare.methods import Method, parse_method
+from pippin._compare.sweeping import Sweep, sweep
+from pippin._compare.tuning import Tuned, tune
+from pippin._inputs.example import load_example
+from pippin._predictors.combination import Combination, calibrate_combination
+from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.cross import CrossPredictor, calibrate_cross
+from pippin._predictors.loading import load
+from pippin._predictors.marginal import Predictor, calibrate, score, warm_up
+from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
+from pippin._predictors.p_values import PointPredictions
+from pippin._predictors.sets import PredictionSets
+from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
+from pippin._theory.planning import Plan, examples_for, plan
+from pippin._theory.scores import (
     PAPER_SCORES,
     Score,
     aps,
@@ -27,10 +31,6 @@ from pippin.scores import (
     socop,
     topk,
 )
-from pippin.sets import PredictionSets
-from pippin.sweeping import Sweep, sweep
-from pippin.tuning import Tuned, tune
-from pippin.weighting import WeightedPredictor, calibrate_weighted, likelihood_ratios
 
 __version__ = "0.1.0"
 

@@ -8,8 +8,8 @@ import typer
 from pippin.cli.options import Alpha, DataFile, DrawSeed, LabelsFile, WeightsFile
 
 if TYPE_CHECKING:
-    from pippin.conditional import ConditionalPredictor
-    from pippin.reading import Data
+    from pippin._predictors.conditional import ConditionalPredictor
+    from pippin.tables.reading import Data
 
 Per = Annotated[
     str | None,
@@ -41,11 +41,11 @@ def calibrate(
     ] = False,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
-    from pippin.calibration import Predictor
+    from pippin._predictors.conditional import ConditionalPredictor
+    from pippin._predictors.marginal import Predictor
     from pippin.cli.outputs import check_target
-    from pippin.conditional import ConditionalPredictor
-    from pippin.reading import read_data
-    from pippin.writing import naming_target
+    from pippin.tables.reading import read_data
+    from pippin.tables.writing import naming_target
 
     check_target(out, ".json")
     _check(per, unseen)
@@ -77,7 +77,7 @@ def _calibrated(
 ) -> Any:
     """The predictor of the kind that the options ask for."""
     import pippin
-    from pippin.reading import need_groups, read_weights
+    from pippin.tables.reading import need_groups, read_weights
 
     rows, truth, chosen = given.rows, given.truth(), pippin.parse_method(score)
     if chosen.per is not None or chosen.nonempty:
@@ -123,7 +123,7 @@ def _show(predictor: "ConditionalPredictor", data: str, out: Path) -> None:
 
 
 def _check(per: str | None, unseen: str) -> None:
-    from pippin.conditional import PER, UNSEEN
+    from pippin._predictors.conditional import PER, UNSEEN
 
     if per is not None and per not in PER:
         raise ValueError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}: choose one of them.")

@@ -21,8 +21,8 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin.reading import Data
-    from pippin.study import Study
+    from pippin._compare.study import Study
+    from pippin.tables.reading import Data
 
 CHECKPOINT = "compare.checkpoint.npz"
 
@@ -47,12 +47,12 @@ def compare(
     labels: LabelsFile = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
+    from pippin._compare.methods import Method
+    from pippin._compare.study import study
+    from pippin._inputs.rows import as_classes
     from pippin.cli.outputs import output_folder
-    from pippin.methods import Method
-    from pippin.ranking import as_classes
-    from pippin.reading import need_groups
-    from pippin.study import study
-    from pippin.writing import write_table
+    from pippin.tables.reading import need_groups
+    from pippin.tables.writing import write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels)
@@ -105,8 +105,8 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
+    from pippin._compare.verdict import on_absent
     from pippin.cli.printing import conditional_table, console, metrics_table, setting
-    from pippin.verdict import on_absent
 
     comparison = found.comparison
     screen = console()

@@ -16,7 +16,7 @@ def evaluate(
     """Print coverage and set sizes on labelled data, overall, by class and by group."""
     import pippin
     from pippin.cli.options import asked_of
-    from pippin.reading import naming, read_data
+    from pippin.tables.reading import naming, read_data
 
     calibrated = pippin.load(predictor)
     given = read_data(data, labels)

@@ -8,7 +8,7 @@ import typer
 from pippin.cli.options import PredictorFile
 
 if TYPE_CHECKING:
-    from pippin.calibration import Predictor
+    from pippin._predictors.marginal import Predictor
 
 OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
 HeaderFile = Annotated[Path | None, typer.Option("--c", metavar="FILE", help="A C99 header, .h.", show_default=False)]
@@ -32,7 +32,7 @@ def export(
 ) -> None:
     """Write a predictor as an ONNX graph or a C header."""
     import pippin
-    from pippin.files import write_whole
+    from pippin._runtime.disk import write_whole
 
     if onnx is None and c is None:
         raise ValueError("Expected --onnx or --c, got neither: name the file to write.")

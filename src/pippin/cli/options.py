@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pippin.methods import Candidate
-    from pippin.reading import Data
+    from pippin._compare.methods import Candidate
+    from pippin.tables.reading import Data
 
 _DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
 
@@ -43,7 +43,7 @@ OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the
 
 def read_or_example(path: Path | None, labels: Path | None) -> "Data":
     """The file's data; the embedded example without a file."""
-    from pippin.reading import example_data, read_data
+    from pippin.tables.reading import example_data, read_data
 
     if path is not None:
         return read_data(path, labels)
@@ -58,9 +58,9 @@ def read_scores(text: str) -> "tuple[Candidate, ...]":
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)
     """
-    from pippin.formula import FAMILIES
-    from pippin.methods import parse_method, parse_methods
-    from pippin.scores import PAPER_SCORES, make_score
+    from pippin._compare.methods import parse_method, parse_methods
+    from pippin._theory.formula import FAMILIES
+    from pippin._theory.scores import PAPER_SCORES, make_score
 
     every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
     several = {"paper": PAPER_SCORES, "all": every}
@@ -73,11 +73,11 @@ def asked_of(predictor: Any, data: "Data", weights: Path | None, seed: int | Non
     Raises:
         ValueError: the predictor needs more than a file of rows, or weights that it cannot use.
     """
-    from pippin.calibration import Predictor
-    from pippin.combination import Combination
-    from pippin.conditional import ConditionalPredictor
-    from pippin.reading import read_weights
-    from pippin.weighting import WeightedPredictor
+    from pippin._predictors.combination import Combination
+    from pippin._predictors.conditional import ConditionalPredictor
+    from pippin._predictors.marginal import Predictor
+    from pippin._predictors.weighted import WeightedPredictor
+    from pippin.tables.reading import read_weights
 
     kind = type(predictor).__name__
     if not isinstance(predictor, Predictor | ConditionalPredictor | WeightedPredictor | Combination):

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from pippin.reading import Data
-    from pippin.sets import PredictionSets
+    from pippin._predictors.sets import PredictionSets
+    from pippin.tables.reading import Data
 
 SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the others where it leaves no set empty
 
 
 def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
     """Puts photographs of `folder`, whose logits train wrote to `probs`, into the page."""
-    from pippin.files import write_whole
-    from pippin.reading import read_data
+    from pippin._runtime.disk import write_whole
     from pippin.report.photos import photo_section, with_photos
+    from pippin.tables.reading import read_data
 
     data = read_data(probs)
     with np.load(probs) as kept:
@@ -34,8 +34,8 @@ def first_split(
 ) -> "tuple[NDArray[np.int64], dict[str, PredictionSets]]":
     """The test rows of the split that compare looks at closely, and their sets under each score shown."""
     import pippin
-    from pippin.ranking import as_classes
-    from pippin.trials import draw_split, make_trial, split_generator
+    from pippin._compare.splits import draw_split, make_trial, split_generator
+    from pippin._inputs.rows import as_classes
 
     truth = data.truth()
     trial = make_trial(data.rows, truth, fraction, alpha, seed)

@@ -10,7 +10,7 @@ from pippin.cli.options import Alpha, LabelsFile
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pippin.planning import Plan
+    from pippin._theory.planning import Plan
 
 DISTANCES = (0.005, 0.01, 0.02, 0.05)
 
@@ -64,8 +64,8 @@ def _counts(data: Path | None, labels: Path | None) -> dict[str | int, int]:
     """How many examples each class has."""
     import numpy as np
 
+    from pippin._inputs.rows import as_classes
     from pippin.cli.options import read_or_example
-    from pippin.ranking import as_classes
 
     if data is None and labels is None:
         return {}
@@ -76,7 +76,7 @@ def _counts(data: Path | None, labels: Path | None) -> dict[str | int, int]:
 
 
 def _sentence(plan: "Plan") -> str:
-    from pippin.quantiles import examples_needed
+    from pippin._theory.level import examples_needed
 
     if not plan.finite:
         return (
@@ -114,7 +114,7 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
     from rich.table import Table
 
     import pippin
-    from pippin.quantiles import examples_needed
+    from pippin._theory.level import examples_needed
 
     least, wanted = examples_needed(alpha), pippin.examples_for(alpha, within, delta)
     table = Table(title="By class", title_justify="left")

@@ -40,8 +40,8 @@ def predict(
     import pippin
     from pippin.cli.options import asked_of
     from pippin.cli.outputs import check_target
-    from pippin.reading import naming, read_data
-    from pippin.writing import write_sets, write_table
+    from pippin.tables.reading import naming, read_data
+    from pippin.tables.writing import write_sets, write_table
 
     check_target(out, ".csv", ".parquet", ".jsonl")
     if p_values is not None:

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pippin.data.prepare import Draw, Prepared
+    from pippin.images.preparing.prepare import Draw, Prepared
 
 prepare = typer.Typer()
 
@@ -54,8 +54,8 @@ def we3ds(
 ) -> None:
     """Cut WE3DS into windows, one class each; a stopped run goes on where it was."""
     from pippin.cli.outputs import output_folder
-    from pippin.data.prepare import prepare_we3ds
-    from pippin.data.windows import Options
+    from pippin.images.preparing.prepare import prepare_we3ds
+    from pippin.images.preparing.windows import Options
 
     options = Options(window, label, soil, seed=seed)
     if drop is not None:

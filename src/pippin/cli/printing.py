@@ -10,9 +10,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     import polars
 
-    from pippin.conditional import ConditionalPredictor
-    from pippin.experiment import Comparison
-    from pippin.reading import Data
+    from pippin._compare.comparison import Comparison
+    from pippin._predictors.conditional import ConditionalPredictor
+    from pippin.tables.reading import Data
 
 WIDE = 160  # characters of a line that goes to a file or a pipe
 

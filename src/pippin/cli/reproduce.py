@@ -128,8 +128,8 @@ def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
     from pippin.cli.steps import folder_checksum, run_step
 
     try:
-        from pippin.vision import Options
-        from pippin.vision.images import list_images
+        from pippin.images.training import Options
+        from pippin.images.training.folder import list_images
     except ImportError as missing:
         raise ValueError(str(missing)) from missing
     Options(**chosen)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pippin.files import write_whole
+from pippin._runtime.disk import write_whole
 
 
 def run_step(

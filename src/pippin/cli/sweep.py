@@ -19,8 +19,8 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin.reading import Data
-    from pippin.sweeping import Sweep
+    from pippin._compare.sweeping import Sweep
+    from pippin.tables.reading import Data
 
 ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]
 Parameter = Annotated[
@@ -48,7 +48,7 @@ def sweep(
     """Vary one parameter of a score, on the same random splits."""
     import pippin
     from pippin.cli.outputs import output_folder
-    from pippin.writing import write_table
+    from pippin.tables.writing import write_table
 
     steps = read_values(values)
     given = read_or_example(data, labels)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pippin.toy import CASES, OWN, Case
+from pippin.report.toy_cases import CASES, OWN, Case
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pippin.vision import Trained
+    from pippin.images.training import Trained
 
 ImageFolder = Annotated[
     Path,
@@ -69,12 +69,12 @@ def train(
 
 def run_training(windows: Path, out: Path, chosen: dict[str, Any]) -> "Trained":
     """Trains, with a bar on a terminal and a line per epoch."""
+    from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import check_target
-    from pippin.progress import progress_bar
 
     check_target(out, ".npz")
     try:
-        from pippin.vision import Options, train
+        from pippin.images.training import Options, train
     except ImportError as missing:
         raise ValueError(str(missing)) from missing
     return train(

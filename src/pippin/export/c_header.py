@@ -1,6 +1,6 @@
 """A predictor as one C99 header: no allocation, no library, the same bits in double.
 
-The header evaluates `pippin.formula.score_at` in its order. It keeps the compiler from
+The header evaluates `pippin._theory.formula.score_at` in its order. It keeps the compiler from
 fusing multiplications and additions where the compiler listens to a pragma (GCC, Clang);
 others need their own flag for that, such as -ffp-contract=off.
 """
@@ -10,11 +10,11 @@ import re
 
 import numpy as np
 
-from pippin.calibration import Predictor, need_one_threshold
+from pippin._inputs.rows import SUM_TOLERANCE
+from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector
+from pippin._theory.scores import coefficients
 from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
-from pippin.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector
-from pippin.ranking import SUM_TOLERANCE
-from pippin.scores import coefficients
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 

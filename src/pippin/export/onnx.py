@@ -3,7 +3,7 @@
 Inputs: `probs` or `logits` (n, K), and `u` (n,) in double for a randomised score.
 Outputs: `sizes` (n,) int64; `classes` (n, K) int64, the members, most probable first, then
 −1; `mask` (n, K) bool. Scores are computed in double, in the order of
-`pippin.formula.score_at`; equal probabilities are ranked by class index.
+`pippin._theory.formula.score_at`; equal probabilities are ranked by class index.
 """
 
 import json
@@ -18,9 +18,9 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('pippin.export.onnx needs onnx: pip install "pippin-conformal[onnx]".') from error
 
-from pippin.calibration import Predictor, need_one_threshold
-from pippin.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
-from pippin.scores import coefficients
+from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin._theory.scores import coefficients
 
 OPSET = 17
 OLDEST = 13  # of a classifier's graph that the head is added to

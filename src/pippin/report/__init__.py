@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pippin.experiment import Comparison
-from pippin.files import write_whole
-from pippin.level_curves import LevelCurve
-from pippin.metrics import Evaluation
-from pippin.sweeping import Sweep
-from pippin.verdict import AlphaCurve, Verdict
+from pippin._compare.comparison import Comparison
+from pippin._compare.curves import LevelCurve
+from pippin._compare.sweeping import Sweep
+from pippin._compare.verdict import AlphaCurve, Verdict
+from pippin._predictors.metrics import Evaluation
+from pippin._runtime.disk import write_whole
 
 __all__ = ["write_report", "write_sweep", "write_toy"]
 

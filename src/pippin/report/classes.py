@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from pippin.experiment import Comparison
-from pippin.methods import Method
+from pippin._compare.comparison import Comparison
+from pippin._compare.methods import Method
 from pippin.report.figures import target
 from pippin.report.style import INK, LOOKS, QUIET, drawn, new_figure, percent_axis, short
 

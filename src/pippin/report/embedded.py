@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.level_curves import STEPS, LevelCurve
-from pippin.quantiles import quantile_rank
+from pippin._compare.curves import STEPS, LevelCurve
+from pippin._compare.verdict import AlphaCurve
+from pippin._theory.level import quantile_rank
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
-from pippin.verdict import AlphaCurve
 
 FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 

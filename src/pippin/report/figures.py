@@ -5,9 +5,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pippin.experiment import Comparison
-from pippin.methods import parse_methods
-from pippin.metrics import Evaluation
+from pippin._compare.comparison import Comparison
+from pippin._compare.methods import parse_methods
+from pippin._compare.sweeping import Sweep
+from pippin._predictors.metrics import Evaluation
 from pippin.report.style import (
     GRID,
     INK,
@@ -22,8 +23,7 @@ from pippin.report.style import (
     short,
     size_axis,
 )
-from pippin.sweeping import Sweep
-from pippin.toy import CASES, Case
+from pippin.report.toy_cases import CASES, Case
 
 PANELS = {
     "coverage": ("Coverage", "sets that hold the true class"),

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from pippin.experiment import Comparison
-from pippin.methods import Candidate, score_of
+from pippin._compare.comparison import Comparison
+from pippin._compare.methods import Candidate, score_of
+from pippin._compare.verdict import Verdict
 from pippin.report.style import (
     HIGHLIGHT,
     INK,
@@ -23,7 +24,6 @@ from pippin.report.style import (
     short,
     size_axis,
 )
-from pippin.verdict import Verdict
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "several thresholds, or never empty"

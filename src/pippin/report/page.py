@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from pippin import __version__
-from pippin.evidence import Difference, differences
-from pippin.experiment import POOLED, Comparison
-from pippin.level_curves import LevelCurve
-from pippin.metrics import Evaluation
+from pippin._compare.comparison import POOLED, Comparison
+from pippin._compare.curves import LevelCurve
+from pippin._compare.evidence import Difference, differences
+from pippin._compare.verdict import AlphaCurve, Pick, Verdict, on_absent
+from pippin._predictors.metrics import Evaluation
 from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import HOLLOW, Front
 from pippin.report.style import look
-from pippin.verdict import AlphaCurve, Pick, Verdict, on_absent
 
 COLUMNS = {
     "score": "",

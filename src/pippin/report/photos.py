@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin.sets import PredictionSets
+from pippin._predictors.sets import PredictionSets
 
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail

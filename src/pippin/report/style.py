@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from pippin.files import write_whole
-from pippin.methods import Candidate, Method, score_of
+from pippin._compare.methods import Candidate, Method, score_of
+from pippin._runtime.disk import write_whole
 
 P = ParamSpec("P")
 

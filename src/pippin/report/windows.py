@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from pippin.data.prepare import Example
-from pippin.data.record import Record
-from pippin.data.we3ds import mask_classes
+from pippin.images.preparing.prepare import Example
+from pippin.images.preparing.record import Record
+from pippin.images.preparing.we3ds import mask_classes
 from pippin.report.style import INK, QUIET, drawn, new_figure, save_figure
 
 CUTTING, COUNTS = "cutting", "counts"

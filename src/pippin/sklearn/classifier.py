@@ -12,10 +12,10 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from pippin.calibration import Seed, calibrate
-from pippin.ranking import row_index
-from pippin.scores import Score
-from pippin.sets import PredictionSets
+from pippin._inputs.rows import row_index
+from pippin._predictors.marginal import Seed, calibrate
+from pippin._predictors.sets import PredictionSets
+from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints, seen_before
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
 from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, probabilities, seeded, several, split

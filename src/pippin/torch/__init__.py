@@ -11,11 +11,11 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('pippin.torch needs PyTorch: pip install "pippin-conformal[torch]".') from error
 
-from pippin.calibration import Predictor, Seed, need_one_threshold
-from pippin.calibration import calibrate as calibrate_rows
-from pippin.formula import OWN_U, PENALTY_U
-from pippin.ranking import Classes
-from pippin.scores import Score, coefficients
+from pippin._inputs.rows import Classes
+from pippin._predictors.marginal import Predictor, Seed, need_one_threshold
+from pippin._predictors.marginal import calibrate as calibrate_rows
+from pippin._theory.formula import OWN_U, PENALTY_U
+from pippin._theory.scores import Score, coefficients
 from pippin.torch.ops import conformal_sets
 
 __all__ = ["ConformalHead", "TorchSets", "calibrate", "probabilities"]

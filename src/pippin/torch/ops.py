@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from pippin.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 from pippin.torch import gpu
 
 FEW = 32  # ranks that are looked at before a row is sorted whole
@@ -117,7 +117,7 @@ def _list(order: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, last:
 def _sizes(
     values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
 ) -> torch.Tensor:
-    """How many of the ranked probabilities score at most the threshold: `pippin.formula.score_at` in its order."""
+    """How many of the ranked probabilities score at most the threshold: `score_at` of the formula in its order."""
     p = values.double()
     constant, second, price, threshold = numbers.unbind()
     mass = torch.empty_like(p)

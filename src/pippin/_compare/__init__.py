@@ -1,0 +1,1 @@
+"""Which score on these data, and how sure is that."""

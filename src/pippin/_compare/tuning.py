@@ -1,0 +1,126 @@
+"""Choosing a score on rows of its own, so that the guarantee stays whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._compare.comparison import Comparison, compare_in
+from pippin._compare.methods import Candidate, score_of
+from pippin._compare.splits import make_trial
+from pippin._inputs.index import same_index
+from pippin._inputs.rows import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
+from pippin._predictors.marginal import Predictor, Seed, calibrate
+from pippin._theory.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
+
+FRONTS: dict[str, tuple[Score, ...]] = {
+    "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),
+    "repip": tuple(repip(gamma, k_reg) for k_reg in (1, 2, 3) for gamma in (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)),
+    "pip": tuple(pip(beta) for beta in (0, 0.25, 0.5, 1, 2, 4, 16)),
+    "raps": tuple(raps(lam, k_reg) for k_reg in (1, 3) for lam in (0.001, 0.005, 0.02, 0.1, 0.5)),
+}
+CANDIDATES: tuple[Score, ...] = (ip(), margin(), *FRONTS["socop"], *FRONTS["repip"], *FRONTS["pip"])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuned:
+    """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those."""
+
+    score: Score
+    alpha: float
+    preference: str
+    tuning_rows: NDArray[np.intp]
+    calibration_rows: NDArray[np.intp]
+    comparison: Comparison
+    _rows: Rows
+    _labels: NDArray[np.int64]
+    _classes: Classes
+
+    def calibrate(self, alpha: float | None = None, seed: Seed = None) -> Predictor:
+        """The predictor, calibrated on the rows that the choice has not seen."""
+        left = self._rows.take(self.calibration_rows)
+        level = self.alpha if alpha is None else alpha
+        named = None if isinstance(self._classes, range) else self._classes
+        labels = self._labels[self.calibration_rows]
+        truth: Any = labels if named is None else [named[k] for k in labels]
+        return calibrate(left, truth, self.score, level, named, seed)
+
+    def __repr__(self) -> str:
+        return (
+            f"Tuned({self.score}: {self.preference}, chosen on {len(self.tuning_rows):,} rows; "
+            f"{len(self.calibration_rows):,} are left to calibrate)"
+        )
+
+
+def tune(
+    probs: Any,
+    labels: ArrayLike,
+    candidates: Sequence[Score | str] | Score | str = CANDIDATES,
+    prefer: str = "singletons",
+    max_size: float | None = None,
+    alpha: float = 0.1,
+    tuning_fraction: float = 0.5,
+    splits: int = 100,
+    seed: int = 0,
+    *,
+    classes: Classes | None = None,
+    from_logits: bool = False,
+) -> Tuned:
+    """Chooses a score for a preference, on rows that are then not used for calibration.
+
+    A score chosen on the rows that calibrate it no longer covers as promised: the choice
+    favours those rows. So the rows are divided at random once; one part is split again
+    and again to compare the candidates, the other is left for `Tuned.calibrate`.
+
+    Args:
+        prefer: "size" for the fewest classes per set, "singletons" for the most sets of one class.
+        max_size: with "singletons", only candidates whose mean size is at most this.
+        tuning_fraction: the share of the rows that chooses.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> tuned = pippin.tune(data.probs, data.labels, prefer="singletons", max_size=1.5, classes=data.classes)
+    >>> tuned.score
+    socop
+    >>> predictor = tuned.calibrate()
+    """
+    rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
+    names = as_classes(classes, rows)
+    truth = as_labels(labels, rows.n, names)
+    chosen = parse_scores(candidates)
+    if not 0 < tuning_fraction < 1:
+        raise ValueError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}.")
+    order = np.random.default_rng(seed).permutation(rows.n)
+    ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * rows.n)]))
+    if len(ours) < 4 or len(left) < 1:
+        raise ValueError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {rows.n}.")
+    trial = make_trial(rows.take(ours), truth[ours], 0.5, alpha, seed)
+    comparison = compare_in(trial, chosen, splits)
+    best, preference = preferred(comparison, prefer, max_size)
+    return Tuned(score_of(best), as_alpha(alpha), preference, ours, left, comparison, rows, truth, names)
+
+
+def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Candidate, str]:
+    """The score that a preference picks from a comparison, and the preference in words."""
+    sizes = comparison.metric("efficiency").mean(axis=1)
+    singletons = comparison.metric("informativeness").mean(axis=1)
+    allowed = np.arange(len(sizes))
+    if prefer == "size":
+        if max_size is not None:
+            raise ValueError("A maximal size goes with prefer='singletons'; prefer='size' already takes the smallest.")
+        return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "fewest classes per set"
+    if prefer != "singletons":
+        raise ValueError(f"Expected the preference 'size' or 'singletons', got {prefer!r}.")
+    words = "most singletons"
+    if max_size is not None:
+        words += f" with at most {max_size:g} classes per set"
+        allowed = np.flatnonzero(sizes <= max_size)
+        if not len(allowed):
+            raise ValueError(
+                f"No candidate has at most {max_size:g} classes per set: the smallest mean size is {sizes.min():.3f}."
+            )
+    best = np.lexsort((sizes[allowed], -singletons[allowed]))[0]
+    return comparison.scores[int(allowed[best])], words

@@ -1,0 +1,218 @@
+"""The answer in plain words: which score to take for what, and the fronts that families trace."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._compare.comparison import Comparison, compare_in
+from pippin._compare.evidence import CoverageCheck, check_order, check_spread, difference
+from pippin._compare.methods import Candidate, Method, score_of
+from pippin._compare.splits import Trial, draw_split
+from pippin._compare.tuning import FRONTS, preferred
+from pippin._engine import dispatch
+from pippin._theory.scores import Score, parse_score
+
+FRONT_SPLITS = 100
+HIDDEN = 0.05  # how far below the level the worst class is worth a sentence
+ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
+CURVE_SCORES = 4_000_000  # class scores sorted for one curve
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The score for one preference, with its means."""
+
+    preference: str
+    score: Candidate
+    efficiency: float
+    informativeness: float
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Everything a report says beyond the table."""
+
+    sentences: tuple[str, ...]
+    compared: tuple[Pick, ...]  # the best of the scores that were compared
+    tuned: tuple[Pick, ...]  # the best of these and of all members of the fronts
+    fronts: dict[str, Comparison]
+    checks: tuple[CoverageCheck, ...]
+
+
+def judge(trial: Trial, comparison: Comparison) -> Verdict:
+    """Names the best score for each preference, among those compared and among tuned ones.
+
+    Methods with several thresholds, or without empty sets, buy another guarantee; they are
+    not judged by size beside plain scores, but in a sentence of their own.
+    """
+    splits = min(FRONT_SPLITS, comparison.splits)
+    fronts = {family: compare_in(trial, members, splits) for family, members in FRONTS.items()}
+    judged = _plain(comparison)
+    merged: dict[Candidate, NDArray[np.float64]] = {}
+    for found in (judged, *fronts.values()):
+        merged.update(zip(found.scores, found.values[:, :splits], strict=True))
+    everything = Comparison(
+        tuple(merged), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, np.stack(list(merged.values()))
+    )
+    compared, tuned = _picks(judged), _picks(everything)
+    checks: tuple[CoverageCheck, ...] = ()
+    if comparison.splits > 1:
+        law = (check_spread(judged),) if isinstance(judged.scores[0], Score) else ()
+        checks = (*law, check_order(trial, parse_score("ip")))
+    told = _sentences(judged, compared, tuned)
+    sentences = (*told, *_on_classes(comparison, compared[-1].score), *_too_little(comparison))
+    return Verdict(sentences, compared, tuned, fronts, checks)
+
+
+def _plain(comparison: Comparison) -> Comparison:
+    """The comparison of the plain scores alone; of all, if there is none."""
+    plain = [number for number, candidate in enumerate(comparison.scores) if isinstance(candidate, Score)]
+    if not plain:
+        return comparison
+    return replace(comparison, scores=tuple(comparison.scores[i] for i in plain), values=comparison.values[plain])
+
+
+def _picks(comparison: Comparison) -> tuple[Pick, ...]:
+    sizes = comparison.metric("efficiency").mean(axis=1)
+    singletons = comparison.metric("informativeness").mean(axis=1)
+    limit = float(f"{ROOM * sizes.min():.3g}")
+    found = []
+    for prefer, max_size in (("size", None), ("singletons", None), ("singletons", max(limit, float(sizes.min())))):
+        score, words = preferred(comparison, prefer, max_size)
+        i = comparison.scores.index(score)
+        found.append(Pick(words, score, float(sizes[i]), float(singletons[i])))
+    return tuple(found)
+
+
+def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
+    smallest, most, both = compared
+    if np.isinf(comparison.metric("threshold")).any():
+        return (
+            "These rows are too few, or too hard, for the level: some thresholds are infinite, and then every set "
+            "holds all classes.",
+        )
+    told = [f"On these data {_means(both)}{_aside(both, smallest, most) if len(comparison.scores) > 1 else ''}."]
+    if both.score != smallest.score and comparison.splits > 1:
+        gap = difference(comparison, "informativeness", both.score, smallest.score)
+        sure = "clear" if gap.clear else "not clear"
+        told.append(
+            f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95 % interval "
+            f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
+        )
+    better = tuned[2]
+    if better.informativeness > both.informativeness + 0.005 and better.score not in comparison.scores:
+        told.append(
+            f"Tuned, there are more singletons: {_means(better)}; choose it with pippin.tune, on rows that do not "
+            "calibrate."
+        )
+    return tuple(told)
+
+
+def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ...]:
+    """What the marginal guarantee hides of the classes, and what it costs to mend that."""
+    if comparison.trial is None or np.isinf(comparison.metric("threshold")).any():
+        return ()
+    coverage = {row["score"]: row for row in comparison.conditional().iter_rows(named=True)}
+    own = coverage[str(recommended)]
+    if own["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN:
+        return ()
+    hides = (
+        f"The guarantee is for all classes together: under {recommended}, {own['worst_class']} is covered only "
+        f"{100 * own['worst_class_coverage']:.0f} % of the time"
+    )
+    sizes = dict(zip(comparison.scores, comparison.metric("efficiency").mean(axis=1).tolist(), strict=True))
+    better = [
+        candidate
+        for candidate in comparison.scores
+        if isinstance(candidate, Method)
+        and coverage[str(candidate)]["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN
+    ]
+    if not better and any(isinstance(candidate, Method) and candidate.by_class for candidate in comparison.scores):
+        return (f"{hides}.",)
+    if not better:
+        return (f"{hides}; compare {Method(score_of(recommended), 'class')} to see what a guarantee per class costs.",)
+    chosen = min(better, key=lambda method: (method.score != score_of(recommended), sizes[method]))
+    return (
+        f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % for "
+        f"{sizes[chosen]:.2f} classes per set.",
+    )
+
+
+def on_absent(comparison: Comparison) -> str:
+    """How many classes have no rows, and what becomes of them; empty, if all classes have some."""
+    if comparison.trial is None:
+        return ""
+    known = comparison.trial.rows.n_classes
+    absent = known - len(np.unique(comparison.trial.labels))
+    if not absent:
+        return ""
+    have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
+    text = f"{absent:,} of the {known:,} classes {have} left out here."
+    full = [str(one) for one in comparison.scores if isinstance(one, Method) and one.by_class]
+    return f"{text} Without a finite threshold, {they} in every set of {', '.join(full)}." if full else text
+
+
+def _too_little(comparison: Comparison) -> tuple[str, ...]:
+    """Methods that cover less than was asked, by more than coverage varies from split to split."""
+    coverage = comparison.metric("coverage")
+    spread = coverage.std(axis=1, ddof=1) if comparison.splits > 1 else np.full(len(coverage), np.inf)
+    short = 1 - comparison.alpha - coverage.mean(axis=1) > spread
+    return tuple(
+        f"{candidate} covers only {100 * coverage[i].mean():.1f} % of the objects, less than the "
+        f"{100 * (1 - comparison.alpha):g} % that was asked for."
+        for i, candidate in enumerate(comparison.scores)
+        if isinstance(candidate, Method) and short[i]
+    )
+
+
+def _means(pick: Pick) -> str:
+    return f"{pick.score} gives {_percent(pick)} singletons at {pick.efficiency:.2f} classes per set"
+
+
+def _percent(pick: Pick) -> str:
+    return f"{100 * pick.informativeness:.0f} %"
+
+
+def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
+    others = []
+    if smallest.efficiency < both.efficiency - 0.005:
+        others.append(
+            f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has {_percent(smallest)} singletons"
+        )
+    if most.informativeness > both.informativeness + 0.005:
+        others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
+    return "; " + ", and ".join(others) if others else ", and no other has smaller sets or more singletons"
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaCurve:
+    """One split at every level: what holds when the threshold is the i-th smallest calibration score.
+
+    Counts are over `n_test` test rows: labels covered, the sum of sizes, singletons, empty sets.
+    """
+
+    score: Score
+    n_test: int
+    thresholds: NDArray[np.float64]
+    covered: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    singletons: NDArray[np.int64]
+    empty: NDArray[np.int64]
+
+
+def alpha_curve(trial: Trial, score: Score) -> AlphaCurve:
+    """The first split at all levels, from all classes' scores of its test rows, or of a sample, if there are many."""
+    calibration, u = draw_split(trial, 0)
+    labels = dispatch.label_scores(trial.rows, trial.ranks, score, u)
+    thresholds = np.sort(labels[calibration])
+    test = np.flatnonzero(~calibration)
+    most = max(1, CURVE_SCORES // trial.rows.n_classes)
+    if len(test) > most:
+        test = np.sort(np.random.default_rng(trial.seed).choice(test, most, replace=False))
+    by_rank = dispatch.class_scores(trial.rows.take(test), score, u[test])
+    first, second, every = np.sort(by_rank[:, 0]), np.sort(by_rank[:, 1]), np.sort(by_rank, axis=None)
+    covered, reached, beyond, sizes = (
+        np.searchsorted(values, thresholds, side="right") for values in (np.sort(labels[test]), first, second, every)
+    )
+    return AlphaCurve(score, len(test), thresholds, covered, sizes, reached - beyond, len(test) - reached)

@@ -1,0 +1,1 @@
+"""The engine in compiled loops; importing one of these modules imports numba."""

@@ -1,0 +1,53 @@
+"""Prediction sets whose threshold depends on the class and the object, in a compiled loop."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._engine.compiled.one_row import next_mass
+from pippin._engine.compiled.walk import NONE, compiled, compiled_score_at, doubled, is_broken, is_doubtful, total
+from pippin._engine.plain import Indices, Vector
+from pippin._inputs.rows import Floats
+from pippin._theory.formula import Coefficients
+
+
+@compiled
+def members_within(
+    block: Floats,
+    c: Coefficients,
+    limits: Vector,
+    rank_limits: Indices,
+    group: NDArray[np.int64],
+    u: Vector,
+    sizes: NDArray[np.int64],
+) -> tuple[Indices, int]:
+    """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect.
+
+    Scores grow with the rank, so a row is walked until its score exceeds every limit.
+    """
+    n, n_classes = block.shape
+    values = np.empty(n_classes, block.dtype)
+    classes = np.empty(n_classes, np.int32)
+    found = np.empty(4 * n + n_classes, np.int32)
+    by_class, ranked = limits.shape[1] > 1, rank_limits.shape[1] > 1
+    used, suspects = 0, 0
+    for i in range(n):
+        row, own = block[i], limits[group[i]]
+        sum_of_row = total(row)
+        if is_broken(row) or np.isinf(sum_of_row):  # an infinite entry has no rank
+            suspects += 1
+            continue
+        suspects += is_doubtful(sum_of_row)
+        if used + n_classes > found.size:
+            found = doubled(found)
+        highest, known, mass = own.max(), NONE, 0.0
+        for rank in range(n_classes):
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
+            score = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
+            if not score <= highest:
+                break
+            k = classes[rank]
+            if score <= own[k if by_class else 0] and (not ranked or rank < rank_limits[group[i], k]):
+                found[used] = k
+                used += 1
+                sizes[i] += 1
+    return found[:used].copy(), suspects

@@ -1,0 +1,194 @@
+"""Scores that look at no class but the best one, in rows that fit into the lanes: compiled.
+
+One comparison with `limits.py` settles all classes of a row, and nothing is sorted but what is in a set.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._engine.compiled import lanes
+from pippin._engine.compiled.bounds import Limits, compare, limits_of
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.walk import NONE, compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
+from pippin._engine.plain import Indices, Vector
+from pippin._inputs.rows import Floats
+from pippin._theory.formula import ABOVE, Coefficients, Parts
+
+Lanes = NDArray[np.uint32]
+Sizes = NDArray[np.int64]
+
+TILE = 256  # rows whose sets are found before they are written
+
+
+def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
+    """Whether these loops can do the work."""
+    return c.reach <= 1 and shape[1] <= LANES <= shape[0] * shape[1]
+
+
+@inlined
+def _window(i: int, flat: Floats, n_classes: int) -> tuple[int, int, Any]:
+    """Where the window of row i starts, the lane of its first class (0 but at the array's end), and all its lanes."""
+    start = min(i * n_classes, flat.size - LANES)
+    lane = i * n_classes - start
+    return start, lane, np.uint32(((1 << n_classes) - 1) << lane)
+
+
+@inlined
+def _bit(lane: int) -> Any:
+    return np.uint32(1) << np.uint32(lane)
+
+
+@inlined
+def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
+    """The lanes of `every` that rank above one of them, ties by index."""
+    p = flat[np.uint64(start + lane)]  # an index without a sign is not looked at for counting from the end
+    tied_before = lanes.at_least(flat, start, p) & (_bit(lane) - np.uint32(1))
+    return (lanes.above(flat, start, p) | tied_before) & every
+
+
+@inlined
+def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: Any, found: Indices, used: int) -> Any:
+    """Writes the members of one set by rank, the best one first if it is known; returns their number."""
+    size = lanes.count(inside | best)
+    found[np.uint64(used)] = lanes.first(best if best != 0 else inside) - lane
+    if size > 1:
+        inside &= ~best
+        while inside != 0:
+            own = lanes.first(inside)
+            found[np.uint64(used + lanes.count(_ranked_above(flat, start, own, every)))] = own - lane
+            inside &= inside - np.uint32(1)
+    return size
+
+
+@compiled
+def _find_best(
+    flat: Floats, begin: int, n_classes: int, c: Coefficients, threshold: float, best: Lanes, top: Vector
+) -> None:
+    """Of every row of the tile the largest probability, and the lane of its class; none, if its score is too large."""
+    for i in range(best.size):
+        start, _, every = _window(begin + i, flat, n_classes)
+        largest = lanes.largest_of(flat, start, every)
+        best[i] = _bit(lanes.first(lanes.at_least(flat, start, largest) & every))
+        top[i] = largest
+    outside = 0
+    for i in range(best.size):
+        outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
+    for i in range(best.size if outside else 0):
+        start, _, every = _window(begin + i, flat, n_classes)
+        second = np.float64(lanes.largest_of(flat, start, every & ~best[i]))
+        if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
+            best[i] = 0
+
+
+@compiled
+def _write_sure(
+    flat: Floats,
+    begin: int,
+    n_classes: int,
+    limits: Limits,
+    best: Lanes,
+    top: Vector,
+    sizes: Sizes,
+    found: Indices,
+    used: int,
+) -> tuple[int, int, bool]:
+    """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
+    suspects, doubts = 0, np.uint32(0)
+    for i in range(best.size):
+        start, lane, every = _window(begin + i, flat, n_classes)
+        suspects += is_doubtful(lanes.sum_of(flat, start, every))
+        inside, unsure = compare(flat, start, every, limits, top[i])
+        doubts |= unsure
+        size = _write(flat, start, lane, every, best[i], inside, found, used)
+        sizes[begin + i] = size
+        used += size
+    return used, suspects, doubts != 0
+
+
+@compiled
+def _write_asked(
+    flat: Floats,
+    begin: int,
+    n_classes: int,
+    limits: Limits,
+    c: Coefficients,
+    threshold: float,
+    best: Lanes,
+    top: Vector,
+    sizes: Sizes,
+    found: Indices,
+    used: int,
+) -> int:
+    """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
+    for i in range(best.size):
+        start, lane, every = _window(begin + i, flat, n_classes)
+        inside, unsure = compare(flat, start, every, limits, top[i])
+        mass = c.table[0, ABOVE] * top[i]
+        while unsure != 0:
+            own = lanes.first(unsure)
+            if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
+                inside |= _bit(own)
+            unsure &= unsure - np.uint32(1)
+        size = _write(flat, start, lane, every, best[i], inside, found, used)
+        sizes[begin + i] = size
+        used += size
+    return used
+
+
+@compiled
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Sizes) -> tuple[Indices, int]:
+    """As in `kernels.py`; u is not looked at."""
+    c = Coefficients(*parts)
+    n, n_classes = block.shape
+    flat = block.reshape(block.size)
+    if is_broken(flat):
+        return np.empty(0, np.int32), 1
+    limits = limits_of(c, threshold)
+    bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
+    found = np.empty(3 * n + LANES * TILE, np.int32)
+    used, suspects = NONE, NONE
+    for begin in range(0, n, TILE):
+        best, top = bests[: n - begin], tops[: n - begin]
+        if used + LANES * TILE > found.size:
+            found = doubled(found)
+        if c.reach == 1:
+            _find_best(flat, begin, n_classes, c, threshold, best, top)
+        end, more, unsure = _write_sure(flat, begin, n_classes, limits, best, top, sizes, found, used)
+        if unsure:
+            end = _write_asked(flat, begin, n_classes, limits, c, threshold, best, top, sizes, found, used)
+        used, suspects = end, suspects + more
+    return found[:used], suspects
+
+
+@compiled
+def label_places(
+    block: Floats,
+    labels: NDArray[np.int64],
+    parts: Parts,
+    u: Vector,
+    ranks: Indices,
+    p: Vector,
+    masses: Vector,
+    scores: Vector,
+) -> int:
+    """As in `kernels.py`; a rank is 0 or 1, and u is not looked at."""
+    c = Coefficients(*parts)
+    n, n_classes = block.shape
+    flat = block.reshape(block.size)
+    broken = is_broken(flat)
+    top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
+    suspects = 0
+    for i in range(n):
+        start, lane, every = _window(i, flat, n_classes)
+        own = lane + labels[i]
+        suspects += is_doubtful(lanes.sum_of(flat, start, every))
+        ranks[i], p[i], masses[i] = 0, flat[np.uint64(start + own)], 0.0
+        if best_counts:
+            below = _ranked_above(flat, start, own, every) != 0
+            other = np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
+            ranks[i], masses[i] = below, (top_weight if below else second_weight) * other
+    for i in range(n):
+        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], 0.0)
+    return suspects + broken

@@ -1,0 +1,1 @@
+"""What callers have becomes checked rows, labels and class names."""

@@ -1,0 +1,1 @@
+"""From calibration to sets and their measures."""

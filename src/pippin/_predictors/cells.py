@@ -1,0 +1,117 @@
+"""Which calibration examples speak for which class of which object.
+
+A marginal guarantee compares every class with all calibration scores. A guarantee per
+class, per group or per cluster compares it with those of its own cell only.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._inputs.rows import read_only
+from pippin._theory.level import quantile_rank
+
+Vector = NDArray[np.float64]
+
+
+class Limits(NamedTuple):
+    """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K).
+
+    With `margin`, where the margin's set at that threshold is a singleton, that is the set.
+    `notes` are what to warn of.
+    """
+
+    scores: Vector
+    ranks: NDArray[np.int32] | None = None
+    margin: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Calibration scores by cell.
+
+    `of[g, k]` is the cell that speaks for class k of an object in group g. The scores of
+    cell c are `scores[offsets[c]:offsets[c + 1]]`, sorted; None, if a file left them
+    out. `ranks` are the ranks (from 1) of the same labels, where RC3P needs them.
+
+    >>> cells = make_cells(np.array([0.3, 0.1, 0.2]), np.array([1, 0, 1]), np.array([[0, 1]]))
+    >>> cells.scores, cells.counts
+    (array([0.1, 0.2, 0.3]), array([1, 2]))
+    >>> cells.thresholds(0.4)
+    array([inf, 0.3])
+    """
+
+    of: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    scores: Vector | None
+    ranks: NDArray[np.int32] | None = None
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many calibration examples each cell has."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.of.shape[0])
+
+    def quantile_ranks(self, alpha: float) -> NDArray[np.int64]:
+        """k = ⌈(n + 1)(1 − α)⌉ of every cell."""
+        sizes, where = np.unique(self.counts, return_inverse=True)
+        return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
+
+    def thresholds(self, alpha: float) -> Vector:
+        """Each cell's k-th smallest score; infinite where it has fewer than k."""
+        assert self.scores is not None
+        k, counts = self.quantile_ranks(alpha), self.counts
+        found = np.full(len(counts), np.inf)
+        enough = k <= counts
+        found[enough] = self.scores[(self.offsets[:-1] + k - 1)[enough]]
+        return found
+
+
+def make_cells(
+    scores: Vector,
+    cell: NDArray[np.integer],
+    of: NDArray[np.integer],
+    ranks: NDArray[np.integer] | None = None,
+) -> Cells:
+    """Sorts the scores into their cells."""
+    n_cells = int(of.max()) + 1
+    order = np.lexsort((scores, cell))
+    offsets = np.zeros(n_cells + 1, dtype=np.int64)
+    np.cumsum(np.bincount(cell, minlength=n_cells), out=offsets[1:])
+    return Cells(
+        read_only(of.astype(np.int32)),
+        read_only(offsets),
+        read_only(scores[order]),
+        None if ranks is None else read_only(ranks[order].astype(np.int32)),
+    )
+
+
+def group_cells(
+    scores: Vector,
+    codes: NDArray[np.int64],
+    labels: NDArray[np.int64] | None,
+    n_groups: int,
+    n_classes: int,
+    unseen: str,
+) -> Cells:
+    """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
+    each = 1 if labels is None else n_classes
+    within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
+    cell = codes * each + within
+    if unseen == "marginal":
+        cell = np.concatenate([cell, n_groups * each + within])
+        scores, n_groups = np.tile(scores, 2), n_groups + 1
+    of = np.arange(n_groups * each).reshape(n_groups, each)
+    return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
+
+
+def one_cell(scores: Vector | None, n: int, n_classes: int) -> Cells:
+    """The marginal case: all n scores, which come sorted, speak for every class."""
+    of = read_only(np.zeros((1, n_classes), dtype=np.int32))
+    return Cells(of, read_only(np.array([0, n])), scores)

@@ -1,0 +1,41 @@
+"""Prediction sets as a data frame; each library is imported only for its own users."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._inputs.rows import Classes
+
+
+def sets_frame(
+    sizes: NDArray[np.int64],
+    labels: list[list[str | int]],
+    mask: NDArray[np.bool_] | None,
+    classes: Classes,
+    index: Any,
+) -> Any:
+    """A pandas frame where there is an index, else a polars frame: size, labels, and a boolean per class."""
+    columns: dict[str, Any] = {"size": sizes, "labels": labels}
+    for k, name in enumerate(classes if mask is not None else ()):
+        if str(name) in columns:
+            raise ValueError(
+                f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}: "
+                "leave classes=True out, or rename that class."
+            )
+        columns[str(name)] = mask[:, k] if mask is not None else None
+    if index is not None:
+        import pandas
+
+        return pandas.DataFrame({**columns, "labels": pandas.Series(labels, index=index, dtype=object)}, index=index)
+    import polars
+
+    kind = polars.Int64 if isinstance(classes[0], int) else polars.String
+    return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
+
+
+def polars_frame(columns: dict[str, Any]) -> Any:
+    """A polars frame of these columns."""
+    import polars
+
+    return polars.DataFrame(columns)

@@ -1,0 +1,44 @@
+"""A limit on the rank beside the one on the score (RC3P, Shi et al. 2024).
+
+A class y is in the set if its score is at most q(y) and its rank at most k(y): a class that is
+seldom ranked low when it is true need not be in sets where it is ranked low.
+"""
+
+import numpy as np
+
+from pippin._predictors.cells import Cells, Limits
+
+
+def rc3p_limits(cells: Cells, alpha: float) -> Limits:
+    """Both limits of every class; each class is a cell of its own.
+
+    Of n examples a class may lose A = n − k, with k = ⌈(n + 1)(1 − α)⌉. The rank limit is the
+    smallest that loses no more: the k-th smallest rank. If it loses m, the score may lose
+    the other A − m. If exactly A + 1 examples reach the rank limit, one example more
+    could lower it, and the score is left free: then every class is covered with probability
+    at least 1 − α whatever the scores are. A class too rare for k has no limit.
+
+    >>> from pippin._predictors.cells import make_cells
+    >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
+    >>> cells = make_cells(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
+    >>> rc3p_limits(cells, 0.3)[:2]
+    (array([[0.8, inf]]), array([[1, 2]], dtype=int32))
+    >>> rc3p_limits(cells, 0.2)[:2]
+    (array([[inf, inf]]), array([[2, 2]], dtype=int32))
+    """
+    assert cells.scores is not None
+    assert cells.ranks is not None
+    n_classes = cells.of.shape[1]
+    scores = np.full(len(cells.counts), np.inf)
+    ranks = np.full(len(cells.counts), n_classes, dtype=np.int32)
+    for cell, k in enumerate(cells.quantile_ranks(alpha).tolist()):
+        start, stop = cells.offsets[cell : cell + 2].tolist()
+        if k > stop - start:
+            continue
+        own = np.sort(cells.ranks[start:stop])
+        ranks[cell] = own[k - 1]
+        before, reached = (int(np.searchsorted(own, own[k - 1], side)) for side in ("left", "right"))
+        if before < k - 1:
+            lost = stop - start - reached
+            scores[cell] = cells.scores[start + k + lost - 1]
+    return Limits(scores[cells.of], ranks[cells.of])

@@ -1,0 +1,112 @@
+"""Prediction sets: for each object a size and its members, most probable first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._inputs.index import same_index
+from pippin._inputs.rows import Classes, as_labels, read_only
+from pippin._predictors.frames import sets_frame
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionSets:
+    """One set of classes per object, held as compressed rows.
+
+    `members` lists the class indices of all sets, row after row; the set of object i is
+    `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again.
+    `index` is the pandas index of the objects, where they came in a pandas frame.
+
+    >>> import pippin
+    >>> import numpy as np
+    >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+    >>> sets.labels()
+    [['weed'], ['crop', 'soil']]
+    >>> sets[1]
+    ['crop', 'soil']
+    >>> sets.contains(["weed", "weed"])
+    array([ True, False])
+    >>> sets
+    PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons)
+    """
+
+    sizes: NDArray[np.int64]
+    members: NDArray[np.integer]
+    classes: Classes
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", read_only(self.sizes))
+        object.__setattr__(self, "members", read_only(self.members))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index: "int | slice") -> "list[str | int] | PredictionSets":
+        if isinstance(index, slice):
+            rows = np.arange(len(self))[index]
+            found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
+            index_there = None if self.index is None else self.index[rows]
+            return PredictionSets(
+                self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index_there
+            )
+        i = range(len(self))[index]
+        return [self.classes[k] for k in self.members[self.offsets[i] : self.offsets[i + 1]]]
+
+    def __iter__(self) -> Iterator[list[str | int]]:
+        return iter(self.labels())
+
+    def __repr__(self) -> str:
+        singletons = f"{np.mean(self.sizes == 1):.0%}".replace("%", " %") if len(self) else "no"
+        mean = f"{self.sizes.mean():.2f}" if len(self) else "0"
+        return (
+            f"PredictionSets({len(self):,} objects, {len(self.classes):,} classes, "
+            f"mean size {mean}, {singletons} singletons)"
+        )
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each set begins in `members`; one more entry than there are sets."""
+        return read_only(np.concatenate([[0], np.cumsum(self.sizes)]))
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """Membership as an n × K array, made when it is first asked for."""
+        mask = np.zeros((len(self), len(self.classes)), dtype=bool)
+        mask[np.repeat(np.arange(len(self)), self.sizes), self.members] = True
+        return read_only(mask)
+
+    def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each object's set holds the given label (an index or a class name)."""
+        same_index("sets", self.index, labels=labels)
+        return self.hold(as_labels(labels, len(self), self.classes))
+
+    def hold(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each object's set holds the class of that index."""
+        inside = np.zeros(len(self), dtype=bool)
+        hit = self.members == np.repeat(wanted, self.sizes)
+        inside[np.repeat(np.arange(len(self)), self.sizes)[hit]] = True
+        return inside
+
+    def labels(self) -> list[list[str | int]]:
+        """The names (or indices) in each set, most probable first."""
+        names = [self.classes[k] for k in self.members.tolist()]
+        ends = self.offsets.tolist()
+        return [names[a:b] for a, b in pairwise(ends)]
+
+    def to_frame(self, classes: bool = False) -> Any:
+        """A data frame with the columns size and labels, and with `classes=True` one boolean per class.
+
+        pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+        >>> sets.to_frame(classes=True).row(1)
+        (2, ['crop', 'soil'], True, True, False)
+        """
+        return sets_frame(self.sizes, self.labels(), self.mask if classes else None, self.classes, self.index)

@@ -1,0 +1,1 @@
+"""Mathematics without data: the formula, scores by name, exact levels, the laws of coverage."""

@@ -1,0 +1,121 @@
+"""Weighted p-values, each rounded once, and how far down they stay above a level.
+
+Of n scores in increasing order with the weights w_1 … w_n, a class whose score exceeds b of
+them has, for an object of weight w,
+
+    p = (T_b + w)/(T_0 + w),   T_b = w_{b+1} + … + w_n
+
+The number given is the double that is nearest to this quotient, on every machine, so it
+never rises with b, and equal weights give what counting gives. Pairs of doubles find it;
+where they are not sure, whole numbers decide.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._inputs.rows import read_only
+
+Vector = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+_SLACK = 2.0**-98  # far above what the roundings of pairs add up to, each 2**-104 or less
+_TINY = 2.0**-900  # below it, the second number of a pair may lose digits
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """T_0 … T_n as whole numbers of `unit`, and as pairs of doubles in units of a power of two near T_0."""
+
+    exact: list[int]
+    unit: Fraction
+    first: Vector
+    second: Vector
+    scale: int
+
+    def p(self, below: NDArray[np.integer], weights: Vector) -> Vector:
+        """p where `below` scores are smaller, for objects of these weights; the two broadcast.
+
+        >>> tails(np.array([0.1, 0.1, 0.2])).p(np.array([0, 1, 3]), np.array([0.1]))
+        array([1. , 0.8, 0.2])
+        """
+        low, high = self._bounds(below, weights)
+        return self._settled(low, low != high, below, weights)
+
+    def reach(self, weights: Vector, alpha: float) -> Counts:
+        """For each weight the largest b with p > alpha: a class is in the set if no more scores are below its own."""
+        low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
+        high = np.full(len(weights), len(self.exact))
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            least, most = self._bounds(middle, weights)
+            above = self._settled(least, (least > alpha) != (most > alpha), middle, weights) > alpha
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return low
+
+    def _bounds(self, below: NDArray[np.integer], weights: Vector) -> tuple[Vector, Vector]:
+        """Two doubles with the nearest one between them; mostly they are equal."""
+        with np.errstate(all="ignore"):
+            own = np.ldexp(weights, self.scale)
+            tail, tail_rest = _sum(self.first[below], own)
+            total, total_rest = _sum(self.first[0], own)
+            near = tail / total
+            product, product_rest = _product(near, total)
+            rest = (tail - product) - product_rest + (tail_rest + self.second[below])
+            rest = (rest - near * (total_rest + self.second[0])) / total
+            unknown = ~np.isfinite(rest) | ((near < _TINY) & ((tail > 0) | (weights > 0)))
+            slack = near * _SLACK
+        low, high = near + (rest - slack), near + (rest + slack)
+        return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
+
+    def _settled(self, found: Vector, unsure: NDArray[np.bool_], below: NDArray[np.integer], weights: Vector) -> Vector:
+        """`found`, with the nearest double wherever it is unsure."""
+        places = np.nonzero(unsure)
+        counts, owns = (np.broadcast_to(given, found.shape)[places].tolist() for given in (below, weights))
+        found[places] = list(map(self._rounded, counts, owns))
+        return found
+
+    def _rounded(self, below: int, weight: float) -> float:
+        own = Fraction(weight) / self.unit
+        tail, total = (t * own.denominator + own.numerator for t in (self.exact[below], self.exact[0]))
+        return tail / total  # Python rounds the quotient of whole numbers once
+
+
+def tails(weights: Vector) -> Tails:
+    """The tails of weights that stand in the order of their scores: finite, none negative, some positive."""
+    mantissa, exponent = np.frexp(weights)
+    lowest = int(exponent[weights > 0].min())
+    shifts = np.where(weights > 0, exponent - lowest, 0).tolist()
+    whole = [m << s for m, s in zip((mantissa * 2.0**53).astype(np.int64).tolist(), shifts, strict=True)]
+    exact = list(accumulate(reversed(whole), initial=0))[::-1]
+    bits = exact[0].bit_length()
+    spare = [max(t.bit_length() - 106, 0) for t in exact]  # two doubles hold 106 bits
+    top = [t >> s for t, s in zip(exact, spare, strict=True)]
+    large = list(map(float, top))
+    small = [float(t - int(f)) for t, f in zip(top, large, strict=True)]
+    first, second = (read_only(np.ldexp(part, np.array(spare) - bits)) for part in (large, small))
+    return Tails(exact, Fraction(2) ** (lowest - 53), first, second, 53 - lowest - bits)
+
+
+def _sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """a + b and what its rounding left (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _product(a: Any, b: Any) -> tuple[Any, Any]:
+    """a·b and what its rounding left (Dekker)."""
+    product = a * b
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+def _halves(a: Any) -> tuple[Any, Any]:
+    wide = a * 134217729.0  # 2**27 + 1
+    upper = wide - (wide - a)
+    return upper, a - upper

@@ -1,0 +1,1 @@
+"""Photographs: cut into labelled windows, and a network trained on them. Needs the extra `vision`."""

@@ -1,0 +1,144 @@
+"""The WE3DS download (DOI 10.5281/zenodo.7457983): what its mask values mean, where its files lie, how they are read.
+
+Photographs are `images/NAME.png`; a mask has its photograph's name, in
+`annotations/segmentation/SegmentationLabel/`. Both may lie under a top folder `WE3DS/`,
+on disk or inside the zip file, which is read member by member and never unpacked.
+"""
+
+import csv
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
+TOPS = ("", "WE3DS/")
+VOID, SOIL = 0, 1  # mask values; all larger ones are plants
+RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
+
+Reader = Callable[[str], bytes]  # the content of the file with this name inside the download
+
+
+class MaskClass(NamedTuple):
+    """What a mask value stands for; the group is void, soil, crop or weed."""
+
+    value: int
+    name: str
+    group: str
+
+
+class Problem(NamedTuple):
+    """Why a photograph cannot be used, said of one of its files."""
+
+    photo: str
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.reason}"
+
+
+@dataclass(frozen=True)
+class Download:
+    """What there is to read. `fingerprint` is the same for a folder and for a zip file of it."""
+
+    path: Path
+    top: str
+    photographs: tuple[str, ...]
+    unpaired: tuple[Problem, ...]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.photographs) + len(self.unpaired)
+
+
+@cache
+def mask_classes() -> tuple[MaskClass, ...]:
+    """Every mask value in order, from we3ds.csv beside this file.
+
+    >>> mask_classes()[2]
+    MaskClass(value=2, name='broad bean', group='crop')
+    """
+    text = files("pippin.images.preparing").joinpath("we3ds.csv").read_text(encoding="utf-8")
+    return tuple(MaskClass(int(r["value"]), r["name"], r["group"]) for r in csv.DictReader(text.splitlines()))
+
+
+def image_file(photo: str) -> str:
+    """Where a photograph lies in the download."""
+    return f"{IMAGES}/{photo}.png"
+
+
+def mask_file(photo: str) -> str:
+    """Where a photograph's mask lies in the download."""
+    return f"{MASKS}/{photo}.png"
+
+
+def find_download(path: Path) -> Download:
+    """Lists the photographs and masks of a folder or a zip file.
+
+    Raises:
+        ValueError: there is no such thing, or its layout is another.
+    """
+    if not path.exists():
+        raise ValueError(f"Expected the WE3DS folder or zip file, but there is no {path}: check the path.")
+    sizes_below = _sizes_in_folder if path.is_dir() else _sizes_in_zip
+    for top in TOPS:
+        images, masks = (sizes_below(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
+        if images and masks:
+            return _paired(path, top, images, masks)
+    raise ValueError(
+        f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}: "
+        "name the unpacked WE3DS folder or WE3DS.zip itself."
+    )
+
+
+@contextmanager
+def reading(path: Path, top: str) -> Iterator[Reader]:
+    """Yields a function from a file's name in the download to its content."""
+    if path.is_dir():
+        yield lambda name: (path / top / name).read_bytes()
+        return
+    with zipfile.ZipFile(path) as archive:
+        yield lambda name: archive.read(top + name)
+
+
+def _paired(path: Path, top: str, images: dict[str, int], masks: dict[str, int]) -> Download:
+    unpaired = [Problem(p, image_file(p), f"has no mask {mask_file(p)}") for p in images if p not in masks]
+    unpaired += [Problem(p, mask_file(p), f"has no photograph {image_file(p)}") for p in masks if p not in images]
+    listing = [f"{image_file(p)} {size}\n" for p, size in images.items()]
+    listing += [f"{mask_file(p)} {size}\n" for p, size in masks.items()]
+    digest = hashlib.sha256("".join(sorted(listing)).encode()).hexdigest()
+    return Download(path, top, tuple(sorted(images.keys() & masks.keys())), tuple(sorted(unpaired)), digest)
+
+
+def _sizes_in_folder(path: Path, folder: str) -> dict[str, int]:
+    """The size of every PNG file in the folder, by the photograph's name."""
+    if not (path / folder).is_dir():
+        return {}
+    found = (entry for entry in (path / folder).iterdir() if _is_image(entry.name))
+    return {entry.name.removesuffix(".png"): entry.stat().st_size if entry.is_file() else 0 for entry in found}
+
+
+def _sizes_in_zip(path: Path, folder: str) -> dict[str, int]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if m.filename.startswith(folder)]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"{path} is no zip file, or is damaged or cut short: download it again.") from error
+    found = {m.filename.removeprefix(folder): m for m in members if _is_image(m.filename.removeprefix(folder))}
+    for member in found.values():
+        if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(
+                f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed in another way: "
+                "unpack it with another program and name the folder."
+            )
+    return {name.removesuffix(".png"): member.file_size for name, member in found.items()}
+
+
+def _is_image(name: str) -> bool:
+    return name.endswith(".png") and not name.startswith(".") and "/" not in name

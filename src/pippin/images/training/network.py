@@ -1,0 +1,195 @@
+"""An image classifier of Hugging Face transformers: from the hub, from a folder, or from scratch."""
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import torch
+from torch import nn
+
+from pippin._runtime.disk import write_whole
+
+RESNET18 = "microsoft/resnet-18"
+SCRATCH = "none"
+PATIENCE = 5.0  # seconds to find out whether there is a network
+MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_PREPARED = "preprocessor_config.json"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network:
+    """A module from normalised pixels to logits, and the colours that it takes for 0 and 1."""
+
+    model: Any
+    mean: tuple[float, ...]
+    sd: tuple[float, ...]
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Logits of pixels (n, 3, height, width) between 0 and 1."""
+        mean, sd = (torch.tensor(value, device=pixels.device).view(1, 3, 1, 1) for value in (self.mean, self.sd))
+        logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
+        return logits
+
+    def save(self, folder: Path, size: int) -> None:
+        """Writes config, weights (safetensors) and normalisation, and only then takes the place of what was there."""
+        draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
+        for left in folder.parent.glob(f".{folder.name}.*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+        with _quiet():
+            self.model.save_pretrained(draft)
+        prepared = {
+            "do_normalize": True,
+            "do_rescale": True,
+            "do_resize": True,
+            "image_mean": self.mean,
+            "image_std": self.sd,
+            "rescale_factor": 1 / 255,
+            "size": {"height": size, "width": size},
+        }
+        write_whole(draft / _PREPARED, json.dumps(prepared, indent=2).encode())
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -> Network:
+    """The classifier with one output per class; what the weights do not tell is drawn from the seed.
+
+    Args:
+        weights: a name on the Hugging Face hub, a folder that `save_pretrained` wrote, or `none`.
+
+    Raises:
+        ValueError: there are no such weights, they cannot be had without a network, or the size does not suit them.
+    """
+    names = {"id2label": dict(enumerate(classes)), "label2id": {name: k for k, name in enumerate(classes)}}
+    with torch.random.fork_rng(devices=[]), _quiet():
+        torch.manual_seed(seed)
+        network = _scratch(names) if weights == SCRATCH else _pretrained(weights, names)
+        _check_size(network, weights, size)
+    return network
+
+
+def _scratch(names: dict[str, Any]) -> Network:
+    from transformers import AutoModelForImageClassification, ResNetConfig
+
+    config = ResNetConfig(
+        depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic", embedding_size=64, **names
+    )
+    build: Any = AutoModelForImageClassification.from_config
+    return Network(build(config), MEAN, SD)
+
+
+def _pretrained(weights: str, names: dict[str, Any]) -> Network:
+    """From the folder, from what was downloaded before, or from the network, in this order."""
+    if Path(weights).is_dir():
+        if not (Path(weights) / "config.json").is_file():
+            raise ValueError(
+                f"Expected weights in {weights}, but it has no config.json: name a folder that train or "
+                "save_pretrained wrote, or pass --weights none."
+            )
+        return _loaded(weights, names, local=True)
+    if not _HUB_NAME.fullmatch(weights):
+        raise ValueError(
+            f"Expected --weights to be a folder or a name on the Hugging Face hub, but there is no folder {weights}: "
+            "check the path, or pass --weights none to start from scratch."
+        )
+    try:
+        return _loaded(weights, names, local=True)
+    except OSError:
+        if not _has_network():
+            raise ValueError(
+                f"The weights {weights} are not on this machine and there is no network: on a machine with one run "
+                f"transformers.AutoModelForImageClassification.from_pretrained({weights!r}).save_pretrained('weights')"
+                ", copy that folder here and pass --weights FOLDER, or pass --weights none to start from scratch."
+            ) from None
+    return _loaded(weights, names, local=False)
+
+
+def _loaded(weights: str, names: dict[str, Any], local: bool) -> Network:
+    from transformers import AutoModelForImageClassification
+
+    try:
+        model = AutoModelForImageClassification.from_pretrained(
+            weights, ignore_mismatched_sizes=True, local_files_only=local, **names
+        ).float()
+    except Exception as error:  # a missing, damaged or foreign file makes transformers raise many kinds
+        if isinstance(error, OSError) and local and not Path(weights).is_dir():
+            raise
+        told = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"{weights} cannot be used as an image classifier ({told}): name another, or pass --weights none."
+        ) from error
+    return Network(model, *_colours(weights, local))
+
+
+def _colours(weights: str, local: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of the colours that the weights were made with; ImageNet's where nobody says."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        folder = Path(weights)
+        path = folder / _PREPARED if folder.is_dir() else hf_hub_download(weights, _PREPARED, local_files_only=local)
+        told = json.loads(Path(path).read_text(encoding="utf-8"))
+        return tuple(map(float, told["image_mean"])), tuple(map(float, told["image_std"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return MEAN, SD
+
+
+def _has_network() -> bool:
+    """Whether the hub answers soon; transformers alone would try for half a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if getproxies():
+        return True
+    host = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((host.hostname or "", host.port or 443), timeout=PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def _check_size(network: Network, weights: str, size: int) -> None:
+    network.model.eval()
+    try:
+        with torch.no_grad():
+            network(torch.zeros(1, 3, size, size))
+    except Exception as error:  # each architecture has its own way to say it
+        told = " ".join(str(error).split())[:200]
+        raise ValueError(f"{weights} cannot take images of {size} × {size} ({told}): pass another --size.") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' bars and load reports: that a new head is drawn anew is what is wanted."""
+    from transformers.utils import logging as told
+
+    logging: Any = told
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def parameters(network: Network) -> list[nn.Parameter]:
+    """What training changes."""
+    return [p for p in network.model.parameters() if p.requires_grad]

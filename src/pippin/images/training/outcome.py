@@ -1,0 +1,171 @@
+"""What training leaves behind: a checkpoint while it lasts; logits, weights and a record in the end."""
+
+import hashlib
+import io
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pippin._runtime.disk import write_whole
+from pippin.images.training.folder import Images
+from pippin.images.training.network import Network
+from pippin.images.training.options import Options
+
+CHECKPOINT = "train.checkpoint.pt"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the images that train: their mean loss, and the accuracy on those held out."""
+
+    number: int
+    of: int
+    loss: float
+    accuracy: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.number:>{len(str(self.of))}} of {self.of}: loss {self.loss:.4f}, "
+            f"held-out accuracy {self.accuracy:.4f}, {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained:
+    """The images held out, with the classifier's logits, and how training went."""
+
+    logits: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    files: NDArray[np.str_]
+    groups: NDArray[np.str_]
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of images held out whose most probable class is the true one."""
+        return float(np.mean(self.logits.argmax(axis=1) == self.labels))
+
+
+class Checkpoint:
+    """The state after the last finished epoch; made from the file of a stopped run, it sets network and optimiser."""
+
+    def __init__(self, out: Path, run: str, model: Any, optimiser: torch.optim.Optimizer) -> None:
+        self._path, self._run, self._model, self._optimiser = out.with_name(CHECKPOINT), run, model, optimiser
+        self.epochs: list[Epoch] = []
+        self._clean()
+        if not self._path.exists():
+            return
+        try:
+            state = torch.load(self._path, map_location="cpu", weights_only=True)
+            known, epochs = state["run"], [Epoch(**epoch) for epoch in state["epochs"]]
+        except Exception as error:  # whatever a damaged file makes torch raise
+            raise ValueError(f"{self._path} is no checkpoint, or is damaged: delete it to start anew.") from error
+        if known != run:
+            raise ValueError(
+                f"{self._path} belongs to another run (other images or options): delete it to start anew, or choose "
+                "another output folder."
+            )
+        model.load_state_dict(state["model"])
+        optimiser.load_state_dict(state["optimiser"])
+        self.epochs = epochs
+
+    def keep(self, epoch: Epoch) -> None:
+        """Notes that the epoch is finished. Order and views of the next are drawn from its number alone."""
+        self.epochs.append(epoch)
+        buffer = io.BytesIO()
+        state = {
+            "run": self._run,
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+            "model": self._model.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
+        torch.save(state, buffer)
+        write_whole(self._path, buffer.getvalue())
+
+    def remove(self) -> None:
+        """Once the results are written."""
+        self._path.unlink(missing_ok=True)
+        self._clean()
+
+    def _clean(self) -> None:
+        for left in self._path.parent.glob(f".{CHECKPOINT}.*.tmp"):
+            left.unlink(missing_ok=True)
+
+
+def run_id(options: Options, checksum: str) -> str:
+    """What tells a run from others: its images and options, but not its device."""
+    told = json.dumps([asdict(replace(options, device="auto")), checksum], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def check_place(folder: Path, out: Path) -> None:
+    """Raises a ValueError where the results would be taken for images, or cannot be put."""
+    if out.suffix != ".npz":
+        raise ValueError(f"Expected --out to end in .npz, got {out}: rename it.")
+    if folder.resolve() in out.resolve().parents:
+        raise ValueError(f"Expected --out outside the folder of images, got {out}: choose another place.")
+    if not out.parent.is_dir():
+        raise ValueError(f"Expected --out in a folder that exists, got {out}: make the folder {out.parent} first.")
+
+
+def write_trained(
+    out: Path,
+    trained: Trained,
+    network: Network,
+    options: Options,
+    rate: float,
+    images: Images,
+    checksum: str,
+    rows: NDArray[np.int64],
+    device: str,
+) -> None:
+    """Writes weights/, train.json and, last, the logits: where these are, the others are too."""
+    network.save(out.with_name("weights"), options.size)
+    counts = np.bincount(images.labels, minlength=len(images.classes))
+    record = {
+        "options": asdict(replace(options, learning_rate=rate)),
+        "images": {
+            "folder": str(images.root),
+            "sha256": checksum,
+            "count": len(images),
+            "train": len(rows),
+            "held_out": len(trained.files),
+            "classes": dict(zip(images.classes, counts.tolist(), strict=True)),
+        },
+        "accuracy": trained.accuracy,
+        "epochs": [asdict(epoch) for epoch in trained.epochs],
+        "device": device,
+        "versions": {"python": platform.python_version(), "pippin": _pippin()} | _versions(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    write_whole(out.with_name("train.json"), json.dumps(record, indent=2, ensure_ascii=False).encode())
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        logits=trained.logits,
+        labels=np.array(trained.classes)[trained.labels],  # names: a class may be called 3
+        classes=np.array(trained.classes),
+        files=trained.files,
+        groups=trained.groups,
+    )
+    write_whole(out, buffer.getvalue())
+
+
+def _pippin() -> str:
+    from pippin import __version__
+
+    return __version__
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("numpy", "torch", "transformers", "pillow", "safetensors")}

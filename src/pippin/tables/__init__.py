@@ -1,0 +1,1 @@
+"""People's files in, checked; sets and tables out."""

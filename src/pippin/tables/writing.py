@@ -1,0 +1,72 @@
+"""Prediction sets and tables out, each file whole or not at all."""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pippin._predictors.sets import PredictionSets
+from pippin._runtime.disk import write_whole
+
+if TYPE_CHECKING:
+    import polars
+
+
+def write_sets(path: Path, sets: PredictionSets) -> None:
+    """Writes one line per object: its row, the size of its set, and the labels, most probable first.
+
+    By the ending: `.parquet` holds a list of labels; `.jsonl` one JSON object per line;
+    `.csv` joins the labels by `|`, with a backslash before each `|` or backslash that
+    belongs to a name.
+    """
+    labels = sets.labels()
+    if Path(path).suffix.lower() == ".jsonl":
+        lines = (_json_line(row, names) for row, names in enumerate(labels))
+        _write(path, "".join(lines).encode("utf-8", "surrogatepass"))
+        return
+    import polars
+
+    joined = Path(path).suffix.lower() == ".csv"
+    kind = polars.Int64 if sets.classes and isinstance(sets.classes[0], int) else polars.String
+    column = (
+        polars.Series("labels", ["|".join(map(_escaped, names)) for names in labels], polars.String)
+        if joined
+        else polars.Series("labels", labels, polars.List(kind))
+    )
+    write_table(path, polars.DataFrame({"row": np.arange(len(sets)), "size": sets.sizes, "labels": column}))
+
+
+def write_table(path: Path, table: "polars.DataFrame") -> None:
+    """Writes a table as `.csv` or `.parquet`, whole or not at all."""
+    buffer = io.BytesIO()
+    if Path(path).suffix.lower() == ".csv":
+        table.write_csv(buffer)
+    else:
+        table.write_parquet(buffer)
+    _write(path, buffer.getvalue())
+
+
+@contextmanager
+def naming_target(path: Path) -> Iterator[None]:
+    """Errors of the disk inside name the file that was to be written, not its draft."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"Cannot write {path} ({error.strerror}): choose another place.") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with naming_target(path):
+        write_whole(path, data)
+
+
+def _json_line(row: int, names: Sequence[str | int]) -> str:
+    return json.dumps({"row": row, "size": len(names), "labels": names}, ensure_ascii=False) + "\n"
+
+
+def _escaped(name: str | int) -> str:
+    return str(name).replace("\\", "\\\\").replace("|", "\\|")
