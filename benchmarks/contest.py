@@ -16,7 +16,7 @@ from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import peers
+from support import peers
 
 AGREED = 1998  # calibration rows at which every peer takes the k-th smallest score
 SLACK = 2e-8  # MAPIE takes what is within 1e-8; sums may differ in their last bits

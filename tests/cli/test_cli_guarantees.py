@@ -1,0 +1,152 @@
+"""The command line beyond one threshold for all: per class, per group, p-values, ip/ms and weights."""
+
+import re
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from pippin.tables.reading import read_data
+from support.cli_data import DATA, GROUPS, LABELS, NAMES, PROBS, write_grouped
+
+
+@pytest.mark.parametrize("groups", [GROUPS, np.where(GROUPS == "north", 1, 2)], ids=["text", "numbers"])
+@pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
+def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
+    """Calibrated per group, predicted and evaluated with the groups of the file."""
+    write_grouped(folder, groups)
+    code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("ip per group, from 60 rows")
+    assert "for every group, its sets hold the true class 80 % of the time" in out
+    expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, per="group", groups=groups)
+    assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)
+    sets = expected.predict(PROBS, groups=groups)
+    assert call(f"predict p.json grouped.{ending} --out sets.parquet")[0] == 0
+    assert polars.read_parquet("sets.parquet")["size"].to_list() == sets.sizes.tolist()
+    code, out, err = call(f"evaluate p.json grouped.{ending}")
+    assert (code, err) == (0, "")
+    found = pippin.evaluate(sets, LABELS, groups=groups, alpha=0.2)
+    assert f"worst group      {min(found.group_coverage.values()):.4f}   coverage of {found.worst_group}" in out
+    assert f"CovGap           {found.covgap:.4f}" in out
+    assert f"SSCV             {found.sscv:.4f}" in out
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_a_guarantee_per_class_on_every_format(data, call, folder):
+    code, out, err = call(f"calibrate {data} --score pip --alpha 0.2 --per class --out p.json")
+    assert (code, err) == (0, "")
+    made = pippin.load("p.json")
+    assert np.array_equal(made.thresholds, pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="class").thresholds)
+    assert "expected coverage" in out
+    for row in made.table().iter_rows(named=True):
+        assert re.search(rf"{row['class']} +│ +{row['n']} │ +{row['threshold']:.6g} ", out)
+    file, *_ = data.split()
+    assert call(f"predict p.json {file} --non-empty --out sets.csv")[0] == 0
+    sizes = polars.read_csv("sets.csv")["size"].to_list()
+    assert sizes == made.predict(PROBS, nonempty=True).sizes.tolist()
+    assert min(sizes) > 0
+
+
+@pytest.mark.parametrize("per", ["", "--per class", "--per group"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_p_values_agree_with_the_sets(per, ending, call, folder):
+    """Whatever u a randomised score draws: the classes with p above alpha are the set."""
+    write_grouped(folder)
+    assert call(f"calibrate grouped.npz --score aps --alpha 0.2 --seed 1 --out p.json {per}")[0] == 0
+    code, out, err = call(f"predict p.json grouped.{ending} --out sets.parquet --p-values p.{ending}")
+    assert (code, err) == (0, "")
+    assert f"all p-values are in p.{ending}" in out
+    table = getattr(polars, f"read_{ending}")(f"p.{ending}")
+    assert table.columns == ["row", "label", "confidence", "credibility", "p(crop)", "p(soil)", "p(weed)"]
+    p = table.select("p(crop)", "p(soil)", "p(weed)").to_numpy()
+    assert (p > 0.2).sum(axis=1).tolist() == polars.read_parquet("sets.parquet")["size"].to_list()
+    assert table["credibility"].to_list() == p.max(axis=1).tolist()
+    assert table["confidence"].to_numpy() == pytest.approx(1 - np.sort(p, axis=1)[:, -2])
+    best = [np.flatnonzero(row == row.max()) for row in p]
+    assert all(name in NAMES[which] for name, which in zip(table["label"], best, strict=True))
+
+
+def test_compare_tells_of_classes_and_groups(call, folder):
+    write_grouped(folder)
+    line = "compare grouped.csv --scores 'ip,ip per class,raps(lam=0.1, k_reg=2) per group' --alpha 0.2 --splits 9"
+    code, out, err = call(line)
+    assert (code, err) == (0, "")
+    methods = ("ip", "ip per class", "raps(lam=0.1, k_reg=2) per group")
+    expected = pippin.compare(PROBS, LABELS, methods, 0.2, 9, classes=tuple(NAMES), groups=GROUPS)
+    assert polars.read_csv("out/conditional.csv").equals(expected.conditional())
+    assert polars.read_csv("out/classes.csv").equals(expected.class_coverage())
+    for row in expected.conditional().iter_rows(named=True):
+        assert re.search(
+            rf"{re.escape(row['score'])} +│ {row['worst_class']} +│ +{row['worst_class_coverage']:.3f}", out
+        )
+        assert re.search(rf"{row['covgap']:.3f} │ +{row['sscv']:.3f} │ {row['worst_group']} ", out)
+    assert "Is it 80 % for every class and group too?" in out
+
+
+@pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
+def test_the_combination(score, call, folder):
+    guarantee = pippin.parse_method(score).margin
+    expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, guarantee, NAMES, seed=3)
+    code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
+    assert (code, err) == (0, "")
+    assert f"ip/ms {guarantee} with the thresholds" in out
+    assert ("not guaranteed" in out) == (guarantee == "none")
+    assert call("predict p.json data.csv --out sets.csv")[0] == 0
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.predict(PROBS).sizes.tolist()
+    code, out, err = call("evaluate p.json data.csv")
+    assert (code, err) == (0, "")
+    assert f"ip/ms {guarantee}, calibrated on 60 rows" in out
+    assert f"{pippin.coverage(expected.predict(PROBS), LABELS):.4f}" in out
+
+
+def test_weights(call, folder):
+    weights = 1 + PROBS[:, 0]
+    np.save("w.npy", weights)
+    expected = pippin.calibrate_weighted(PROBS, LABELS, weights, "pip", 0.2, NAMES).predict(PROBS, weights)
+    code, out, err = call("calibrate data.csv --score pip --alpha 0.2 --weights w.npy --out p.json")
+    assert (code, err) == (0, "")
+    assert "pip with weights worth 5" in out
+    assert call("predict p.json data.csv --weights w.npy --out sets.csv")[0] == 0
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.sizes.tolist()
+    code, out, err = call("evaluate p.json data.csv --weights w.npy")
+    assert (code, err) == (0, "")
+    assert "pip, weighted, calibrated on 60 rows" in out
+    assert f"{pippin.coverage(expected, LABELS):.4f}" in out
+
+
+@pytest.mark.parametrize("calibrating", [["1", "2"], ["1", "b"]])
+@pytest.mark.parametrize("predicting", [["1", "1"], ["1", "b"]])
+def test_a_group_is_the_same_whatever_other_groups_its_file_has(calibrating, predicting, call, folder):
+    """Text that is all numbers is read as numbers, and 1 is the group "1" nevertheless."""
+    north = GROUPS == "north"
+    write_grouped(folder, np.where(north, *calibrating), "first")
+    write_grouped(folder, np.where(north, *predicting), "second")
+    assert call("calibrate first.csv --score ip --alpha 0.2 --per group --unseen marginal --out p.json")[0] == 0
+    assert call("predict p.json second.csv --out sets.parquet")[0] == 0
+    expected = pippin.calibrate(PROBS[north], LABELS[north], "ip", 0.2).predict(PROBS[north])
+    found = polars.read_parquet(folder / "sets.parquet")["size"].to_numpy()
+    assert np.array_equal(found[north], expected.sizes)
+
+
+def test_groups_with_leading_zeros_are_names(folder):
+    """01 and 1 are two of them."""
+    write_grouped(folder, np.where(GROUPS == "north", "01", "1"))
+    assert set(read_data(folder / "grouped.csv").groups.tolist()) == {"01", "1"}
+
+
+def test_a_group_not_seen_can_have_the_marginal_threshold(call, folder):
+    write_grouped(folder)
+    write_grouped(folder, np.where(GROUPS == "north", "north", "east"), "other")
+    assert call("calibrate grouped.npz --score ip --per group --unseen marginal --out p.json")[0] == 0
+    assert call("predict p.json other.csv --out sets.csv")[0] == 0
+
+
+def test_many_classes_are_shortened(call, folder):
+    probs = np.random.default_rng(0).dirichlet(np.ones(50), 3000)
+    np.savez("many.npz", probs=probs, labels=np.arange(3000) % 50)
+    code, out, _ = call("calibrate many.npz --score ip --per class --out p.json")
+    assert code == 0
+    assert "the rarest 30 of 50" in out
+    assert out.count("\n") < 40

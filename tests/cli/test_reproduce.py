@@ -1,0 +1,202 @@
+"""The whole chain on a folder of images: it covers as promised, skips what holds, and shows photographs."""
+
+import json
+import re
+import shlex
+from importlib import import_module
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from pippin.cli import photographs
+from pippin.cli.steps import run_step
+from pippin.report.photos import EACH, kinds, photo_section, thumbnail
+from pippin.tables.reading import read_data
+from support.made_images import CLASSES, make_images
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OUTPUTS = ("train/probs.npz", "sweep-repip/sweep.csv", "sweep-raps/sweep.csv", "summary.csv", "report.html")
+
+
+def done(err):
+    """The steps that were not skipped."""
+    return [line[:-2] for line in err.splitlines() if line.endswith(" …")]
+
+
+def test_the_whole_chain_covers_as_promised(tmp_path, call):
+    """300 small images, a ResNet18 from scratch: every score's mean coverage is the level that theory says."""
+    make_images(tmp_path / "images", 300, noise=100)
+    line = (
+        f"reproduce images {tmp_path}/images --out {tmp_path}/out --weights none --size 32 --batch 32 --epochs 4 "
+        "--train-fraction 0.5 --splits 1000"
+    )
+    code, out, err = call(line)
+    assert code == 0, err
+    assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare"]
+    assert f"The report, with photographs: {tmp_path}/out/report.html" in out
+    summary = polars.read_csv(tmp_path / "out/summary.csv")
+    n = round(0.45 * 150)
+    level = np.ceil(0.9 * (n + 1)) / (n + 1)
+    assert summary["score"].to_list() == list(map(str, pippin.PAPER_SCORES))
+    assert np.abs(summary["coverage"].to_numpy() - level).max() < 0.01
+    assert summary["efficiency"].max() < 4
+    for score in ("repip", "raps"):
+        swept = polars.read_csv(tmp_path / f"out/sweep-{score}/sweep.csv")
+        assert len(swept) == 10
+        assert np.abs(swept["coverage"].to_numpy() - level).max() < 0.02
+    page = (tmp_path / "out/report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") >= EACH
+    assert re.search(r"<b>(blob|columns|ring|rows)</b><span class", page)
+    assert page.index("Photographs and their sets") < page.index("How to repeat this")
+    assert shlex.join(["pippin", *shlex.split(line)]) in page.replace("&#x27;", "'")
+
+
+def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
+    """And only those: what was changed, lost or made from something else is done again."""
+    images, out = make_images(tmp_path / "images", 120, size=16), tmp_path / "out"
+    line = f"reproduce images {images} --out {out} --weights {tiny} --size 16 --epochs 1 --splits 20 --sweep-splits 5"
+    every = ["train", "sweep of repip", "sweep of raps", "compare"]
+    assert done(call(line)[2]) == every
+    before = {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
+    code, _, err = call(line)
+    assert (code, err.count("done before")) == (0, 4)
+    assert before == {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
+    assert done(call(f"{line} --splits 21")[2]) == ["compare"]
+    assert done(call(line)[2]) == ["compare"]
+    (out / "sweep-raps/sweep.csv").write_text("edited")
+    (out / "sweep-repip/step.json").write_text("{")
+    assert done(call(line)[2]) == ["sweep of repip", "sweep of raps"]
+    (out / "report.html").unlink()
+    assert done(call(line)[2]) == ["compare"]
+    assert done(call(f"{line} --device cpu")[2]) == []
+    assert done(call(f"{line} --epochs 2")[2]) == every
+    make_images(images, 8, size=16, seed=1)
+    assert done(call(f"{line} --epochs 2")[2]) == every
+    make_images(images, 8, size=16)  # as it was
+    weights = tiny / "model.safetensors"
+    kept = weights.read_bytes()
+    (out / "train/train.checkpoint.pt").unlink(missing_ok=True)
+    try:
+        weights.write_bytes((out / "train/weights/model.safetensors").read_bytes())
+        assert done(call(f"{line} --epochs 2")[2]) == every
+    finally:
+        weights.write_bytes(kept)
+
+
+def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
+    """As in the paper, and mirrored both ways: the windows are seen from above."""
+    asked = []
+
+    def cut(download, windows, *, seed):
+        asked.append((str(download), seed))
+        make_images(windows, 80, size=16, photos=10)
+
+    monkeypatch.setattr(import_module("pippin.cli.prepare"), "we3ds", cut)
+    line = f"reproduce we3ds WE3DS.zip --out {tmp_path}/out --weights {tiny} --size 16 --epochs 1 --seed 4"
+    code, _, err = call(f"{line} --splits 5 --sweep-splits 5 --group photo")
+    assert (code, len(done(err))) == (0, 4)
+    assert asked == [("WE3DS.zip", 4)]
+    chosen = json.loads((tmp_path / "out/train/train.json").read_text())["options"]
+    assert (chosen["flips"], chosen["group"], chosen["seed"], chosen["train_fraction"]) == ("both", "photo", 4, 0.7)
+
+
+def test_wrong_use_is_one_sentence_and_leaves_nothing(tmp_path, call):
+    for rest in ("", "--epochs 0"):
+        code, out, err = call(f"reproduce images {tmp_path}/none --out {tmp_path}/out {rest}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert not list(tmp_path.iterdir())
+    assert call("reproduce")[0] == 2
+
+
+def test_a_failed_step_leaves_no_note(tmp_path, capsys):
+    def fail():
+        raise ValueError("no")
+
+    made, note = tmp_path / "made", tmp_path / "note.json"
+    assert run_step("it", note, {"a": (1, 2)}, [made], lambda: made.write_text("x") and None)
+    assert not run_step("it", note, {"a": (1, 2)}, [made], fail)
+    with pytest.raises(ValueError, match="no"):
+        run_step("it", note, {"a": (1, 3)}, [made], fail)
+    assert not note.exists()
+    assert capsys.readouterr().err == "it …\nit: done before\nit …\n"
+
+
+# Photographs
+
+SETS = pippin.PredictionSets(np.array([1, 1, 0, 3, 2]), np.array([0, 1, 2, 1, 0, 0, 1]), ("a<b", "corn_spurry", "rye"))
+LABELS = np.array([0, 0, 1, 0, 2])
+
+
+def test_photographs_are_shown_by_kind(tmp_path):
+    make_images(tmp_path, 4)
+    files = ["blob/picture-0000.png"] * 4 + ["gone.png"]
+    found = kinds({"raps": SETS}, LABELS)
+    assert {heading: rows.tolist() for heading, (_, rows) in found.items()} == {
+        "One class, and it is right": [0],
+        "One class, and it is wrong": [1],
+        "The largest sets": [3, 4],
+        "Empty sets": [2],
+    }
+    section = photo_section(tmp_path, files, {"raps": SETS}, LABELS)
+    assert section.count("<li>") == 5
+    assert section.count("<img ") == 4  # one is gone
+    assert '<span class="in">a&lt;b ✓</span>' in section
+    assert '<span class="out">corn spurry</span>' in section
+    assert "<b>corn spurry</b>no class" in section
+    assert "a<b" not in section
+
+
+def test_empty_sets_may_be_another_scores(tmp_path):
+    full = pippin.PredictionSets(np.ones(5, dtype=int), LABELS, SETS.classes)
+    section = photo_section(tmp_path, ["gone.png"] * 5, {"repip": full, "raps": SETS}, LABELS)
+    assert "<h3>Empty sets, under raps</h3>" in section
+    assert section.count("<p>None on the first split.</p>") == 2
+    section = photo_section(tmp_path, ["gone.png"] * 5, {"repip": full}, LABELS)
+    assert "<h3>Empty sets</h3>\n<p>None on the first split.</p>" in section
+
+
+def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
+    names = tuple(f"class {k}" for k in range(9))
+    sets = pippin.PredictionSets(np.full(50, 9), np.tile(np.arange(9), 50), names)
+    section = photo_section(tmp_path, ["gone.png"] * 50, {"ip": sets}, np.full(50, 8))
+    assert section.count("<li>") == EACH
+    assert section.count("and 3 more, the true one too") == EACH
+    one = pippin.PredictionSets(np.ones(50, dtype=int), np.zeros(50, dtype=int), names)
+    assert kinds({"ip": one}, np.zeros(50, dtype=int))["One class, and it is right"][1].tolist() == [
+        0,
+        9,
+        19,
+        29,
+        39,
+        49,
+    ]
+
+
+def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
+    """The first split's, row for row."""
+    from pippin._compare.study import study
+    from pippin._inputs.rows import as_classes
+
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (400, 4)).astype(np.float32)
+    labels = np.array([rng.choice(4, p=p) for p in np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)])
+    np.savez(tmp_path / "p.npz", logits=logits, labels=labels, classes=np.array(CLASSES))
+    data = read_data(tmp_path / "p.npz")
+    rows, sets = photographs.first_split(data, 0.2, 0.45, 3)
+    scores = [pippin.parse_score(name) for name in sets]
+    expected = study(data.rows, data.truth(), as_classes(None, data.rows), scores, 0.2, 5, 0.45, 3)
+    for name, found in sets.items():
+        evaluation = pippin.evaluate(found, np.array(CLASSES)[labels[rows]], alpha=0.2)
+        assert str(evaluation) == str(expected.evaluations[name])
+
+
+def test_a_thumbnail_is_a_small_jpeg(tmp_path):
+    make_images(tmp_path, 4, size=300)
+    text = thumbnail(tmp_path / "blob/picture-0000.png")
+    assert re.fullmatch(r"/9j/[\w+/=]+", text)
+    assert len(text) < 20_000
+    (tmp_path / "bad.png").write_bytes(b"no")
+    assert thumbnail(tmp_path / "bad.png") is None

@@ -1,0 +1,264 @@
+"""Repeated splits: what the fast counting must equal, and what it may not depend on."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._compare import comparison
+from pippin._compare.comparison import METRICS, _known
+from pippin._compare.splits import draw_split, make_trial, split_generator
+from pippin._engine import dispatch, plain_splits
+from pippin._engine.compiled import splits
+from pippin._inputs.rows import as_rows
+from pippin._theory.level import quantile_rank
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE, every_score
+
+
+def naive(probs, labels, score, alpha, splits, fraction, seed):
+    """Calibrate, predict and evaluate every split with the public functions."""
+    n = len(labels)
+    n_calibration = round(fraction * n)
+    found = []
+    for index in range(splits):
+        generator = split_generator(seed, index)
+        inner = np.sort(generator.choice(n, n_calibration, replace=False, shuffle=False))
+        outer = np.setdiff1d(np.arange(n), inner)
+        predictor = pippin.calibrate(probs[inner], labels[inner], score, alpha, seed=generator)
+        result = pippin.evaluate(predictor.predict(probs[outer], seed=generator), labels[outer])
+        found.append(
+            (predictor.threshold, result.coverage, result.efficiency, result.informativeness, result.empty_rate)
+        )
+    return np.array(found)
+
+
+@every_score
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:.*(too few|infinite score):UserWarning")
+def test_splits_are_counted_exactly(score, kind):
+    """The table of `compare` equals the naive loop's to the last bit: ties, zeros, tiny and infinite cases."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    for n, n_classes, alpha, fraction in ((60, 5, 0.1, 0.45), (31, 2, 0.3, 0.6), (12, 30, 0.05, 0.5)):
+        probs = made_rows(kind, n, n_classes, n)
+        labels = np.where(rng.random(n) < 0.6, probs.argmax(axis=1), rng.integers(0, n_classes, n))
+        values = pippin.compare(probs, labels, [score], alpha, 6, fraction, seed=3).values[0]
+        assert np.array_equal(values, naive(probs, labels, score, alpha, 6, fraction, 3))
+
+
+@every_score
+def test_the_example_is_counted_exactly(score):
+    """On real rows, where thresholds lie between the prepared levels."""
+    data = pippin.load_example()
+    values = pippin.compare(data.probs, data.labels, [score], splits=3, seed=5).values[0]
+    assert np.array_equal(values, naive(data.probs, data.labels, score, 0.1, 3, 0.45, 5))
+
+
+@every_score
+def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypatch):
+    """With no room around the middle threshold, nearly every split falls outside."""
+    monkeypatch.setattr(comparison, "SPREAD", 0)
+    data = pippin.load_example()
+    values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
+    assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0))
+
+
+@every_score
+@pytest.mark.parametrize("spread", [0, 6])
+@pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
+def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
+    """The loops give the bits of NumPy, also where thresholds fall outside the prepared levels."""
+    monkeypatch.setattr(comparison, "SPREAD", spread)
+    probs = made_rows(kind, 400, 7, 1)
+    trial = make_trial(as_rows(probs), probs.argmin(axis=1) % 3, 0.45, 0.2, 0)
+    known, _, _ = _known(trial, score, quantile_rank(trial.n_calibration, 0.2))
+    calibrations, u = (np.stack(part) for part in zip(*(draw_split(trial, i) for i in range(9)), strict=True))
+    found = np.empty((2, 9, 5))
+    for engine, counts in zip((plain_splits, splits), found, strict=True):
+        engine.count_splits(known, quantile_rank(trial.n_calibration, 0.2), score.randomized, calibrations, u, counts)
+    assert np.array_equal(*found)
+
+
+def test_rows_are_ranked_once_for_all():
+    """Sorted rows with ranks for labels have the scores of the rows themselves."""
+    data = pippin.load_example()
+    ranked, ranks = dispatch.ranked_rows(as_rows(data.probs), data.labels)
+    for score in EVERY_SCORE:
+        assert np.array_equal(
+            pippin.score(ranked.array, ranks, score, seed=1), pippin.score(data.probs, data.labels, score, seed=1)
+        )
+
+
+def test_a_split_does_not_depend_on_the_scores_beside_it():
+    """Differences are paired: split i is the same whatever is compared, and however many splits there are."""
+    data = pippin.load_example()
+    alone = pippin.compare(data.probs, data.labels, ["aps"], splits=5).values[0]
+    among = pippin.compare(data.probs, data.labels, ["ip", "aps", "socop"], splits=9).values[1]
+    assert np.array_equal(alone, among[:5])
+
+
+def test_seed_and_threads(monkeypatch):
+    """The same seed gives the same table on any number of threads; another seed another one."""
+    data = pippin.load_example()
+
+    def table(seed):
+        return pippin.compare(data.probs, data.labels, ["pip", "raps"], splits=40, seed=seed).values
+
+    first = table(1)
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")
+    assert np.array_equal(table(1), first)
+    assert not np.array_equal(table(2), first)
+
+
+def test_the_table_and_its_summary():
+    """One row per score and split, in the columns that the interface names; the summary holds means."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, ["ip", "pip(beta=2)"], splits=7)
+    assert comparison.table.columns == ["score", "split", *METRICS]
+    assert comparison.table["score"].to_list() == ["ip"] * 7 + ["pip(beta=2)"] * 7
+    assert comparison.table["split"].to_list() == [*range(7)] * 2
+    summary = comparison.summary()
+    assert summary["score"].to_list() == ["ip", "pip(beta=2)"]
+    rows = comparison.table.filter(comparison.table["score"] == "ip")
+    assert summary["efficiency"][0] == pytest.approx(rows["efficiency"].mean())
+    assert summary["coverage_sd"][0] == pytest.approx(rows["coverage"].std())
+
+
+def test_orderings_of_the_paper_on_the_example():
+    """IP smallest, margin largest; margin most singletons, PIP and RePIP close; RePIP far smaller than PIP."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, splits=200)
+    size, single = (
+        dict(zip(map(str, comparison.scores), comparison.metric(m).mean(axis=1), strict=True))
+        for m in ("efficiency", "informativeness")
+    )
+    assert min(size, key=size.get) == "ip"
+    assert max(size, key=size.get) == "margin"
+    assert max(single, key=single.get) == "margin"
+    assert single["margin"] > single["pip"] > single["repip"] > max(single["ip"], single["aps"], single["raps"])
+    assert size["pip"] - size["repip"] > 0.1
+    assert single["pip"] - single["repip"] < 0.02
+
+
+def test_a_sweep_is_a_comparison():
+    """Every value on the same splits; gamma = 0 is PIP."""
+    data = pippin.load_example()
+    swept = pippin.sweep(data.probs, data.labels, "repip", "gamma", (0, 0.5), splits=9)
+    compared = pippin.compare(data.probs, data.labels, ["pip", "repip(gamma=0.5)"], splits=9)
+    assert np.array_equal(swept.comparison.values, compared.values)
+    assert swept.table["gamma"].to_list() == [0.0] * 9 + [0.5] * 9
+    assert swept.summary()["gamma"].to_list() == [0.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("score", "parameter"),
+    [("repip", "gamma"), ("raps", "lam"), ("saps", "lam"), ("pip", "beta"), ("socop", "mu")],
+)
+def test_a_sweep_knows_the_first_parameter(score, parameter):
+    """Each score has one that is swept unless another is named."""
+    data = pippin.load_example()
+    assert pippin.sweep(data.probs[:100], data.labels[:100], score, values=(0, 1), splits=1).parameter == parameter
+
+
+WRONG = {
+    "no scores": ({"scores": []}, "at least one score"),
+    "no splits": ({"splits": 0}, "at least one split, got 0"),
+    "half a split": ({"splits": 2.5}, "at least one split, got 2.5"),
+    "fraction 0": ({"calibration_fraction": 0}, "strictly between 0 and 1, got 0"),
+    "fraction 1": ({"calibration_fraction": 1.0}, "strictly between 0 and 1"),
+    "nothing left": ({"calibration_fraction": 0.0001}, "enough rows for both"),
+    "negative seed": ({"seed": -1}, "seed that is a whole number of at least 0, got -1"),
+    "no seed": ({"seed": None}, "seed that is a whole number"),
+    "alpha": ({"alpha": 2}, "strictly between 0 and 1, got 2"),
+    "score": ({"scores": ["nope"]}, "Unknown score 'nope'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use_is_said(case):
+    """Expected, received, remedy."""
+    data = pippin.load_example()
+    options, message = WRONG[case]
+    with pytest.raises(ValueError, match=message):
+        pippin.compare(data.probs[:200], data.labels[:200], **options)
+
+
+@pytest.mark.parametrize(
+    ("score", "parameter", "message"),
+    [
+        ("ip", None, "The score ip has no parameter to sweep: choose repip"),
+        ("repip", "lam", r"Expected a parameter of repip \(gamma, k_reg, beta\), got 'lam'"),
+        ("aps", "randomized", "The score aps has no parameter to sweep"),
+    ],
+)
+def test_a_parameter_that_is_not_there_is_said(score, parameter, message):
+    """With those that are."""
+    data = pippin.load_example()
+    with pytest.raises(ValueError, match=message):
+        pippin.sweep(data.probs, data.labels, score, parameter)
+
+
+def test_too_few_rows_give_full_sets():
+    """A warning, an infinite threshold, every class in every set; and a summary without a spread."""
+    data = pippin.load_example()
+    with pytest.warns(UserWarning, match="too few"):
+        comparison = pippin.compare(data.probs[:10], data.labels[:10], "ip", splits=2)
+    assert comparison.summary()["threshold_sd"].to_list() == [0]
+    values = comparison.values[0]
+    assert values.tolist() == [[math.inf, 1, 12, 0, 0]] * 2
+
+
+CHECKPOINTED = """
+import sys, pippin
+data = pippin.load_example()
+pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=200_000, checkpoint=sys.argv[1])
+"""
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
+    """kill -9 at random moments, then the rest: the same table as without a stop."""
+    data = pippin.load_example()
+    path = tmp_path / "kept.npz"
+    rng = np.random.default_rng(0)
+    lengths = []
+    while len(lengths) < 3:
+        process = subprocess.Popen([sys.executable, "-c", CHECKPOINTED, str(path)])
+        try:
+            process.wait(timeout=1 + rng.random())
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if path.exists():
+            with np.load(path) as kept:
+                lengths.append(kept["values"].shape[1])
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+    splits = lengths[-1] + 100
+    resumed = pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=splits, checkpoint=str(path)).values
+    assert np.array_equal(resumed, pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=splits).values)
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"alpha": 0.2}, {"scores": ["pip"]}, {"calibration_fraction": 0.5}])
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
+    """Not overwritten, and not mixed in."""
+    data = pippin.load_example()
+    path = str(tmp_path / "kept.npz")
+    same = {"scores": ["ip"], "splits": 10, "checkpoint": path}
+    pippin.compare(data.probs, data.labels, **same)
+    with pytest.raises(ValueError, match="belongs to another run"):
+        pippin.compare(data.probs, data.labels, **{**same, **change})
+    other = data.probs[::-1].copy()
+    with pytest.raises(ValueError, match="belongs to another run"):
+        pippin.compare(other, data.labels, **same)
+
+
+def test_a_damaged_checkpoint_is_said(tmp_path):
+    """In a sentence."""
+    data = pippin.load_example()
+    path = tmp_path / "kept.npz"
+    path.write_bytes(b"PK\x03\x04 not really")
+    with pytest.raises(ValueError, match="no checkpoint, or is damaged"):
+        pippin.compare(data.probs, data.labels, ["ip"], splits=2, checkpoint=str(path))

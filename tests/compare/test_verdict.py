@@ -1,0 +1,123 @@
+"""The answer in words, the fronts, and the first split at every level."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._compare.splits import draw_split, make_trial, split_generator
+from pippin._compare.study import study
+from pippin._compare.tuning import FRONTS
+from pippin._compare.verdict import alpha_curve, judge
+from pippin._inputs.rows import as_rows
+from pippin._theory.level import quantile_rank
+from support.scores import EVERY_SCORE
+
+
+@pytest.fixture(scope="module")
+def example():
+    data = pippin.load_example()
+    return data, make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
+
+
+@pytest.fixture(scope="module")
+def verdict(example):
+    data, trial = example
+    return judge(trial, pippin.compare(data.probs, data.labels, splits=60))
+
+
+def test_the_verdict_names_the_best_for_each_preference(verdict):
+    """IP for size, margin for singletons, RePIP for both; a tuned SOCOP does better still."""
+    assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
+    assert [pick.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
+    assert verdict.sentences[0].startswith("On these data repip gives 73 % singletons at 1.4")
+    assert "ip is smaller" in verdict.sentences[0]
+    assert "percentage points" in verdict.sentences[1]
+    assert "pippin.tune" in verdict.sentences[2]
+    assert all(check.good for check in verdict.checks)
+
+
+def test_every_family_traces_a_front(verdict):
+    """SOCOP's front is a front: with a dearer price come larger sets and more singletons."""
+    assert set(verdict.fronts) == set(FRONTS)
+    sizes, singletons = (verdict.fronts["socop"].metric(m).mean(axis=1) for m in ("efficiency", "informativeness"))
+    assert (np.diff(sizes) > -1e-3).all()
+    assert (np.diff(singletons) > -1e-3).all()
+
+
+@pytest.mark.parametrize("scores", [["ip"], ["margin"], ["ip", "socop"], ["topk", "aps"]])
+def test_other_comparisons_have_sentences_too(example, scores):
+    """One score, the best of all, or neither."""
+    data, trial = example
+    told = judge(trial, pippin.compare(data.probs, data.labels, scores, splits=10)).sentences
+    assert told[0].startswith("On these data ")
+    assert all(sentence.endswith(".") for sentence in told)
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_the_curve_equals_calibrating_at_every_level(example, score):
+    """The first split, from its curve and from the public functions."""
+    data, trial = example
+    curve = alpha_curve(trial, score)
+    calibration, _ = draw_split(trial, 0)
+    for alpha in (0.01, 0.1, 0.25, 0.5):
+        generator = split_generator(0, 0)
+        generator.choice(4986, trial.n_calibration, replace=False, shuffle=False)
+        predictor = pippin.calibrate(data.probs[calibration], data.labels[calibration], score, alpha, seed=generator)
+        found = pippin.evaluate(predictor.predict(data.probs[~calibration], generator), data.labels[~calibration])
+        i = quantile_rank(trial.n_calibration, alpha) - 1
+        counts = (curve.covered[i], curve.sizes[i], curve.singletons[i], curve.empty[i])
+        assert curve.thresholds[i] == predictor.threshold
+        assert np.array(counts) / curve.n_test == pytest.approx(
+            (found.coverage, found.efficiency, found.informativeness, found.empty_rate), abs=1e-12
+        )
+
+
+def test_a_study_holds_it_all(example):
+    """The comparison is that of `compare`; the evaluations are those of its first split, by class name."""
+    data, _ = example
+    scores = (pippin.ip(), pippin.aps())
+    found = study(as_rows(data.probs), data.labels, data.classes, scores, 0.1, 20, 0.45, 0)
+    assert np.array_equal(found.comparison.values, pippin.compare(data.probs, data.labels, scores, splits=20).values)
+    for number, score in enumerate(scores):
+        evaluation = found.evaluations[str(score)]
+        assert evaluation.efficiency == pytest.approx(found.comparison.values[number, 0, 2])
+        assert evaluation.coverage == pytest.approx(found.comparison.values[number, 0, 1])
+        assert set(evaluation.class_coverage) == set(data.classes)
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (["pip"], "under pip, black_grass is covered only 70 % of the time; compare pip per class to see"),
+        (["ip", "repip", "repip per class"], "repip per class brings the worst class to 90 % for 1.8"),
+        (["repip", "ip per class", "ip nonempty"], "ip per class brings the worst class to 90 % for"),
+    ],
+)
+def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):
+    """With the cost of mending it, if a method that mends it was compared; picks stay among plain scores."""
+    data, trial = example
+    comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
+    found = judge(trial, comparison)
+    assert told in found.sentences[-1]
+    assert all(isinstance(pick.score, pippin.Score) for pick in (*found.compared, *found.tuned))
+    assert len(found.checks) == 2
+    assert all(check.good for check in found.checks)
+
+
+def test_methods_alone_are_judged_among_themselves(example):
+    """Without a plain score there is no law of coverage to check."""
+    data, trial = example
+    found = judge(trial, pippin.compare(data.probs, data.labels, ["pip per class", "ip per class"], splits=20))
+    assert {str(pick.score) for pick in found.compared} <= {"pip per class", "ip per class"}
+    assert len(found.checks) == 1
+
+
+def test_nothing_is_said_where_nothing_is_hidden():
+    """Every class covered alike."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(3), 3000)
+    labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
+    assert not any(
+        "all classes together" in s for s in judge(trial, pippin.compare(probs, labels, ["ip"], splits=30)).sentences
+    )

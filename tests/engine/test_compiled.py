@@ -1,0 +1,174 @@
+"""What the compiled path promises beyond its results: memory, the disk cache, bad rows."""
+
+import copy
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._engine.compiled import engine, one_row, p_values, per_class, tiled, unranked, walk
+from support.rows import made_rows
+from support.scores import EVERY_SCORE
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Few rows, very many classes, in float32: 240 MB."""
+    rng = np.random.default_rng(0)
+    probs = np.zeros((400, 150_000), np.float32)
+    np.put_along_axis(probs, rng.integers(0, 150_000, (400, 20)), rng.random((400, 20), dtype=np.float32) ** 4, axis=1)
+    probs /= probs.sum(axis=1, keepdims=True)
+    return probs, probs.argmax(axis=1)
+
+
+@pytest.mark.parametrize("layout", ["float32", "float16", "logits", "columns"])
+def test_nothing_of_the_inputs_size_is_allocated(wide, layout, monkeypatch):
+    """150,000 classes: calibrating and predicting take under a tenth of the input's memory, in any layout."""
+    probs, labels = wide
+    if layout == "float16":
+        probs = probs.astype(np.float16)
+    elif layout == "logits":
+        probs = np.log(probs + np.float32(1e-12))
+    elif layout == "columns":
+        probs = np.asfortranarray(probs)
+    logits = layout == "logits"
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
+    pippin.warm_up()
+    for score in ("ip", "margin", "raps", "repip", "socop"):
+        tracemalloc.start()
+        predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0, from_logits=logits)
+        sets = predictor.predict(probs, seed=0, from_logits=logits)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 0.1 * probs.nbytes
+        assert sets.sizes.mean() < 10
+
+
+def test_nor_for_singletons_and_empty_sets(wide, monkeypatch):
+    """Rows whose sets are changed are looked at block by block too, however many they are."""
+    probs, labels = wide
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
+    both = pippin.calibrate_combination(probs, labels, 0.3, seed=0)
+    plain = pippin.calibrate(probs, labels, "ip", 0.9)
+    pippin.warm_up()
+    for predictor in (both, plain):
+        tracemalloc.start()
+        sets = predictor.predict(probs, nonempty=True)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 0.1 * probs.nbytes
+        assert np.mean(sets.sizes == 1) > 0.5
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_doubtful_sums_are_judged_as_in_numpy(score):
+    """Rows off by just under 1e-3 pass, just over fail, whichever path reads them."""
+    probs = made_rows("spread", 3000, 400, 1)
+    labels = np.zeros(3000, dtype=int)
+    fine = probs * (1 + 0.9e-3)
+    pippin.calibrate(fine, labels, score, seed=0).predict(fine, seed=0)
+    wrong = fine.copy()
+    wrong[2500] *= 1.0002
+    with pytest.raises(ValueError, match=r"Row 2500 sums to 1\.001"):
+        pippin.calibrate(wrong, labels, score, seed=0)
+    with pytest.raises(ValueError, match=r"Row 2500 sums to 1\.001"):
+        pippin.calibrate(fine, labels, score, seed=0).predict(wrong, seed=0)
+
+
+CODE = """
+import pippin
+pippin.warm_up()
+from pippin._engine.compiled import one_row
+print(str(one_row.members.stats).replace("Counter()", "{}"))
+"""
+
+
+def installed_copy(folder: Path) -> Path:
+    shutil.copytree(Path(pippin.__file__).parent, folder / "pippin", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def without_write_override() -> None:
+    """Lets permissions bind root too, from the next program on."""
+    ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+
+
+def warm_up_in(folder: Path, home: Path) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
+    run = subprocess.run(
+        [sys.executable, "-c", CODE],
+        env=env,
+        preexec_fn=without_write_override if os.geteuid() == 0 else None,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_the_disk_cache_works_from_a_folder_that_cannot_be_written(tmp_path):
+    """Compiled once into the user's cache, loaded from there in the next process."""
+    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
+    home.mkdir()
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    first, second = (warm_up_in(folder, home) for _ in range(2))
+    assert "cache_hits={}" in first
+    assert "cache_misses={}" in second
+    assert not list(folder.rglob("*.nbi"))
+    assert list(home.rglob("*.nbi"))
+
+
+def test_a_change_in_another_file_is_compiled_anew(tmp_path):
+    """The loops in the cache bear the stamp of every source, not only of their own."""
+    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
+    home.mkdir()
+    warm_up_in(folder, home)
+    formula = folder / "pippin" / "_theory" / "formula.py"
+    formula.write_text(
+        formula.read_text().replace("return (c.constant + own * p)", "return (c.constant + 2.0 + own * p)")
+    )
+    code = "import pippin; r = [[0.5, 0.5]]; pippin.warm_up(); print(pippin.score(r, [0], 'ip')[0])"
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert float(run.stdout) == 2.5
+
+
+def test_no_folder_for_a_cache_is_no_error(tmp_path):
+    """Then it compiles in memory and works all the same."""
+    folder = installed_copy(tmp_path / "site")
+    home = tmp_path / "home"
+    home.write_text("not a folder")
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(home)}
+    run = subprocess.run([sys.executable, "-c", CODE], env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def compilations():
+    loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
+    loops += [engine.one_set, engine._band, per_class.members_within, walk.smallest]
+    return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values.fill_p_values)]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_no_predictor_compiles_after_warm_up(kind):
+    """Not even one that was copied or pickled, which makes its arrays writable."""
+    pippin.warm_up()
+    before = compilations()
+    data = pippin.load_example()
+    probs, labels, ones = data.probs[:600].astype(kind), data.labels[:600], np.ones(600)
+    for per in ("class", "rc3p"):
+        predictor = pippin.calibrate(probs, labels, "pip", 0.3, per=per)
+        for one in (predictor, copy.deepcopy(predictor)):
+            one.predict(probs)
+            _ = one.p_values(probs) if per == "class" else None
+    pippin.calibrate_weighted(probs, labels, ones).predict(probs, ones)
+    pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
+    assert compilations() == before

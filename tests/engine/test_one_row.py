@@ -1,0 +1,65 @@
+"""Rows with many classes, ranked as far as needed: the bits of NumPy, wherever a window of lanes ends."""
+
+import numpy as np
+import pytest
+
+from pippin._engine import plain
+from pippin._engine.compiled import engine, one_row
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.walk import CHUNK, MANY, best_class, largest_below, largest_but
+from pippin._theory.scores import coefficients
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE, every_score
+
+CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, MANY + 50)
+
+
+@every_score
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
+    """Sets, scores of labels, and sets of one row; sets of one class, of about half and of all."""
+    for n_classes in CLASSES:
+        n = 40
+        precision = (np.float32, np.float64)[n_classes % 2]
+        probs = made_rows(kind, n, n_classes, n_classes).astype(precision)
+        labels = np.random.default_rng(1).integers(0, n_classes, n)
+        labels[: n // 2] = probs[: n // 2].argmax(axis=1)
+        probs.flags.writeable = labels.flags.writeable = False
+        c, u = coefficients(score, n_classes), np.random.default_rng(2).random(n)
+        wanted_places, wanted = plain.label_places(probs, labels, c, u)
+        scores = np.empty(n)
+        ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
+        assert one_row.label_places(probs, labels, c[:], u, ranks, p, masses, scores) == 0
+        assert np.array_equal(scores, wanted)
+        assert np.array_equal(p, wanted_places.p)
+        every = plain.class_scores(probs, c, u)
+        for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
+            sizes = np.zeros(n, dtype=np.int64)
+            found, suspects = one_row.members(probs, c[:], threshold, u, sizes)
+            wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+            assert suspects == 0
+            assert np.array_equal(sizes, wanted_sizes)
+            assert np.array_equal(found, wanted_found)
+            one, suspect = engine.one_set(probs[0], c[:], threshold, u[0])
+            assert not suspect
+            assert np.array_equal(one, wanted_found[: wanted_sizes[0]])
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_the_best_and_the_largest_of_the_others(precision):
+    """Ties go to the first; the best may stand anywhere."""
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 3, *CLASSES):
+        row = (rng.integers(0, 5, n_classes) / 8).astype(precision)
+        row.flags.writeable = False
+        assert best_class(row) == row.argmax()
+        for label in {0, n_classes // 2, n_classes - 1}:
+            assert largest_but(row, label) == np.delete(row, label).max()
+        for high in np.unique(row):
+            below = row[row < high]
+            assert largest_below(row, high) == (below.max() if len(below) else -1)
+
+
+def test_every_score_is_among_them():
+    """Scores of every reach: none, the best class, all classes."""
+    assert {min(coefficients(score, 40).reach, 2) for score in EVERY_SCORE} == {0, 1, 2}

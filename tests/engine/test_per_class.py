@@ -1,0 +1,96 @@
+"""Sets under several thresholds: the compiled loops give the bits of NumPy."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+from pippin._engine import dispatch, plain
+from pippin._engine.compiled import per_class
+from pippin._inputs.rows import as_rows, read_only
+from pippin._theory.scores import coefficients
+from support.farms import calibrated, every_way, sets_of
+from support.rows import probabilities
+from support.scores import every_score
+
+
+@st.composite
+def limited(draw):
+    """Rows, a group for each, limits that occur among the scores or lie beside them, and ranks or none."""
+    probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 70)))
+    n, n_classes = probs.shape
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    columns = n_classes if draw(st.booleans()) else 1
+    ranked = columns > 1 and draw(st.booleans())
+    return probs, rng, rng.integers(0, 3, n), columns, ranked
+
+
+@every_score
+@given(case=limited())
+def test_compiled_loops_give_the_bits_of_numpy(score, case):
+    """Ties with a limit, infinite limits of either sign, both precisions, with and without rank limits."""
+    probs, rng, group, columns, ranked = case
+    n, n_classes = probs.shape
+    u = rng.random(n)
+    rows = as_rows(probs)
+    every = dispatch.class_scores(rows, score, u)
+    limits = rng.choice(every.ravel(), (3, columns))
+    limits = np.where(rng.random(limits.shape) < 0.2, np.nextafter(limits, -np.inf), limits)
+    limits = read_only(np.where(rng.random(limits.shape) < 0.2, rng.choice([-np.inf, np.inf], limits.shape), limits))
+    ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else np.zeros((1, 1), np.int32)
+    c = coefficients(score, n_classes)
+    sizes = np.zeros(n, dtype=np.int64)
+    found, suspects = per_class.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
+    wanted_sizes, wanted = plain.members_within(rows.block(0, n), c, limits, ranks, group, u)
+    assert suspects == 0
+    assert np.array_equal(sizes, wanted_sizes)
+    assert np.array_equal(found, wanted)
+    inside = every <= limits[group]
+    if ranked:
+        order = np.argsort(-probs, axis=1, kind="stable")
+        inside &= np.argsort(order, axis=1) < ranks[group]
+    mask = np.zeros((n, n_classes), dtype=bool)
+    mask[np.repeat(np.arange(n), sizes), found] = True
+    assert np.array_equal(mask, inside)
+
+
+@every_way
+def test_both_paths_predict_the_same(per, monkeypatch):
+    """Through the public door: with the compiled loops, and as if they had never been loaded."""
+    pippin.warm_up()
+    predictor = calibrated(per, "repip")
+    compiled = sets_of(predictor)
+    monkeypatch.delitem(sys.modules, "pippin._engine.compiled.engine")
+    monkeypatch.setattr(dispatch, "_scored_in_numpy", 0)
+    monkeypatch.setattr(dispatch, "_kernels", None)
+    in_numpy = sets_of(predictor)
+    assert "pippin._engine.compiled.engine" not in sys.modules
+    assert np.array_equal(in_numpy.members, compiled.members)
+
+
+INFINITE = """
+import warnings
+import numpy as np
+import pippin
+
+pippin.warm_up()
+warnings.simplefilter("ignore")  # a class with one row has no limit: that is the case here
+predictor = pippin.calibrate(np.full((40, 2), 0.5), [0] * 39 + [1], "ip", 0.1, per="class")
+try:
+    predictor.predict(np.array([[np.inf, 0.0], [0.5, 0.5]]))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_an_infinite_entry_is_an_error_where_a_class_has_no_limit():
+    """It has no rank. Memory is handed out full of large numbers: whoever looks up its class there is killed."""
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}
+    done = subprocess.run(
+        [sys.executable, "-c", INFINITE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Row 0 has inf in column 0"), (done.returncode, done.stderr)

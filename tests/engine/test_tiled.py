@@ -1,0 +1,75 @@
+"""Rows with few classes, ranked many at a time: the bits of NumPy for every number of classes."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._engine import plain
+from pippin._engine.compiled import engine
+from pippin._engine.compiled.tiled import TILE
+from pippin._engine.compiled.walk import FEW
+from pippin._theory.scores import coefficients
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE
+
+KINDS_AND_ZEROS = (*KINDS, "negative zeros", "subnormal")
+
+
+def rows_of(kind, n, n_classes, precision):
+    """Rows that fill tiles and a part of one, with labels at any rank."""
+    if kind == "negative zeros":
+        probs = made_rows("zeros", n, n_classes, n)
+        probs[:, ::2] = np.where(probs[:, ::2] == 0, -0.0, probs[:, ::2])
+    elif kind == "subnormal":
+        probs = made_rows("certain", n, n_classes, n) + np.random.default_rng(n).integers(0, 3, (n, n_classes)) * 1e-42
+    else:
+        probs = made_rows(kind, n, n_classes, n)
+    probs = probs.astype(precision)
+    labels = np.random.default_rng(1).integers(0, n_classes, n)
+    probs.flags.writeable = labels.flags.writeable = False
+    return probs, labels
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS_AND_ZEROS)
+def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
+    """Two classes to one more than are few; more rows than a tile holds; sets, places and scores."""
+    for n_classes in range(2, FEW + 2):
+        n = TILE + 3 * n_classes
+        probs, labels = rows_of(kind, n, n_classes, precision)
+        u = np.random.default_rng(n).random(n)
+        score = EVERY_SCORE[n_classes % len(EVERY_SCORE)]
+        for c in (coefficients(score, n_classes), coefficients(pippin.pip(), n_classes)):
+            places, scores, suspects = engine.label_places(probs, labels, c, u)
+            wanted_places, wanted = plain.label_places(probs, labels, c, u)
+            assert suspects == 0
+            assert np.array_equal(scores, wanted)
+            assert np.array_equal(places.p, wanted_places.p)
+            alone = np.empty(n)
+            assert engine.label_scores(probs, labels, c, u, alone) == 0
+            assert np.array_equal(alone, wanted)
+            for threshold in (np.median(wanted), wanted.max(), -np.inf, np.inf):
+                sizes = np.zeros(n, dtype=np.int64)
+                found, suspects = engine.members(probs, c, threshold, u, sizes)
+                wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+                assert suspects == 0
+                assert np.array_equal(sizes, wanted_sizes)
+                assert np.array_equal(found, wanted_found)
+
+
+@pytest.mark.parametrize("score", ["ip", "repip", "socop"])
+@pytest.mark.parametrize("row", [0, TILE - 1, TILE, TILE + 40])
+@pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75])
+def test_a_bad_row_is_named_in_any_tile(score, row, wrong):
+    """NaN, a negative entry whose row still sums to 1, or a sum that is off."""
+    pippin.warm_up()
+    probs = made_rows("spread", TILE + 41, 12, 5)
+    labels = probs.argmax(axis=1)
+    predictor = pippin.calibrate(probs, labels, score)
+    probs[row] = 0
+    probs[row, 3] = wrong
+    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        predictor.predict(probs)
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        pippin.calibrate(probs, labels, score)

@@ -1,0 +1,102 @@
+"""Scores that look at the best class alone, in rows that fit into the lanes: the bits of NumPy."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._engine import plain
+from pippin._engine.compiled import engine, unranked
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.unranked import TILE
+from pippin._theory.scores import coefficients
+from support.rows import KINDS, made_rows
+
+SHALLOW = {
+    "ip": pippin.ip(),
+    "margin": pippin.margin(),
+    "first weighs": pippin.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)),
+    "rest is dear": pippin.linear(weights=(0.0,), penalties=(0.0, 1.0)),
+}
+
+
+def forest(n, n_classes, seed):
+    """Shares of a hundred votes: many rows come as close to a threshold as can be, on it."""
+    rng = np.random.default_rng(seed)
+    votes = np.array([rng.multinomial(100, share) for share in rng.dirichlet(np.full(n_classes, 0.4), n)])
+    return votes / 100.0
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+def same_as_numpy(probs, labels, score):
+    n, n_classes = probs.shape
+    c, u = coefficients(score, n_classes), np.zeros(n)
+    _, scores, suspects = engine.label_places(probs, labels, c, u)
+    _, wanted = plain.label_places(probs, labels, c, u)
+    assert suspects == 0
+    assert np.array_equal(scores, wanted)
+    near = np.quantile(wanted, 0.7, method="lower")
+    for threshold in (near, np.nextafter(near, -9), np.nextafter(near, 9), near + 4e-7, wanted.max(), -np.inf, np.inf):
+        sizes = np.full(n, -1)
+        found, suspects = engine.members(probs, c, threshold, u, sizes)
+        wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+        assert suspects == 0
+        assert np.array_equal(sizes, wanted_sizes)
+        assert np.array_equal(found, wanted_found)
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [*KINDS, "forest"])
+def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
+    """More rows than a tile, and one class more than there are lanes."""
+    for n_classes in range(2, LANES + 2):
+        n = TILE + n_classes
+        probs = forest(n, n_classes, n) if kind == "forest" else made_rows(kind, n, n_classes, n)
+        labels = np.random.default_rng(1).integers(0, n_classes, n)
+        same_as_numpy(frozen(probs.astype(precision)), frozen(labels), SHALLOW[name])
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+def test_any_number_of_rows_gives_the_bits_of_numpy(name):
+    """From one row on, which may have fewer entries than there are lanes."""
+    for n_classes in (2, 3, 7, 12, LANES):
+        for n in range(1, LANES + 2):
+            probs = made_rows("tied", n, n_classes, n).astype(np.float32)
+            same_as_numpy(frozen(probs), frozen(np.arange(n) % n_classes), SHALLOW[name])
+
+
+def test_which_scores_are_shallow():
+    """These, and no other score of the paper."""
+    assert {name: coefficients(score, 12).reach for name, score in SHALLOW.items()} == {
+        "ip": 0,
+        "margin": 1,
+        "first weighs": 1,
+        "rest is dear": 1,
+    }
+    for spelling in ("aps", "aps(randomized=False)", "raps", "saps", "saps(randomized=False)", "pip", "repip", "topk"):
+        assert coefficients(pippin.parse_score(spelling), 12).reach == 12
+    probs = frozen(made_rows("spread", 9, 12, 0))
+    assert unranked.fits(probs.shape, coefficients(pippin.ip(), 12))
+    assert not unranked.fits(probs.shape, coefficients(pippin.pip(), 12))
+
+
+@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("row", [0, TILE - 1, TILE, TILE + 40])
+@pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75, np.inf])
+def test_a_bad_row_is_named_in_any_tile(name, row, wrong):
+    """NaN, a negative entry whose row still sums to 1, a sum that is off, or infinity."""
+    pippin.warm_up()
+    probs = made_rows("spread", TILE + 41, 12, 5)
+    labels = probs.argmax(axis=1)
+    predictor = pippin.calibrate(probs, labels, SHALLOW[name])
+    probs[row] = 0
+    probs[row, 3] = wrong
+    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        predictor.predict(probs)
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        pippin.calibrate(probs, labels, SHALLOW[name])

@@ -1,0 +1,243 @@
+"""The C header: compiled with every warning an error, it gives the core's sets bit for bit."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows
+from pippin.export.c_header import c_header
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE
+
+GCC = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+STRICT = [*GCC, "-ffp-contract=off"]
+
+MAIN = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "head.h"
+
+/* Reads rows of doubles, and u of each, until the input ends; prints size and classes; with an
+   argument, also how long one object takes. */
+int main(int argc, char **argv)
+{
+    static double rows[8192][PIPPIN_CLASSES], u[8192];
+    size_t n = 0, i;
+    while (n < 8192 && fread(&u[n], sizeof(double), 1, stdin) == 1
+           && fread(rows[n], sizeof(double), PIPPIN_CLASSES, stdin) == PIPPIN_CLASSES)
+        n++;
+    if (argc > 1) {
+        const long repeats = atol(argv[1]);
+        long r, total = 0;
+        int classes[PIPPIN_CLASSES];
+        const clock_t start = clock();
+        for (r = 0; r < repeats; r++)
+            for (i = 0; i < n; i++)
+                total += pippin_predict(rows[i], u[i], classes);
+        printf("%.1f %ld\\n", 1e9 * (double)(clock() - start) / CLOCKS_PER_SEC / (double)n / (double)repeats, total);
+        return 0;
+    }
+    for (i = 0; i < n; i++) {
+        float narrow[PIPPIN_CLASSES];
+        int *classes = malloc(sizeof(int) * PIPPIN_CLASSES);
+        int k, size = pippin_predict(rows[i], u[i], classes);
+        printf("%d", size);
+        for (k = 0; k < size; k++)
+            printf(" %d", classes[k]);
+        for (k = 0; k < PIPPIN_CLASSES; k++)
+            narrow[k] = (float)rows[i][k];
+        printf(" float %d %s\\n", pippin_predict_float(narrow, u[i], classes), pippin_class_name(size - 1));
+        free(classes);
+    }
+    return 0;
+}
+"""
+
+
+def library(predictor, folder, flags=STRICT, prefix="pippin"):
+    """The header compiled as a shared library."""
+    header = folder / f"{prefix}.h"
+    header.write_text(c_header(predictor, prefix))
+    target = folder / f"{prefix}-{len(list(folder.iterdir()))}.so"
+    define = f"-D{prefix.upper()}_API="
+    subprocess.run([*flags, define, "-shared", "-fPIC", "-x", "c", header, "-o", target], check=True)
+    loaded = ctypes.CDLL(str(target))
+    for name in ("predict", "predict_float"):
+        getattr(loaded, f"{prefix}_{name}").argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+    getattr(loaded, f"{prefix}_class_name").restype = ctypes.c_char_p
+    return loaded
+
+
+def found_sets(function, probs, u):
+    """Sizes and members, row after row."""
+    classes = np.empty(probs.shape[1], np.int32)
+    sizes, members = [], []
+    for row, draw in zip(probs, u, strict=True):
+        sizes.append(function(row.ctypes.data, draw, classes.ctypes.data))
+        members.extend(classes[: sizes[-1]].tolist())
+    return sizes, members
+
+
+def assert_same(loaded, predictor, probs, u):
+    function = loaded.pippin_predict if probs.dtype == np.float64 else loaded.pippin_predict_float
+    sizes, members = found_sets(function, probs, u)
+    wanted_sizes, wanted = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    np.testing.assert_array_equal(sizes, wanted_sizes)
+    np.testing.assert_array_equal(members, wanted)
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
+    """Awkward rows in double and float; short and full sets."""
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 12, 70):
+        rows = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS])
+        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in rows])
+        u = rng.random(len(rows))
+        predictor = pippin.calibrate(rows, labels, score, 0.2, seed=0)
+        endless = pippin.Predictor(score, 0.1, float("inf"), 3, range(n_classes), None)
+        for at in (predictor, endless):
+            loaded = library(at, tmp_path)
+            for probs in (rows, rows.astype(np.float32)):
+                assert_same(loaded, at, probs, u)
+
+
+@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+def test_real_data(score, tmp_path):
+    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    example, images = pippin.load_example(), np.load(Path(__file__).parents[1] / "data" / "cifar10_vgg16.npz")
+    for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
+        predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
+        rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
+        assert_same(library(predictor, tmp_path), predictor, rest, u)
+
+
+@pytest.mark.parametrize("score", ["raps", "pip(beta=0.5)"])
+def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
+    """GNU C with fused multiply-add allowed and no flag against it: each label's own score is still met exactly."""
+    chosen = pippin.parse_score(score)
+    probs = made_rows("spread", 30, 12, 2)
+    u = np.random.default_rng(5).random(30)
+    labels = np.argsort(-probs, axis=1)[np.arange(30), 4 + np.arange(30) % 5]
+    scores = dispatch.label_scores(as_rows(probs), labels, chosen, u)
+    thresholds = [float(t) for s in scores for t in (s, np.nextafter(s, -9))]
+    heads = [pippin.Predictor(chosen, 0.1, threshold, 30, range(12), None) for threshold in thresholds]
+    (tmp_path / "heads.c").write_text("".join(c_header(head, f"head{i}") for i, head in enumerate(heads)))
+    apis = [f"-DHEAD{i}_API=" for i in range(60)]
+    fusing = ["gcc", "-std=gnu11", "-O2", "-march=native", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*fusing, *apis, "-shared", "-fPIC", "heads.c", "-o", "heads.so"], check=True, cwd=tmp_path)
+    loaded = ctypes.CDLL(str(tmp_path / "heads.so"))
+    for i, head in enumerate(heads):
+        function = loaded[f"head{i}_predict"]
+        function.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+        row = slice(i // 2, i // 2 + 1)
+        wanted = dispatch.members(as_rows(probs[row]), chosen, head.threshold, u[row])[1]
+        assert (labels[i // 2] in wanted) == (i % 2 == 0)
+        assert found_sets(function, probs[row], u[row])[1] == wanted.tolist()
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_sanitizers_find_nothing(score, tmp_path):
+    """A program over the example, and broken rows, under the address and undefined behaviour sanitizers."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, score, seed=0, classes=data.classes)
+    probs = np.concatenate([data.probs[:300].astype(np.float64), np.full((1, 12), np.nan), np.zeros((1, 12))])
+    u = np.random.default_rng(1).random(302)
+    binary = program(predictor, tmp_path, [*STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+    given = np.column_stack([u, probs]).tobytes()
+    run = subprocess.run([binary], input=given, capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
+    lines = [line.split(" float ") for line in run.stdout.decode().splitlines()]
+    sizes, members = dispatch.members(as_rows(probs[:300]), predictor.score, predictor.threshold, u[:300])
+    ends = np.cumsum(sizes)
+    for (first, second), size, end in zip(lines[:300], sizes, ends, strict=True):
+        assert [int(x) for x in first.split()] == [size, *members[end - size : end]]
+        assert second.split()[1:] == ([data.classes[size - 1]] if size else [])
+    assert [line[0] for line in lines[300:]] == ["-1", "-1"]
+
+
+def program(predictor, folder, flags):
+    (folder / "head.h").write_text(c_header(predictor))
+    (folder / "main.c").write_text(MAIN)
+    subprocess.run([*flags, "main.c", "-o", "main"], check=True, cwd=folder)
+    return folder / "main"
+
+
+def test_how_long_one_object_takes(tmp_path, capsys):
+    """A loop over the example; the time is printed, not judged."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "repip")
+    given = np.column_stack([np.zeros(len(data.probs)), data.probs]).astype(np.float64).tobytes()
+    binary = program(predictor, tmp_path, STRICT)
+    run = subprocess.run([binary, "20"], input=given, capture_output=True, check=True)
+    nanoseconds, total = run.stdout.split()
+    assert int(total) == 20 * predictor.predict(data.probs).sizes.sum()
+    with capsys.disabled():
+        print(f"\nC, K = 12: {float(nanoseconds):.0f} ns per object", end=" ")
+
+
+def test_rows_that_are_no_distribution(tmp_path):
+    """−1, for what the core refuses too."""
+    loaded = library(pippin.Predictor(pippin.pip(), 0.1, 1.0, 9, range(3), None), tmp_path)
+    rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
+    assert found_sets(loaded.pippin_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
+
+
+def test_u_is_not_looked_at_without_need(tmp_path):
+    """A score that is not randomised gives the same set for any u, NaN among them."""
+    loaded = library(pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(3), None), tmp_path)
+    rows = np.tile([0.5, 0.4, 0.1], (2, 1))
+    assert found_sets(loaded.pippin_predict, rows, [0.0, np.nan])[0] == [2, 2]
+
+
+def test_names_reach_c_whatever_they_hold(tmp_path):
+    """Quotes, backslashes, trigraphs, line breaks, digits behind an escape, other alphabets."""
+    names = ('a"b', "c\\d", "??=e", "\n7", "maïs 7", "крот", "%s", "*/")
+    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, names, None)
+    loaded = library(predictor, tmp_path, prefix="leaf")
+    assert [loaded.leaf_class_name(k).decode() for k in range(8)] == list(names)
+    assert loaded.leaf_class_name(8) == loaded.leaf_class_name(-1) == b""
+
+
+def test_the_header_needs_nothing(tmp_path):
+    """No include, no call of anything but its own functions; two heads fit in one program."""
+    predictor = pippin.Predictor(pippin.raps(), 0.1, 0.6, 9, range(5), None)
+    text = c_header(predictor)
+    assert "#include" not in text
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    called = set(re.findall(r"\b([a-z_]+)\(", code)) - {"if", "for", "defined", "optimize"}
+    assert all(name.startswith("pippin_") for name in called)
+    (tmp_path / "a.h").write_text(c_header(predictor, "a"))
+    (tmp_path / "b.h").write_text(c_header(predictor, "b"))
+    (tmp_path / "x.c").write_text('#include "a.h"\n#include "b.h"\nint main(void) { return 0; }\n')
+    subprocess.run([*STRICT, "x.c", "-o", "x"], check=True, cwd=tmp_path)
+    with pytest.raises(ValueError, match="Expected a prefix of letters"):
+        c_header(predictor, "a-b")
+
+
+def test_the_command_writes_a_header(tmp_path):
+    """pippin export --c."""
+    from typer.testing import CliRunner
+
+    from pippin.cli import app
+
+    predictor = pippin.Predictor(pippin.repip(), 0.1, 1.25, 9, ("crop", "weed"), None)
+    predictor.save(tmp_path / "p.json")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h")])
+    assert done.exit_code == 0
+    assert (tmp_path / "head.h").read_text() == c_header(predictor)
+
+
+def test_thresholds_per_class_are_refused():
+    """In a sentence that says what to do."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
+        c_header(predictor)

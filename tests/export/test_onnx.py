@@ -1,0 +1,222 @@
+"""ONNX: a graph that onnxruntime runs gives the core's sets."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pippin
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows, softmax
+from pippin.cli import main
+from pippin.export.onnx import OPSET, appended_model, head_model
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(model, feed):
+    """What onnxruntime makes of it on the CPU, by output name."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feed), strict=True))
+
+
+def feed_of(predictor, source, values, u):
+    return {source: values} | ({"u": u} if predictor.score.randomized else {})
+
+
+def assert_same(found, predictor, probs, u, prefix=""):
+    """Sizes, members in their order then −1, and mask, as the core has them."""
+    sizes, members = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    listed = np.full(probs.shape, -1)
+    listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
+    np.testing.assert_array_equal(found[prefix + "sizes"], sizes)
+    np.testing.assert_array_equal(found[prefix + "classes"], listed)
+    mask = pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
+    np.testing.assert_array_equal(found[prefix + "mask"], mask)
+    assert found[prefix + "sizes"].dtype == found[prefix + "classes"].dtype == np.int64
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sets_are_the_cores(score, dtype):
+    """Awkward rows, ties by class index among them; short, long and full sets."""
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 3, 12, 200):
+        probs = np.concatenate([made_rows(kind, 25, n_classes, 1) for kind in KINDS]).astype(dtype)
+        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in probs.astype(float)])
+        predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0)
+        endless = pippin.Predictor(score, 0.1, float("inf"), 3, range(n_classes), None)
+        for at in (predictor, predictor.at(0.5), endless):
+            u = rng.random(len(probs))
+            found = run(head_model(at, "probs", dtype.__name__), feed_of(at, "probs", probs, u))
+            assert_same(found, at, probs, u)
+
+
+@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+def test_real_data(score):
+    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
+    for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
+        predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
+        rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
+        model = head_model(predictor, "probs", str(probs.dtype))
+        assert_same(run(model, feed_of(predictor, "probs", rest, u)), predictor, rest, u)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits(dtype):
+    """The softmax is made in double inside the graph."""
+    logits = (3 * np.random.default_rng(0).normal(size=(300, 20))).astype(dtype)
+    probs = softmax(logits)
+    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.2)
+    # Half way to the next score, so that the last bit of a softmax does not matter.
+    scores = np.unique(pippin.score(probs, None, "repip"))
+    at = int(np.searchsorted(scores, predictor.threshold))
+    between = pippin.Predictor(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20), None)
+    assert_same(run(head_model(between, "logits", dtype.__name__), {"logits": logits}), between, probs, np.zeros(300))
+
+
+def test_the_graph_says_what_it_is():
+    """Opset, class names, score and level."""
+    data = pippin.load_example()
+    model = head_model(pippin.calibrate(data.probs, data.labels, "repip(gamma=0.1)", classes=data.classes))
+    told = {entry.key: entry.value for entry in model.metadata_props}
+    assert [(o.domain, o.version) for o in model.opset_import] == [("", OPSET)]
+    assert json.loads(told["pippin.classes"]) == list(data.classes)
+    assert told["pippin.score"] == "repip(gamma=0.1)"
+    assert told["pippin.alpha"] == "0.1"
+
+
+def classifier(opset, output="probs", extra=()):
+    """A linear classifier of 4 features and 3 classes, with a softmax, and what else it puts out."""
+    rng = np.random.default_rng(0)
+    weights = numpy_helper.from_array(rng.normal(size=(4, 3)).astype(np.float32), "classes")
+    nodes = [
+        helper.make_node("MatMul", ["x", "classes"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], [output], axis=1),
+    ]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in (output, *extra)]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])]
+    graph = helper.make_graph(nodes, "classifier", inputs, outputs, [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 21])
+@pytest.mark.parametrize("score", ["repip", "raps", "socop", "margin"])
+def test_appended_to_a_classifier(score, opset):
+    """The classifier's outputs stay; a name that is taken gets a prefix; older opsets are converted."""
+    model = classifier(opset)
+    before = model.SerializeToString()
+    x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    probs = run(model, {"x": x})["probs"]
+    predictor = pippin.calibrate(probs, probs.argmax(axis=1), score, 0.3, seed=0)
+    u = np.random.default_rng(2).random(50)
+    found = run(appended_model(model, predictor), feed_of(predictor, "x", x, u))
+    np.testing.assert_array_equal(found["probs"], probs)
+    found["classes"] = found.pop("pippin_classes")
+    assert_same(found, predictor, probs, u)
+    assert model.SerializeToString() == before
+
+
+def test_the_output_is_chosen_by_name():
+    """Where several fit, the error lists them."""
+    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None)
+    model = classifier(17, extra=("logits",))
+    with pytest.raises(ValueError, match=r"got the outputs probs, logits \(2 fit\): name the one"):
+        appended_model(model, predictor)
+    with pytest.raises(ValueError, match="Expected the output 'logit' to be of floats with 3 columns"):
+        appended_model(model, predictor, "logits", "logit")
+    x = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    from_logits = run(appended_model(model, predictor, "logits", "logits"), {"x": x})
+    from_probs = run(appended_model(model, predictor, "probs", "probs"), {"x": x})
+    np.testing.assert_array_equal(from_logits["mask"], from_probs["mask"])
+    with pytest.raises(ValueError, match="of floats with 7 columns"):
+        appended_model(classifier(17), pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(7), None))
+
+
+@pytest.fixture
+def export(monkeypatch, capsys):
+    """`pippin export` in this process: (exit code, standard output, standard error)."""
+
+    def run_here(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pippin", "export", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0), *capsys.readouterr()
+
+    return run_here
+
+
+def test_the_command_writes_graphs(tmp_path, export):
+    """Alone and appended; wrong use is one sentence and exit code 2."""
+    x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    probs = run(classifier(17), {"x": x})["probs"]
+    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "pip", 0.3)
+    predictor.save(tmp_path / "p.json")
+    onnx.save(classifier(17), tmp_path / "model.onnx")
+    alone, whole = tmp_path / "head.onnx", tmp_path / "whole.onnx"
+    code, said, complaint = export(tmp_path / "p.json", "--onnx", alone)
+    assert (code, complaint) == (0, "")
+    assert f"is in {alone}" in said
+    assert_same(run(onnx.load(alone), {"probs": probs}), predictor, probs, np.zeros(50))
+    code, _, complaint = export(tmp_path / "p.json", "--onnx", whole, "--append-to", tmp_path / "model.onnx")
+    assert (code, complaint) == (0, "")
+    np.testing.assert_array_equal(run(onnx.load(whole), {"x": x})["mask"], predictor.predict(probs).mask)
+    (tmp_path / "broken.onnx").write_bytes(b"no graph")
+    for arguments, sentence in (
+        ((), "Expected --onnx or --c, got neither"),
+        (("--onnx", tmp_path / "head.txt"), "Expected --onnx to end in .onnx"),
+        (("--onnx", tmp_path / "no" / "head.onnx"), "Expected --onnx in a folder that exists"),
+        (("--onnx", alone, "--input", "odds"), "Expected the input to be probs or logits, got 'odds'"),
+        (("--onnx", alone, "--dtype", "int8"), "Expected the type float32 or float64, got 'int8'"),
+        (("--c", tmp_path / "h.h", "--append-to", tmp_path / "model.onnx"), "Expected --onnx beside --append-to"),
+        (("--onnx", alone, "--append-to", tmp_path / "broken.onnx"), "broken.onnx is no ONNX graph"),
+        (("--onnx", alone, "--append-to", tmp_path / "none.onnx"), "Cannot use"),
+    ):
+        code, said, complaint = export(tmp_path / "p.json", *arguments)
+        assert (code, said) == (2, "")
+        assert sentence in complaint
+        assert len(complaint.strip().splitlines()) == 1
+
+
+def test_without_onnx_the_remedy_is_told(tmp_path):
+    """From Python and from the command."""
+    pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None).save(tmp_path / "p.json")
+    (tmp_path / "onnx.py").write_text("raise ModuleNotFoundError('No module named onnx')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pippin.export.onnx"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'pip install "pippin-conformal[onnx]"' in run.stderr.strip().splitlines()[-1]
+    command = [sys.executable, "-m", "pippin.cli", "export", "p.json", "--onnx", "h.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith('pip install "pippin-conformal[onnx]".')
+
+
+def test_the_example_runs():
+    """Sets with names, from a graph without pippin."""
+    script = ROOT / "examples" / "onnx_alone.py"
+    assert len(script.read_text().splitlines()) < 30
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 5
+
+
+def test_thresholds_per_class_are_refused():
+    """In a sentence that says what to do."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
+        head_model(predictor)

@@ -1,0 +1,123 @@
+"""Cutting windows, stopped anywhere and run again: the same files, and nothing is cut twice."""
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pippin.images.preparing.journal import JOURNAL
+from pippin.images.preparing.prepare import prepare_we3ds
+from support.command import PIPPIN, run
+from support.folders import content, times
+from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
+
+SLOWER = (400, 640)
+LINE = ["prepare", "we3ds", "in.zip", "--out", "out", "--window", "32", "--soil", "300", "--workers", "2"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """A zip file with some bad photographs, and what a run without a break makes of it."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    files, _ = made_files(range(8), SLOWER)
+    broken, bad = broken_files(SMALL)[0], ("undecodable", "three channels", "lonely mask")
+    write_zip(folder / "in.zip", files | {n: d for n, d in broken.items() if Path(n).stem in bad})
+    began = time.monotonic()
+    run(*LINE, folder=folder, check=True)
+    return folder, content(folder / "out"), time.monotonic() - began
+
+
+def children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in tasks.read_text().split()] if tasks.exists() else []
+
+
+def has_ended(process: int) -> bool:
+    """Whether it is gone, or dead and waiting to be collected."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def run_and_kill(folder, is_time):
+    """Kills the run, not its workers, when it is time; whether it was still alive. Its workers must follow."""
+    process = subprocess.Popen([*PIPPIN, *LINE], cwd=folder, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not is_time():
+        time.sleep(0.002)
+    left = children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    killed = process.wait() == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while not all(has_ended(child) for child in left):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.01)
+    return killed
+
+
+def lines_noted(out: Path) -> int:
+    path = out / JOURNAL
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_random_points(seed, uninterrupted, tmp_path):
+    """While masks are read, while windows are written, at any time: the rest of the work gives the same files."""
+    folder, expected, seconds = uninterrupted
+    shutil.copy(folder / "in.zip", tmp_path)
+    out, rng = tmp_path / "out", np.random.default_rng(seed)
+    n_windows = sum("/" in name for name in expected)
+    masks, few, many = rng.integers(1, 8), rng.integers(1, n_windows // 2), rng.integers(n_windows // 2, n_windows)
+    deadline = time.monotonic() + rng.uniform(0.1, seconds)
+    points = [
+        lambda: time.monotonic() > deadline,
+        lambda: lines_noted(out) > masks,
+        lambda: len(list(out.glob("*/*.png"))) >= few,
+        lambda: len(list(out.glob("*/*.png"))) >= many,
+    ]
+    assert sum(run_and_kill(tmp_path, is_time) for is_time in points) >= 2
+    earlier = {name: when for name, when in times(out).items() if name.endswith(".png") and "/" in name}
+    run(*LINE, folder=tmp_path, check=True)
+    assert content(out) == expected
+    later = times(out)
+    assert all(later[name] == when for name, when in earlier.items())  # not cut again
+
+
+def test_a_journal_cut_anywhere_is_resumed(photographs, tmp_path):
+    expected = prepare_we3ds(photographs[0], tmp_path / "expected", OPTIONS, workers=1)
+    out = tmp_path / "out"
+    with pytest.raises(ZeroDivisionError):
+        prepare_we3ds(photographs[0], out, OPTIONS, workers=1, draw=lambda *_: 1 / 0)
+    whole = (out / JOURNAL).read_bytes()
+    for cut in (*np.random.default_rng(0).integers(0, len(whole), 12).tolist(), 0, whole.index(b"\n") + 1, len(whole)):
+        shutil.rmtree(out)
+        out.mkdir()
+        (out / JOURNAL).write_bytes(whole[:cut])
+        assert prepare_we3ds(photographs[0], out, OPTIONS, workers=1).record == expected.record
+        assert content(out) == content(tmp_path / "expected")
+
+
+def test_a_finished_run_is_left_alone_and_mended(photographs, call, tmp_path):
+    out = tmp_path / "out"
+    line = f"prepare we3ds {photographs[0]} --out {out} --window 64 --drop none --workers 1"
+    assert call(line)[0] == 0
+    before, files = times(out), content(out)
+    (out / JOURNAL).write_bytes(b"left by a kill after the end")
+    code, printed, _ = call(line)
+    assert code == 0
+    assert "Nothing was left to do." in printed
+    assert times(out) == before
+    missing, short, empty, *_ = out.glob("*/*.png")
+    missing.unlink()
+    short.write_bytes(short.read_bytes()[:-5])
+    empty.write_bytes(b"")
+    (out / "windows.parquet").write_bytes(b"")
+    assert call(line)[0] == 0
+    assert content(out) == files
+    mended = {str(path.relative_to(out)) for path in (missing, short, empty)}
+    kept = {name: when for name, when in times(out).items() if "/" in name and name not in mended}
+    assert kept.items() <= before.items()

@@ -1,0 +1,81 @@
+"""Training stopped and run again: it survives kill -9, and ends as if it had not been stopped."""
+
+import json
+import random
+import shlex
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from pippin.images.training import fit, train
+from support.command import PIPPIN
+from support.small_training import quiet, small_options
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+EPOCHS = 16  # of a run that is killed
+
+
+def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
+    """kill -9 at random points, thrice: the same logits, every epoch done once."""
+    seed = int(time.time())
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    many = small_options(tiny, epochs=EPOCHS, batch=4, size=48)
+    whole = train(images, tmp_path / "whole/p.npz", many, tell=quiet)
+    options = f"--weights {tiny} --epochs {EPOCHS} --size 48 --batch 4 --learning-rate 0.01"
+    command = [*PIPPIN, "train", str(images), "--out", str(tmp_path / "killed/p.npz"), *shlex.split(options)]
+    told = []
+    for lines in (rng.randint(0, 1), rng.randint(1, 2), rng.randint(1, 2)):
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            told += [process.stderr.readline() for _ in range(lines)]
+            time.sleep(rng.uniform(0, 0.5 if lines else 4))
+            process.kill()
+            told += process.stderr.readlines()
+        if process.returncode == 0:  # faster than the kill
+            break
+    else:
+        told += subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    numbers = [int(line.split()[1]) for line in told]
+    assert numbers == sorted(set(numbers))
+    record, expected = (json.loads((tmp_path / name / "train.json").read_text()) for name in ("killed", "whole"))
+    assert [epoch["number"] for epoch in record["epochs"]] == list(range(1, EPOCHS + 1))
+    for ours, theirs in zip(record["epochs"], expected["epochs"], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+    with np.load(tmp_path / "killed/p.npz") as kept:
+        np.testing.assert_allclose(kept["logits"], whole.logits, rtol=1e-3, atol=1e-3)
+        assert kept["files"].tolist() == whole.files.tolist()
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["p.npz", "train.json", "weights"]
+
+
+def test_a_run_stopped_while_writing_trains_nothing_anew(images, tiny, tmp_path, monkeypatch):
+    told = []
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "write_trained", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(images, tmp_path / "p.npz", small_options(tiny), tell=told.append)
+    (tmp_path / ".train.checkpoint.pt.1-aa.tmp").touch()
+    (tmp_path / ".weights.1-new.tmp").mkdir()
+    found = train(images, tmp_path / "p.npz", small_options(tiny), tell=told.append)
+    assert [epoch.number for epoch in told] == [1, 2, 3]
+    assert found.epochs == tuple(told)
+    assert found.accuracy == told[-1].accuracy
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.npz", "train.json", "weights"]
+
+
+def test_a_checkpoint_of_another_run_is_refused(images, tiny, tmp_path):
+    def stop(epoch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(images, tmp_path / "p.npz", small_options(tiny), tell=stop)
+    with pytest.raises(ValueError, match=r"belongs to another run .*: delete it"):
+        train(images, tmp_path / "p.npz", small_options(tiny, seed=1), tell=quiet)
+    kept = tmp_path / "train.checkpoint.pt"
+    kept.write_bytes(kept.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"is no checkpoint, or is damaged: delete it to start anew\."):
+        train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)

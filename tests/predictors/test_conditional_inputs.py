@@ -1,0 +1,77 @@
+"""What predictors with several thresholds are given: checked, named by frames, and left alone."""
+
+import numpy as np
+import pytest
+
+import pippin
+from support.farms import DATA, FARMS, calibrated
+
+
+def test_one_row_of_a_frame_brings_its_names():
+    """In another order they are refused, as in a whole frame."""
+    import pandas
+
+    predictor = calibrated("class")
+    row = pandas.Series(DATA.probs[0], index=DATA.classes)
+    assert np.array_equal(predictor.predict_one(row), predictor.predict_one(DATA.probs[0]))
+    with pytest.raises(ValueError, match=r"Column 0 is .*, expected .*: select the columns in the order"):
+        predictor.predict_one(row[::-1])
+
+
+def test_inputs_are_left_alone():
+    """Nothing is written into what the caller owns, and what the predictor owns cannot be written."""
+    probs, labels, groups = np.array(DATA.probs[:900]), np.array(DATA.labels[:900]), FARMS[:900].copy()
+    before = probs.copy(), labels.copy(), groups.copy()
+    predictor = pippin.calibrate(probs, labels, "aps", 0.4, seed=0, per="class and group", groups=groups)
+    predictor.predict(probs, seed=1, groups=groups, nonempty=True)
+    for now, then in zip((probs, labels, groups), before, strict=True):
+        assert np.array_equal(now, then)
+    for mine in (predictor.thresholds, predictor.cells.scores, predictor.cells.of):
+        with pytest.raises(ValueError, match="read-only"):
+            mine[...] = 0
+
+
+FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip", "alpha": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"per": "klass"},
+            "Expected per to be one of 'class', 'group', 'class and group', .*, got 'klass'",
+        ),
+        ({"per": "group"}, r"got per='group' and no groups: pass groups=, one per row\."),
+        ({"per": "class and group"}, r"got per='class and group' and no groups: pass groups=, one per row\."),
+        (
+            {"per": "class", "groups": [1] * 5},
+            r"got per='class' and groups: leave groups= out, or ask per='class and group'\.",
+        ),
+        ({"per": "rc3p", "groups": [1] * 5}, r"got per='rc3p' and groups: leave groups= out"),
+        ({"per": "cluster", "groups": [1] * 5}, r"got per='cluster' and groups: leave groups= out"),
+        ({"groups": [1, 2]}, r"Expected 5 groups, one per row, got shape \(2,\): pass groups in row order\."),
+        ({"groups": [[1]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 1\)"),
+        ({"groups": [0.5] * 5}, "all whole numbers or all text, got float: convert them"),
+        ({"groups": ["a", None, "a", "a", "a"]}, r"Row 1 has no group \(None\)"),
+        ({"groups": [1, "a", 2, "b", None]}, r"Row 4 has no group \(None\)"),
+        ({"groups": [1] * 5, "unseen": "ignore"}, "Expected unseen to be 'error' or 'marginal', got 'ignore'"),
+        ({"per": "class", "alpha": 0}, "Expected alpha, the share of errors allowed, strictly between 0 and 1, got 0"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        pippin.calibrate(**{**FIVE, **options})
+
+
+def test_groups_to_predict_are_checked_as_well():
+    by_group = calibrated("group")
+    with pytest.raises(ValueError, match=r"This predictor has thresholds per group: pass groups=, one per row\."):
+        by_group.predict(DATA.probs[:3])
+    with pytest.raises(ValueError, match=r"Expected 3 groups, one per row, got shape \(1,\)"):
+        by_group.predict(DATA.probs[:3], groups=["west"])
+    with pytest.raises(ValueError, match=r"Row 0 is in the group 1, which the calibration has not seen"):
+        by_group.predict_one(DATA.probs[0], group=1)
+    with pytest.raises(ValueError, match=r"has a threshold per class and knows no groups: leave groups= out, or .*\."):
+        calibrated("class").predict(DATA.probs[:3], groups=["west"] * 3)
+    with pytest.raises(ValueError, match=r"Expected 12 columns, one per class .*, got 5: pass the same"):
+        calibrated("class").predict(DATA.probs[:3, :5] + 0.2)

@@ -1,0 +1,182 @@
+"""Predictor files: damage, edits, other files and nonsense are told, and nothing is ever unpickled."""
+
+import ast
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import pippin
+from support.predictor_files import CONTENT, same, save_one, write
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return save_one(tmp_path)
+
+
+def assert_refused(path, words=""):
+    """A ValueError that names the file and says what to do."""
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + words + ".*: (save|calibrate|upgrade|expected)"):
+        pippin.load(path)
+
+
+def test_a_file_cut_short_is_refused(saved):
+    """Wherever it ends too early."""
+    data = saved.read_bytes()
+    for end in {*range(0, len(data), 20), len(data) - 1}:
+        saved.write_bytes(data[:end])
+        assert_refused(saved, "cut short")
+
+
+def test_a_flipped_bit_never_changes_a_predictor(saved):
+    """A damaged file is refused, or the damage was in what carries no meaning."""
+    data, predictor = saved.read_bytes(), pippin.load(saved)
+    for place in random.Random(0).sample(range(8 * len(data)), 400):
+        broken = bytearray(data)
+        broken[place // 8] ^= 1 << place % 8
+        saved.write_bytes(broken)
+        try:
+            back = pippin.load(saved)
+        except ValueError as error:
+            assert str(saved) in str(error)  # noqa: PT017
+        else:
+            assert same(back, predictor)
+
+
+EDITS = {
+    "score": {"name": "pip", "parameters": {"beta": 1.0}},
+    "alpha": 0.2,
+    "threshold": 1.25,
+    "n_calibration": 51,
+    "n_classes": 5,
+    "classes": ["crop", "weed", "soil", "rye"],
+    "calibration_scores": [0.0],
+}
+
+
+@pytest.mark.parametrize("key", EDITS)
+@pytest.mark.parametrize("value", ["edited", None, [], {}, "gone"], ids=str)
+def test_an_edited_field_is_refused(key, value, saved):
+    """No field can be changed, emptied or removed by hand."""
+    whole = json.loads(saved.read_bytes())
+    if value == "gone":
+        del whole["predictor"][key]
+    else:
+        whole["predictor"][key] = EDITS[key] if value == "edited" else value
+    saved.write_text(json.dumps(whole))
+    assert_refused(saved, "edited or damaged")
+
+
+def test_an_added_field_is_refused(saved):
+    """Nor can one be added."""
+    whole = json.loads(saved.read_bytes())
+    whole["predictor"]["note"] = "mine"
+    saved.write_text(json.dumps(whole))
+    assert_refused(saved, "edited or damaged")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_a_number_edited_out_of_range_is_refused(number, saved):
+    """Not even by a number that JSON does not have, or floats do not."""
+    text = re.sub(r'"threshold": [^,]+', f'"threshold": {number}', saved.read_text())
+    saved.write_text(text)
+    assert_refused(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": 3}, "format version 3, but this pippin reads up to 2: upgrade pippin-conformal"),
+        ({"version": 10**30}, "upgrade pippin-conformal"),
+        ({"version": 0}, "version from 1 to 2, got 0"),
+        ({"version": "1"}, "version"),
+        ({"version": None}, "version"),
+        ({"format": "pippin comparison"}, "is not a predictor: expected the format 'pippin predictor', got 'pippin co"),
+        ({"format": None}, "is not a predictor"),
+        ({"sha256": "0" * 64}, "edited or damaged"),
+        ({"sha256": None}, "edited or damaged"),
+        ({"predictor": None}, "edited or damaged"),
+        ({"predictor": []}, "edited or damaged"),
+    ],
+    ids=str,
+)
+def test_another_format_version_or_checksum_is_refused(changes, words, tmp_path):
+    """A newer file asks for a newer pippin; the rest says what was found."""
+    path = tmp_path / "p.json"
+    write(path, CONTENT, **changes)
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(words)):
+        pippin.load(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *[b"", b"\n", b"{}", b"[]", b"null", b"1", b'"pippin predictor"', b'{"format": 1}', b"x,y\n1,2\n"],
+        *[b"\x80\x04\x95pickle", b"\x93NUMPY", b"PK\x03\x04", bytes(1000), b"\xff\xfe{}"],
+        *[b"[" * 100_000, b'{"format":' + b"9" * 5000 + b"}"],
+    ],
+    ids=lambda data: str(data[:12]),
+)
+def test_other_files_are_refused(data, tmp_path):
+    """Other JSON, text and binary files are told apart from predictors."""
+    path = tmp_path / "p.json"
+    path.write_bytes(data)
+    assert_refused(path, "is no predictor file")
+
+
+NONSENSE = {
+    "unknown score": {"score": {"name": "nope", "parameters": {}}},
+    "unknown parameter": {"score": {"name": "pip", "parameters": {"x": 1}}},
+    "bad parameter": {"score": {"name": "pip", "parameters": {"beta": -1}}},
+    "score without parameters": {"score": {"name": "pip"}},
+    "score is text": {"score": "pip"},
+    "alpha out of range": {"alpha": 1.5},
+    "alpha is text": {"alpha": "0.1"},
+    "threshold missing": {"threshold": None},
+    "threshold is text": {"threshold": "high"},
+    "threshold is NaN": {"threshold": "nan"},
+    "one class": {"n_classes": 1, "classes": None},
+    "classes are not a number": {"n_classes": "2", "classes": None},
+    "other number of classes": {"classes": ["a", "b", "c"]},
+    "repeated class": {"classes": ["a", "a"]},
+    "other number of scores": {"n_calibration": 9},
+    "unsorted scores": {"calibration_scores": [1.5, 1.0, 0.5, "inf"]},
+    "NaN among the scores": {"calibration_scores": [0.5, 1.0, 1.5, "nan"]},
+    "scores are text": {"calibration_scores": "none"},
+    "unknown field": {"note": "mine"},
+}
+
+
+@pytest.mark.parametrize("changes", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_with_the_right_checksum_is_refused(changes, tmp_path):
+    """A checksum says that a file is whole, not that it makes sense."""
+    write(tmp_path / "p.json", {**CONTENT, **changes})
+    with pytest.raises(ValueError, match=r".+"):
+        pippin.load(tmp_path / "p.json")
+
+
+def test_what_is_no_file(tmp_path):
+    """A missing file and a folder are the system's errors, which name the path."""
+    with pytest.raises(FileNotFoundError, match=r"missing\.json"):
+        pippin.load(tmp_path / "missing.json")
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        pippin.load(tmp_path)
+
+
+def test_nothing_is_ever_unpickled():
+    """No module of the package imports a pickler, or lets NumPy use one."""
+    picklers = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+    sources = list(Path(pippin.__file__).parent.rglob("*.py"))
+    assert len(sources) > 5
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not picklers & {alias.name.split(".")[0] for alias in node.names}, source
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in picklers, source
+            elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant), source
+                assert node.value.value is False, source

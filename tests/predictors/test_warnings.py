@@ -1,0 +1,96 @@
+"""Warnings: each is said once, points at the caller's line, and no thread disturbs those of another."""
+
+import time
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._compare.study import study
+from pippin._inputs.rows import as_rows
+from pippin._theory.scores import parse_score
+from support.rows import made_rows
+
+METHODS = ("ip per cluster", "ip/ms", "ip per class", "ip rc3p")
+
+
+def few_rows():
+    """Rows that are too few to cluster their classes, to take singletons from the margin, and for class 5."""
+    probs = made_rows("spread", 60, 6, 0)
+    labels = np.random.default_rng(1).integers(0, 5, 60)
+    labels[:2] = 5
+    return probs, labels
+
+
+def told_by(caught):
+    """How often each warning was given; of a comparison's, how it begins."""
+    return Counter(str(one.message).split(":")[0] for one in caught)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_comparisons_in_threads_leave_warnings_alone(others):
+    """Filters stay as they are, what this thread says is heard meanwhile, and each comparison speaks for itself."""
+    probs, labels = few_rows()
+
+    def compare():
+        found = pippin.compare(probs, labels, METHODS, 0.2, splits=60)
+        found.conditional()
+        names = [parse_score("ip"), *map(pippin.parse_method, METHODS)]
+        study(as_rows(probs), labels, range(6), names, 0.2, 2, 0.45, 0)
+
+    with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(max(others, 1)) as pool:
+        warnings.simplefilter("always")
+        filters, show, said = list(warnings.filters), warnings.showwarning, 0
+        running = [pool.submit(compare) for _ in range(others)]
+        while not said or not all(one.done() for one in running):
+            warnings.warn("ours", stacklevel=1)
+            said += 1
+            assert warnings.filters == filters
+            assert warnings.showwarning is show
+            time.sleep(0.001)
+        for one in running:
+            one.result()
+    counts = told_by(caught)
+    assert counts.pop("ours") == said
+    assert sum(counts.values()) == others * (3 + 3)  # clusters, singletons and a rare class; by compare and by study
+    assert counts["In 60 splits"] == 2 * others
+    assert counts["In 2 splits"] == 2 * others
+
+
+def test_notes_of_many_splits_are_one_warning_each():
+    """It points at the line that called compare; tables made of the comparison say nothing again."""
+    probs, labels = few_rows()
+    with pytest.warns(UserWarning, match=r"In 30 splits: .*too few to take singletons from the margin") as caught:
+        found = pippin.compare(probs, labels, ["ip/ms"], 0.2, splits=30)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    found.conditional()
+    with pytest.warns(UserWarning, match="In one split: Too few calibration examples per class to cluster") as caught:
+        pippin.compare(probs, labels, ["ip per cluster"], 0.2, splits=1)
+    assert caught[0].filename == __file__
+
+
+CALLS = {
+    "calibrate": lambda p, y: pippin.calibrate(p[:5], y[:5], "ip"),
+    "at": lambda p, y: pippin.calibrate(p, y, "ip", 0.2).at(0.001),
+    "class": lambda p, y: pippin.calibrate(p, y, "ip", per="class"),
+    "cluster": lambda p, y: pippin.calibrate(p, y, "ip", per="cluster", seed=0),
+    "group": lambda p, y: pippin.calibrate(p, y, "ip", groups=np.arange(60) % 50),
+    "cells at": lambda p, y: pippin.calibrate(p, y, "ip", 0.3, groups=np.arange(60) % 2).at(0.01),
+    "cross": lambda p, y: pippin.calibrate_cross(p[:5], y[:5], [0, 0, 1, 1, 1], "ip"),
+    "none": lambda p, y: pippin.calibrate_combination(p[:5], y[:5], 0.1, "none"),
+    "sum": lambda p, y: pippin.calibrate_combination(p[:15], y[:15], 0.1, "sum"),
+    "recalibrated": lambda p, y: pippin.calibrate_combination(p, y, 0.1, seed=0),
+    "compare": lambda p, y: pippin.compare(p, y, ["ip per class"], splits=2),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_warning_points_at_the_callers_line(case):
+    probs, labels = few_rows()
+    with pytest.warns(UserWarning, match=r"[Tt]oo few|infinite|fewer") as caught:
+        CALLS[case](probs, labels)
+    assert {one.filename for one in caught} == {__file__}

@@ -1,0 +1,99 @@
+"""The report in a real browser: its numbers are those of the package."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import pippin
+from support.made_report import SCORES, TITLE, evaluated, rows_of, written
+
+
+def test_everything_is_written(report):
+    """One page and four figures, each as PNG and SVG; the page asks for nothing outside itself."""
+    names = {path.name for path in report.path.parent.iterdir()}
+    kinds = {f"{name}.{kind}" for name in ("violins", "front", "sizes", "classes") for kind in ("png", "svg")}
+    assert names == kinds | {"report.html"}
+    text = report.path.read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", text)
+    assert "@import" not in text
+    assert "url(http" not in text
+
+
+def test_the_same_results_give_the_same_page(report, tmp_path):
+    """Byte for byte."""
+    again = written(tmp_path, report.data, SCORES, splits=30)
+    assert again.path.read_bytes() == report.path.read_bytes()
+
+
+def test_it_says_what_was_found(report, visit):
+    """The verdict's sentences, picks and checks, the summary and how to repeat it."""
+    page = visit(report.path)
+    assert page.title() == page.inner_text("h1") == TITLE
+    told = page.inner_text("#verdict").replace("\N{NO-BREAK SPACE}", " ")
+    for sentence in report.verdict.sentences:
+        assert sentence.replace("`", "") in told
+    for pick in (*report.verdict.compared, *report.verdict.tuned):
+        assert str(pick.score) in told
+    assert page.eval_on_selector_all(".checks li", "all => all.map(li => li.className)") == ["good", "good", "doubt"]
+    summary = report.comparison.summary().to_dicts()
+    for shown, row in zip(rows_of(page, "#summary"), summary, strict=True):
+        assert shown[0] == row["score"]
+        assert shown[2] == f"{row['efficiency']:.3f} ± {row['efficiency_sd']:.3f}"
+        assert shown[3] == f"{row['informativeness']:.1%} ± {100 * row['informativeness_sd']:.1f}"
+    repeat = page.inner_text("section:last-of-type")
+    for text in ("pippin compare 'a <file>.npz'", "<a file>", pippin.__version__, np.__version__, "sha256 0123abcd"):
+        assert text in repeat
+
+
+def test_differences_are_those_of_the_package(report, visit):
+    """Every pair, with its interval."""
+    page = visit(report.path)
+    page.click("summary:has-text('pairs')")
+    shown = rows_of(page, "#pairs")
+    sizes = pippin.differences(report.comparison, "efficiency")
+    singletons = pippin.differences(report.comparison, "informativeness")
+    assert len(shown) == len(sizes) == 21
+    for cells, a, b in zip(shown, sizes, singletons, strict=True):
+        expected = [
+            f"{a.first} − {a.second}",
+            f"{a.mean:+.3f}",
+            f"{a.low:+.3f} … {a.high:+.3f}",
+            f"{100 * b.mean:+.1f}",
+            f"{100 * b.low:+.1f} … {100 * b.high:+.1f}",
+        ]
+        assert cells == [text.replace("-", "−") for text in expected]
+
+
+@pytest.mark.parametrize("step", [5, 50, 100, 123, 500])
+def test_the_slider_shows_what_calibrating_anew_gives(report, visit, step):
+    """For every score: threshold, coverage, size, singletons, empty, to the digits shown."""
+    page = visit(report.path)
+    page.fill("#alpha", str(step))
+    assert page.inner_text("#alpha-value") == f"{step / 1000:.3f}"
+    shown = rows_of(page, "#alpha-table")
+    for cells, score in zip(shown, report.comparison.scores, strict=True):
+        threshold, e = evaluated(report.data, report.trial, score, step / 1000)
+        numbers = [f"{e.coverage:.1%}", f"{e.efficiency:.3f}", f"{e.informativeness:.1%}", f"{e.empty_rate:.1%}"]
+        assert cells == [str(score), f"{threshold:.4f}", *numbers]
+
+
+def test_the_slider_moves_by_keyboard(report, visit):
+    """An arrow key is one step of 0.001."""
+    page = visit(report.path)
+    page.focus("#alpha")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#alpha-value") == "0.101"
+
+
+def test_too_few_rows_mean_all_classes(tmp_path, visit):
+    """18 calibration rows do for α = 0.1, not for 0.05: the slider says so; one score and one split suffice."""
+    data = pippin.load_example()
+    few = SimpleNamespace(probs=data.probs[:40], labels=data.labels[:40], classes=data.classes)
+    page = visit(written(tmp_path, few, ("ip",), splits=1).path)
+    page.fill("#alpha", "50")
+    assert rows_of(page, "#alpha-table") == [["ip", "∞", "100.0%", "all", "0.0%", "0.0%"]]
+    assert "too few" in page.inner_text("#alpha-told")
+    page.fill("#alpha", "53")  # 18 is the first number of rows that is enough: 19 · 0.947 = 17.993
+    assert "∞" not in rows_of(page, "#alpha-table")[0]

@@ -1,0 +1,129 @@
+"""The report's manners in a real browser: mouse, keyboard, touch, small screens, themes, markup and paper."""
+
+import json
+import re
+
+import pytest
+
+from support.made_report import rows_of
+
+
+def test_hovering_shows_the_numbers(report, visit):
+    """At every compared score, its own; away from them, nothing."""
+    page = visit(report.path)
+    summary = {row["score"]: row for row in report.comparison.summary().to_dicts()}
+    page.locator("#scatter").scroll_into_view_if_needed()
+    marks = page.locator("#scatter .mark").all()
+    for mark, score in zip(marks, report.comparison.scores, strict=True):
+        x, y = mark.evaluate("""node => {
+            const m = node.transform.baseVal.consolidate().matrix, box = node.ownerSVGElement.getBoundingClientRect();
+            return [box.left + m.e, box.top + m.f];
+        }""")
+        page.mouse.move(x, y)
+        row = summary[str(score)]
+        shown = page.inner_text("#scatter .tip").split("\n")
+        assert shown == [
+            str(score),
+            f"{row['efficiency']:.3f} classes per set",
+            f"{row['informativeness']:.1%} with one class",
+        ]
+    page.mouse.move(2, 2)
+    assert not page.is_visible("#scatter .tip")
+
+
+def test_the_chart_can_be_read_by_keyboard(report, visit):
+    """The arrow keys reach every compared score and every member of the fronts."""
+    page = visit(report.path)
+    page.focus("#scatter svg")
+    dots = json.loads(page.inner_text("#data") or page.text_content("#data"))["front"]
+    every = [dot["label"] for dot in dots["compared"]] + [d["label"] for t in dots["traces"] for d in t["dots"]]
+    seen = []
+    for _ in every:
+        page.keyboard.press("ArrowRight")
+        seen.append(page.inner_text("#scatter .tip b"))
+    assert sorted(seen) == sorted(every)
+
+
+def test_tapping_shows_the_numbers(report, visit):
+    """On a telephone."""
+    page = visit(report.path, 360, 740, has_touch=True)
+    mark = page.locator("#scatter .mark").nth(1)
+    mark.tap()
+    assert page.inner_text("#scatter .tip b") == "margin"
+
+
+def test_tables_sort(report, visit):
+    """By number, up and down; by name; by mouse and by keyboard."""
+    page = visit(report.path)
+    means = {row["score"]: row["efficiency"] for row in report.comparison.summary().to_dicts()}
+    rising = sorted(means, key=means.get)
+    page.click("#summary button:has-text('efficiency')")
+    assert [row[0] for row in rows_of(page, "#summary")] == rising
+    page.keyboard.press("Enter")
+    assert [row[0] for row in rows_of(page, "#summary")] == rising[::-1]
+    assert page.get_attribute("#summary th:nth-child(3)", "aria-sort") == "descending"
+    page.click("#summary button:has-text('score')")
+    assert [row[0] for row in rows_of(page, "#summary")] == sorted(means)
+
+
+@pytest.mark.parametrize("width", [320, 360, 768])
+def test_no_sideways_scroll_on_small_screens(report, visit, width):
+    """The page fits; what is wider scrolls inside its own box."""
+    page = visit(report.path, width, 740)
+    page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+CONTRASTS = """() => {
+    const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+    const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+        .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = (node) => {
+        for (; node; node = node.parentElement) {
+            const rgb = numbers(getComputedStyle(node).backgroundColor);
+            if (rgb.length < 4 || rgb[3] === 1) return rgb;
+        }
+    };
+    const told = "h1, h2, h3, p, li, th, td, td span, small, code, dt, dd, figcaption, summary, output";
+    const nodes = document.querySelectorAll(told);
+    return [...nodes].filter((node) => node.checkVisibility()).map((node) => {
+        const [a, b] = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((x, y) => x - y);
+        return [(b + 0.05) / (a + 0.05), node.outerHTML.slice(0, 80)];
+    }).sort((a, b) => a[0] - b[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_stands_out(report, visit, theme):
+    """Both themes; the dark one is dark; no text is fainter than 4.5 to 1."""
+    page = visit(report.path, color_scheme=theme)
+    red, green, blue = map(
+        int, re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]
+    )
+    assert max(red, green, blue) < 60 if theme == "dark" else min(red, green, blue) > 230
+    least, where = page.evaluate(CONTRASTS)
+    assert least >= 4.5, where
+
+
+def test_names_are_text_not_markup(report, visit):
+    """Class names and titles with tags, quotes and other scripts come out as they went in."""
+    page = visit(report.path)
+    page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
+    assert [row[0] for row in rows_of(page, "#classes")] == [str(name) for name in report.data.classes]
+    assert page.locator("main b, main i").all_inner_texts() == ["✓", "✓", "!"] + [""] * page.locator("main i").count()
+    assert page.locator("script").count() == 2
+
+
+def test_paper_holds_all_of_it(report, visit):
+    """Printed on A4, no table is cut at the side, folded parts are open, and it is dark on white."""
+    page = visit(report.path, 680, 960, color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    wide = (
+        "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth + 1).map(b => b.ariaLabel)"
+    )
+    assert page.evaluate(wide) == []
+    assert page.pdf(format="A4").startswith(b"%PDF")

@@ -1,0 +1,43 @@
+"""Rows of probabilities of every awkward kind."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
+    """Rows of probabilities in float64: spread, tied, sparse, (nearly) certain or all equal."""
+    rng = np.random.default_rng(seed)
+    if kind == "spread":
+        p = rng.dirichlet(np.full(n_classes, 0.3), n) + 1e-12
+    elif kind == "peaked":
+        p = np.exp(rng.normal(0, 4, (n, n_classes)))
+    elif kind == "tied":
+        p = rng.integers(1, 4, (n, n_classes)).astype(float)
+    elif kind == "zeros":
+        p = rng.integers(0, 3, (n, n_classes)) * (rng.random((n, n_classes)) < 0.3) + 0.0
+        p[np.arange(n), rng.integers(0, n_classes, n)] += 1
+    elif kind == "equal":
+        p = np.ones((n, n_classes))
+    else:
+        p = np.zeros((n, n_classes))
+        p[np.arange(n), rng.integers(0, n_classes, n)] = 1
+        if kind == "almost certain":
+            p += 10.0 ** rng.integers(-20, -3, (n, n_classes))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+KINDS = ("spread", "peaked", "tied", "zeros", "equal", "certain", "almost certain")
+
+
+@st.composite
+def probabilities(draw, sizes=(2, 3, 5, 12, 70, 1000), max_rows=8):
+    """(probs, labels): a few rows of one kind, in float32 or float64, with labels at any rank."""
+    n_classes = draw(st.sampled_from(sizes))
+    n = draw(st.integers(1, max_rows))
+    seed = draw(st.integers(0, 2**32 - 1))
+    probs = made_rows(draw(st.sampled_from(KINDS)), n, n_classes, seed)
+    probs = probs.astype(draw(st.sampled_from((np.float32, np.float64))))
+    rng = np.random.default_rng(seed + 1)
+    order = np.argsort(-probs, axis=1, kind="stable")
+    rank = np.minimum(rng.geometric(draw(st.sampled_from((0.02, 0.4))), n) - 1, n_classes - 1)
+    return probs, order[np.arange(n), rank]

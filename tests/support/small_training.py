@@ -1,0 +1,22 @@
+"""A training that takes seconds: a very small network, few epochs, small images."""
+
+from transformers import AutoModelForImageClassification, ResNetConfig
+
+import torch
+from pippin.images.training import Options
+
+
+def make_weights(folder):
+    """A folder of weights of a very small network, which knows seven classes."""
+    config = ResNetConfig(depths=[1, 1], hidden_sizes=[8, 16], layer_type="basic", embedding_size=8, num_labels=7)
+    torch.manual_seed(5)
+    AutoModelForImageClassification.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def small_options(weights, **more):
+    return Options(**{"weights": str(weights), "epochs": 3, "batch": 16, "size": 24, "learning_rate": 0.01} | more)
+
+
+def quiet(epoch):
+    """Tells nothing."""

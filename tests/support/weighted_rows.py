@@ -1,0 +1,13 @@
+"""Rows with weights, for the tests of weighted calibration."""
+
+import numpy as np
+
+from support.rows import made_rows
+
+
+def some(n, n_classes=4, seed=0, kind="spread"):
+    """Rows, labels drawn from them, and weights."""
+    rng = np.random.default_rng(seed)
+    probs = made_rows(kind, n, n_classes, seed)
+    labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
+    return probs, labels, rng.lognormal(0, 1, n)

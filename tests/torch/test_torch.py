@@ -1,0 +1,220 @@
+"""pippin.torch: the core's sets as tensors, in every precision, compiled or not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pippin
+import pippin.torch as pt
+import torch
+from pippin._engine import dispatch
+from pippin._inputs.rows import as_rows, softmax
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE
+
+ROOT = Path(__file__).parents[2]
+
+
+def expected(predictor, probs, u):
+    """The core's sizes, members (n, K) with −1 behind them, and mask."""
+    sizes, members = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    listed = np.full(probs.shape, -1)
+    listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
+    return sizes, listed, pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
+
+
+def assert_same(sets, wanted):
+    for found, value in zip(sets, wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy(), value)
+
+
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sets_are_the_cores_to_the_last_bit(score, dtype):
+    """Awkward rows of few and many classes: sizes, order of the members, mask; short and long sets."""
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 3, 12, 200):
+        probs = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS]).astype(dtype)
+        given = probs.copy()
+        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in probs.astype(float)])
+        predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0)
+        for alpha in (0.1, 0.5, 1 / 150):
+            at = predictor.at(alpha)
+            u = rng.random(len(probs))
+            sets = pt.ConformalHead(at, from_probs=True, max_size=n_classes)(
+                torch.from_numpy(probs), u=torch.tensor(u), mask=True
+            )
+            assert_same(sets, expected(at, probs, u))
+        np.testing.assert_array_equal(probs, given)
+
+
+@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+def test_a_threshold_at_a_score_is_met_exactly(score):
+    """Law 1: with each label's own score as the threshold the label is in, just below it is not."""
+    probs = made_rows("spread", 60, 90, 2)
+    u = np.random.default_rng(5).random(60)
+    labels = np.argsort(-probs, axis=1)[np.arange(60), np.arange(60) % 7]
+    scores = dispatch.label_scores(as_rows(probs), labels, score, u)
+    for i in range(60):
+        for threshold, wanted in ((scores[i], True), (np.nextafter(scores[i], -9), False)):
+            predictor = pippin.Predictor(score, 0.1, float(threshold), 60, range(90), None)
+            head = pt.ConformalHead(predictor, from_probs=True)
+            sets = head(torch.from_numpy(probs[i]), u=torch.tensor(u[i]), mask=True)
+            assert bool(sets.mask[labels[i]]) is wanted
+
+
+@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+def test_real_data(score):
+    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
+    for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
+        predictor = pt.calibrate(torch.tensor(probs[::2]), torch.tensor(labels[::2]), score, seed=0, from_probs=True)
+        assert predictor.threshold == pippin.calibrate(probs[::2], labels[::2], score, seed=0).threshold
+        rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
+        head = pt.ConformalHead(predictor, from_probs=True)
+        assert_same(head(torch.from_numpy(rest), u=torch.tensor(u), mask=True), expected(predictor, rest, u))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_logits_of_every_precision(dtype):
+    """The softmax is made in float32, or float64 of float64, and calibration uses the same one."""
+    torch.manual_seed(0)
+    logits = (3 * torch.randn(400, 120)).to(dtype)
+    labels = torch.distributions.Categorical(logits=logits.double()).sample()
+    predictor = pt.calibrate(logits, labels, "repip", 0.2)
+    head = pt.ConformalHead(predictor)
+    probs = pt.probabilities(logits)
+    assert probs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    np.testing.assert_allclose(probs.numpy(), softmax(logits.double().numpy()), rtol=1e-5)
+    sizes, listed, mask = expected(predictor, probs.numpy(), np.zeros(400))
+    assert_same(head(logits, mask=True), (sizes, listed[:, :64], mask))
+    assert mask[np.arange(400), labels].mean() >= 0.8
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::FutureWarning:torch")
+@pytest.mark.parametrize("score", ["repip", "raps", "socop"])
+def test_compiled_as_one_graph(score):
+    """torch.compile(fullgraph=True) gives the same sets, with and without the mask."""
+    torch.manual_seed(0)
+    probs = torch.softmax(4 * torch.randn(50, 100, dtype=torch.float64), dim=1)
+    predictor = pippin.calibrate(probs.numpy(), probs.argmax(1).numpy(), score, 0.3, seed=0)
+    head = pt.ConformalHead(predictor, from_probs=True)
+    compiled = torch.compile(head, fullgraph=True, backend="aot_eager")
+    u = torch.rand(50, dtype=torch.float64)
+    for mask in (False, True):
+        for found, wanted in zip(compiled(probs, u, mask), head(probs, u, mask), strict=True):
+            assert (found is None and wanted is None) or torch.equal(found, wanted)
+
+
+def test_the_operation_keeps_torchs_contract():
+    """Shapes under compilation are those of a run; nothing given is changed."""
+    head = pt.ConformalHead(pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True)
+    probs = torch.softmax(torch.randn(4, 90), dim=1)
+    table, numbers = head.table_bits.view(torch.float64), head.number_bits.view(torch.float64)
+    for mask in (False, True):
+        given = (probs, table, numbers, torch.zeros(4, dtype=torch.float64), True, 64, mask)
+        torch.library.opcheck(pt.conformal_sets, given)
+
+
+def test_state_and_moves_keep_every_bit():
+    """half(), to() and state_dict carry coefficients and threshold; a loaded state brings its own score."""
+    data = pippin.load_example()
+    repip, raps = (pippin.calibrate(data.probs, data.labels, name, seed=0) for name in ("repip(gamma=0.1)", "raps"))
+    network = torch.nn.Sequential(torch.nn.Linear(12, 12), pt.ConformalHead(repip))
+    network.half()
+    assert network[1].threshold == repip.threshold
+    state = network.state_dict()
+    assert set(state) == {"0.weight", "0.bias", "1.table_bits", "1.number_bits"}
+    other = torch.nn.Sequential(torch.nn.Linear(12, 12), pt.ConformalHead(raps)).half()
+    assert other[1].randomized
+    other.load_state_dict(state)
+    assert other[1].threshold == repip.threshold
+    assert not other[1].randomized
+    x = torch.randn(7, 12).half()
+    assert torch.equal(network(x).classes, other(x).classes)
+    assert "threshold=" in repr(network)
+
+
+def test_leading_axes_and_length_of_the_list():
+    """Any leading axes; max_size shortens the list only."""
+    predictor = pippin.Predictor(pippin.topk(), 0.1, 5.0, 9, range(100), None)
+    sets = pt.ConformalHead(predictor, max_size=3)(torch.randn(2, 4, 100), mask=True)
+    assert sets.sizes.shape == (2, 4)
+    assert sets.classes.shape == (2, 4, 3)
+    assert (sets.sizes == 5).all()
+    assert (sets.mask.sum(-1) == 5).all()
+    assert pt.ConformalHead(predictor)(torch.randn(0, 100)).classes.shape == (0, 64)
+
+
+def test_rows_with_nan_have_empty_sets():
+    """Even where every other set is full."""
+    head = pt.ConformalHead(pippin.Predictor(pippin.pip(), 0.1, float("inf"), 9, range(70), None))
+    logits = torch.randn(2, 70)
+    logits[0, 3] = torch.nan
+    assert head(logits).sizes.tolist() == [0, 70]
+
+
+def test_a_randomised_score_draws_its_own_u():
+    """From torch's generator."""
+    data = pippin.load_example()
+    head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "aps", seed=0), from_probs=True)
+    probs = torch.tensor(data.probs)
+    drawn = [(torch.manual_seed(seed), head(probs).sizes)[1] for seed in (0, 0, 1)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_calibrate_takes_a_model_and_a_loader():
+    """Eval mode and no gradients while it runs, and every mode back afterwards."""
+    torch.manual_seed(0)
+    x, y = torch.randn(300, 5), torch.randint(4, (300,))
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.9))
+    model[1].eval()
+    loader = [(x[i : i + 128], y[i : i + 128]) for i in range(0, 300, 128)]
+    found = pt.calibrate(model, loader, "ip", classes=list("abcd"))
+    assert found.classes == tuple("abcd")
+    assert [part.training for part in model.modules()] == [True, True, False]
+    assert found.threshold == pt.calibrate(model[0](x), y, "ip").threshold
+    assert pt.calibrate(lambda rows: model[0](rows), loader, "ip").threshold == found.threshold
+
+
+def test_errors_say_what_to_do():
+    """What was expected, what came, and the remedy."""
+    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.5, 9, range(4), None)
+    with pytest.raises(ValueError, match=r"Expected 4 classes in the last axis, got shape \(2, 3\)"):
+        pt.ConformalHead(predictor)(torch.randn(2, 3))
+    with pytest.raises(ValueError, match="max_size from 1 to 4"):
+        pt.ConformalHead(predictor, max_size=5)
+    with pytest.raises(ValueError, match="a model or a tensor of logits, got list"):
+        pt.calibrate([[0.1]], [0])
+    with pytest.raises(ValueError, match=r"batches of \(inputs, labels\), got Tensor"):
+        pt.calibrate(torch.nn.Identity(), torch.randn(3, 4))
+    with pytest.raises(ValueError, match="empty loader"):
+        pt.calibrate(torch.nn.Identity(), [])
+
+
+def test_without_torch_the_remedy_is_told():
+    """One sentence with the command."""
+    code = "import sys; sys.modules['torch'] = None; import pippin.torch"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'pip install "pippin-conformal[torch]"' in run.stderr.strip().splitlines()[-1]
+
+
+def test_the_example_runs():
+    """A network on digits, with its coverage."""
+    script = ROOT / "examples" / "torch_network.py"
+    assert len(script.read_text().splitlines()) < 30
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout.split("%")[0]) > 95
+
+
+def test_thresholds_per_class_are_refused():
+    """In a sentence that says what to do."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
+        pt.ConformalHead(predictor)
