@@ -10,7 +10,9 @@ import numpy as np
 from measure import interleaved, timed
 
 import pippin
-from pippin._compare.splits import draw_split, make_trial
+from pippin._compare.splits import draw_split
+from pippin._compare.trial import make_trial
+from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import as_rows
 
 
@@ -18,8 +20,8 @@ def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict
     """Six scores of ours on all splits; every score of a peer on some of the same splits."""
     seconds = median(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
     ours = seconds / splits / len(pippin.PAPER_SCORES)
-    trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
-    cuts = [draw_split(trial, i)[0] for i in range(peer_splits)]
+    trial = make_trial(as_labelled(probs, labels), 0.1, 0.45, 0)
+    cuts = [draw_split(trial, i).calibration for i in range(peer_splits)]
     rows = []
     for rival in contest.RIVALS:
         if rival.package == "crepes" or not contest.present()[rival.package]:

@@ -1,20 +1,29 @@
 """Prediction sets that contain the true class with a chosen probability."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from pippin._compare.comparison import Comparison, compare
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method, parse_method
 from pippin._compare.sweeping import Sweep, sweep
 from pippin._compare.tuning import Tuned, tune
+from pippin._engine.warm_up import warm_up
 from pippin._inputs.example import load_example
+from pippin._predictors.calibrating import calibrate, score
 from pippin._predictors.combination import Combination, calibrate_combination
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor, calibrate_cross
 from pippin._predictors.loading import load
-from pippin._predictors.marginal import Predictor, calibrate, score, warm_up
+from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
-from pippin._predictors.p_values import PointPredictions
+from pippin._predictors.points import PointPredictions
+from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
+from pippin._runtime.errors import InputError
+from pippin._runtime.version import __version__ as __version__
+from pippin._theory.formula import Family
 from pippin._theory.planning import Plan, examples_for, plan
 from pippin._theory.scores import (
     PAPER_SCORES,
@@ -26,21 +35,23 @@ from pippin._theory.scores import (
     parse_score,
     pip,
     raps,
+    register,
     repip,
     saps,
     socop,
     topk,
 )
 
-__version__ = "0.1.0"
-
 __all__ = [
     "PAPER_SCORES",
     "Combination",
     "Comparison",
     "ConditionalPredictor",
+    "ConformalPredictor",
     "CrossPredictor",
     "Evaluation",
+    "Family",
+    "InputError",
     "Method",
     "Plan",
     "PointPredictions",
@@ -74,6 +85,7 @@ __all__ = [
     "pip",
     "plan",
     "raps",
+    "register",
     "repip",
     "saps",
     "score",
@@ -83,3 +95,15 @@ __all__ = [
     "tune",
     "warm_up",
 ]
+
+for _name in __all__:  # they live here, whatever room they were made in: pickles and links outlast moves
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__
+
+if not _TYPE_CHECKING:  # type checkers want to see the import
+
+    def __getattr__(name: str) -> object:
+        """Public sub-packages are imported when they are first named, so that `import pippin` stays light."""
+        if name in ("export", "images", "sklearn", "testing", "torch"):
+            return _import_module(f"pippin.{name}")
+        raise AttributeError(f"module 'pippin' has no attribute {name!r}")

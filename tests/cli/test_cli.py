@@ -46,7 +46,7 @@ def test_calibrate_predict_and_evaluate_are_the_same_on_every_format(data, call,
 def test_sweep(call, folder):
     code, out, err = call("sweep data.csv --score 'raps(k_reg=1)' --values 0,0.5 --splits 10 --out results")
     assert (code, err) == (0, "")
-    expected = pippin.sweep(PROBS, LABELS, "raps(k_reg=1)", "lam", (0, 0.5), splits=10)
+    expected = pippin.sweep(PROBS, LABELS, "raps(k_reg=1)", parameter="lam", values=(0, 0.5), splits=10)
     assert polars.read_parquet("results/sweep.parquet").equals(expected.table)
     assert polars.read_csv("results/sweep.csv").equals(expected.summary())
     assert "lam of raps" in out
@@ -113,7 +113,7 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
 def test_lists_of_scores():
     """Commas in parentheses do not split; paper and all stand for several."""
     assert read_scores("paper") == pippin.PAPER_SCORES
-    assert [score.name for score in read_scores("all")][6:] == ["saps", "topk", "socop"]
+    assert [method.score.name for method in read_scores("all")][6:] == ["saps", "topk", "socop"]
     assert read_scores("linear(weights=(1, 0.5), penalties=(0, 1)), ip , raps(lam=0.1, k_reg=2)") == (
         pippin.linear((1, 0.5), (0, 1)),
         pippin.ip(),

@@ -18,7 +18,7 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
     write_grouped(folder, groups)
     code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
     assert (code, err) == (0, "")
-    assert out.startswith("ip per group, from 60 rows")
+    assert "ip per group, from 60 rows: for every group, its sets hold" in out
     assert "for every group, its sets hold the true class 80 % of the time" in out
     expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, per="group", groups=groups)
     assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)
@@ -74,7 +74,7 @@ def test_compare_tells_of_classes_and_groups(call, folder):
     code, out, err = call(line)
     assert (code, err) == (0, "")
     methods = ("ip", "ip per class", "raps(lam=0.1, k_reg=2) per group")
-    expected = pippin.compare(PROBS, LABELS, methods, 0.2, 9, classes=tuple(NAMES), groups=GROUPS)
+    expected = pippin.compare(PROBS, LABELS, methods, 0.2, splits=9, classes=tuple(NAMES), groups=GROUPS)
     assert polars.read_csv("out/conditional.csv").equals(expected.conditional())
     assert polars.read_csv("out/classes.csv").equals(expected.class_coverage())
     for row in expected.conditional().iter_rows(named=True):
@@ -88,31 +88,31 @@ def test_compare_tells_of_classes_and_groups(call, folder):
 @pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
 def test_the_combination(score, call, folder):
     guarantee = pippin.parse_method(score).margin
-    expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, guarantee, NAMES, seed=3)
+    expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, variant=guarantee, classes=NAMES, seed=3)
     code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
     assert (code, err) == (0, "")
     assert f"ip/ms {guarantee} with the thresholds" in out
-    assert ("not guaranteed" in out) == (guarantee == "none")
+    assert ("20 % is proven" in out) == (guarantee == "none")
     assert call("predict p.json data.csv --out sets.csv")[0] == 0
     assert polars.read_csv("sets.csv")["size"].to_list() == expected.predict(PROBS).sizes.tolist()
     code, out, err = call("evaluate p.json data.csv")
     assert (code, err) == (0, "")
-    assert f"ip/ms {guarantee}, calibrated on 60 rows" in out
+    assert f"ip/ms {guarantee} with the thresholds" in out
     assert f"{pippin.coverage(expected.predict(PROBS), LABELS):.4f}" in out
 
 
 def test_weights(call, folder):
     weights = 1 + PROBS[:, 0]
     np.save("w.npy", weights)
-    expected = pippin.calibrate_weighted(PROBS, LABELS, weights, "pip", 0.2, NAMES).predict(PROBS, weights)
+    expected = pippin.calibrate_weighted(PROBS, LABELS, weights, "pip", 0.2, classes=NAMES).predict(PROBS, weights)
     code, out, err = call("calibrate data.csv --score pip --alpha 0.2 --weights w.npy --out p.json")
     assert (code, err) == (0, "")
-    assert "pip with weights worth 5" in out
+    assert "pip with weights, from 60 rows worth 5" in out
     assert call("predict p.json data.csv --weights w.npy --out sets.csv")[0] == 0
     assert polars.read_csv("sets.csv")["size"].to_list() == expected.sizes.tolist()
     code, out, err = call("evaluate p.json data.csv --weights w.npy")
     assert (code, err) == (0, "")
-    assert "pip, weighted, calibrated on 60 rows" in out
+    assert "pip with weights, from 60 rows worth 5" in out
     assert f"{pippin.coverage(expected, LABELS):.4f}" in out
 
 

@@ -39,12 +39,12 @@ def wrong(tmp_path_factory):
     (folder / "heading.csv").write_text("a,b,label\n")
     (folder / "file").write_text("a file")
     (folder / "folder").mkdir()
-    predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.1, NAMES)
+    predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.1, classes=NAMES)
     predictor.save(folder / "p.json")
     predictor.save(folder / "bare.json", scores=False)
-    pippin.calibrate_combination(PROBS, LABELS, 0.2, "sum", NAMES).save(folder / "combination.json")
-    pippin.calibrate_weighted(PROBS, LABELS, np.ones(60), "ip", 0.2, NAMES).save(folder / "weighted.json")
-    pippin.calibrate_cross(PROBS, LABELS, np.arange(60) % 2, "ip", 0.2, NAMES).save(folder / "cross.json")
+    pippin.calibrate_combination(PROBS, LABELS, 0.2, variant="sum", classes=NAMES).save(folder / "combination.json")
+    pippin.calibrate_weighted(PROBS, LABELS, np.ones(60), "ip", 0.2, classes=NAMES).save(folder / "weighted.json")
+    pippin.calibrate_cross(PROBS, LABELS, np.arange(60) % 2, "ip", 0.2, classes=NAMES).save(folder / "cross.json")
     np.save(folder / "ones.npy", np.ones(60))
     np.save(folder / "two.npy", np.ones(2))
     write_grouped(folder)
@@ -52,8 +52,10 @@ def wrong(tmp_path_factory):
     np.savez(folder / "few-groups.npz", **classes, probs=PROBS, groups=GROUPS[:5])
     np.savez(folder / "odd-groups.npz", **classes, probs=PROBS, groups=np.linspace(0, 1, 60))
     (folder / "no-group.csv").write_text("a,b,label,group\n0.5,0.5,a,north\n0.5,0.5,b,\n")
-    pippin.calibrate(PROBS, LABELS, "ip", 0.2, NAMES, per="class").save(folder / "per-class.json")
-    pippin.calibrate(PROBS, LABELS, "ip", 0.2, NAMES, per="group", groups=GROUPS).save(folder / "per-group.json")
+    pippin.calibrate(PROBS, LABELS, "ip", 0.2, classes=NAMES, per="class").save(folder / "per-class.json")
+    pippin.calibrate(PROBS, LABELS, "ip", 0.2, classes=NAMES, per="group", groups=GROUPS).save(
+        folder / "per-group.json"
+    )
     (folder / "cut.json").write_text((folder / "p.json").read_text()[:100])
     (folder / "edited.json").write_text((folder / "p.json").read_text().replace('"alpha": 0.1', '"alpha": 0.2'))
     return folder
@@ -165,7 +167,7 @@ WRONG = {
     "calibrate data.npz --score ip/ms --per class --out new.json": "Expected --per without ip/ms, got both",
     "calibrate data.npz --weights ones.npy --per class --out new.json": "Expected --per without --weights, got both",
     "calibrate data.npz --weights ones.npy --score ip/ms --out new.json": "Expected --weights with a score, got ip/ms",
-    "calibrate data.npz --weights ones.npy --no-scores --out new.json": "a weighted predictor needs its scores",
+    "calibrate data.npz --weights ones.npy --no-scores --out new.json": "got a WeightedPredictor: leave it out",
     "calibrate data.npz --weights none.npy --out new.json": "none.npy",
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",

@@ -177,8 +177,9 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
 
 def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     """The first split's, row for row."""
+    from pippin._compare.methods import parse_methods
     from pippin._compare.study import study
-    from pippin._inputs.rows import as_classes
+    from pippin._compare.trial import make_trial
 
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 2, (400, 4)).astype(np.float32)
@@ -186,8 +187,7 @@ def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     np.savez(tmp_path / "p.npz", logits=logits, labels=labels, classes=np.array(CLASSES))
     data = read_data(tmp_path / "p.npz")
     rows, sets = photographs.first_split(data, 0.2, 0.45, 3)
-    scores = [pippin.parse_score(name) for name in sets]
-    expected = study(data.rows, data.truth(), as_classes(None, data.rows), scores, 0.2, 5, 0.45, 3)
+    expected = study(make_trial(data.labelled, 0.2, 0.45, 3), parse_methods(sets), 5)
     for name, found in sets.items():
         evaluation = pippin.evaluate(found, np.array(CLASSES)[labels[rows]], alpha=0.2)
         assert str(evaluation) == str(expected.evaluations[name])

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare import comparison
-from pippin._compare.comparison import METRICS, _known
-from pippin._compare.splits import draw_split, make_trial, split_generator
-from pippin._engine import dispatch, plain_splits
-from pippin._engine.compiled import splits
+from pippin._compare import counted
+from pippin._compare.counted import METRICS
+from pippin._compare.splits import draw_split, split_generator
+from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 from pippin._theory.level import quantile_rank
+from support.engines import compiled, plain
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
+from support.trials import trial_of
 
 
 def naive(probs, labels, score, alpha, splits, fraction, seed):
@@ -45,8 +46,8 @@ def test_splits_are_counted_exactly(score, kind):
     for n, n_classes, alpha, fraction in ((60, 5, 0.1, 0.45), (31, 2, 0.3, 0.6), (12, 30, 0.05, 0.5)):
         probs = made_rows(kind, n, n_classes, n)
         labels = np.where(rng.random(n) < 0.6, probs.argmax(axis=1), rng.integers(0, n_classes, n))
-        values = pippin.compare(probs, labels, [score], alpha, 6, fraction, seed=3).values[0]
-        assert np.array_equal(values, naive(probs, labels, score, alpha, 6, fraction, 3))
+        made = pippin.compare(probs, labels, [score], alpha, splits=6, calibration_fraction=fraction, seed=3)
+        assert np.array_equal(made.values[0], naive(probs, labels, score, alpha, 6, fraction, 3))
 
 
 @every_score
@@ -60,7 +61,7 @@ def test_the_example_is_counted_exactly(score):
 @every_score
 def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypatch):
     """With no room around the middle threshold, nearly every split falls outside."""
-    monkeypatch.setattr(comparison, "SPREAD", 0)
+    monkeypatch.setattr(counted, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
     assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0))
@@ -71,14 +72,16 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
     """The loops give the bits of NumPy, also where thresholds fall outside the prepared levels."""
-    monkeypatch.setattr(comparison, "SPREAD", spread)
+    monkeypatch.setattr(counted, "SPREAD", spread)
     probs = made_rows(kind, 400, 7, 1)
-    trial = make_trial(as_rows(probs), probs.argmin(axis=1) % 3, 0.45, 0.2, 0)
-    known, _, _ = _known(trial, score, quantile_rank(trial.n_calibration, 0.2))
-    calibrations, u = (np.stack(part) for part in zip(*(draw_split(trial, i) for i in range(9)), strict=True))
+    trial = trial_of(probs, probs.argmin(axis=1) % 3, 0.2)
+    k = quantile_rank(trial.n_calibration, 0.2)
+    shared, _, _ = counted._shared(trial, score, k)
+    drawn = [draw_split(trial, i) for i in range(9)]
+    calibrations, u = np.stack([split.calibration for split in drawn]), np.stack([split.u for split in drawn])
     found = np.empty((2, 9, 5))
-    for engine, counts in zip((plain_splits, splits), found, strict=True):
-        engine.count_splits(known, quantile_rank(trial.n_calibration, 0.2), score.randomized, calibrations, u, counts)
+    for engine, counts in zip((plain, compiled), found, strict=True):
+        engine.count_splits(shared, k, score.randomized, calibrations, u, counts)
     assert np.array_equal(*found)
 
 
@@ -146,7 +149,7 @@ def test_orderings_of_the_paper_on_the_example():
 def test_a_sweep_is_a_comparison():
     """Every value on the same splits; gamma = 0 is PIP."""
     data = pippin.load_example()
-    swept = pippin.sweep(data.probs, data.labels, "repip", "gamma", (0, 0.5), splits=9)
+    swept = pippin.sweep(data.probs, data.labels, "repip", parameter="gamma", values=(0, 0.5), splits=9)
     compared = pippin.compare(data.probs, data.labels, ["pip", "repip(gamma=0.5)"], splits=9)
     assert np.array_equal(swept.comparison.values, compared.values)
     assert swept.table["gamma"].to_list() == [0.0] * 9 + [0.5] * 9
@@ -198,7 +201,7 @@ def test_a_parameter_that_is_not_there_is_said(score, parameter, message):
     """With those that are."""
     data = pippin.load_example()
     with pytest.raises(ValueError, match=message):
-        pippin.sweep(data.probs, data.labels, score, parameter)
+        pippin.sweep(data.probs, data.labels, score, parameter=parameter)
 
 
 def test_too_few_rows_give_full_sets():

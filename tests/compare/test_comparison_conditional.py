@@ -7,11 +7,15 @@ import pytest
 
 import pippin
 from pippin._compare import outcomes
-from pippin._compare.comparison import METRICS, compare_in
-from pippin._compare.splits import make_trial, split_generator
-from pippin._inputs.rows import as_rows
+from pippin._compare.comparison import compare_in
+from pippin._compare.counted import METRICS
+from pippin._compare.method_splits import _tally
+from pippin._compare.outcomes import rank_scores
+from pippin._compare.splits import draw_split, split_generator
+from pippin._predictors.coverage_by import pooled
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
+from support.trials import trial_of
 
 SCORES = ("pip", "aps", "socop")
 ENDS = ("per class", "per group", "per class and group", "per cluster", "rc3p", "nonempty", "per class nonempty")
@@ -39,7 +43,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
             warnings.simplefilter("ignore")
             if method.margin is not None:
                 predictor = pippin.calibrate_combination(
-                    probs[inner], labels[inner], alpha, method.margin, seed=generator
+                    probs[inner], labels[inner], alpha, variant=method.margin, seed=generator
                 )
                 asked = {}
             else:
@@ -66,7 +70,9 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
     for n, n_classes, alpha, block in ((160, 4, 0.2, outcomes.BLOCK), (60, 6, 0.1, 50)):
         probs, labels, groups = made(kind, n, n_classes, n)
         monkeypatch.setattr(outcomes, "BLOCK", block)
-        values = pippin.compare(probs, labels, [method], alpha, 3, 0.5, seed=3, groups=groups).values[0]
+        values = pippin.compare(
+            probs, labels, [method], alpha, splits=3, calibration_fraction=0.5, seed=3, groups=groups
+        ).values[0]
         assert np.array_equal(values, naive(probs, labels, groups, method, alpha, 3, 0.5, 3), equal_nan=True)
 
 
@@ -79,7 +85,7 @@ def test_the_combination_is_counted_exactly(method, kind):
     assert str(chosen) == method
     for n, alpha in ((400, 0.3), (160, 0.2), (60, 0.1)):
         probs, labels, groups = made(kind, n, 4, n)
-        values = pippin.compare(probs, labels, [method], alpha, 3, 0.5, seed=3).values[0]
+        values = pippin.compare(probs, labels, [method], alpha, splits=3, calibration_fraction=0.5, seed=3).values[0]
         assert np.array_equal(values, naive(probs, labels, groups, chosen, alpha, 3, 0.5, 3), equal_nan=True)
 
 
@@ -102,7 +108,7 @@ def test_who_is_covered_is_counted_exactly(method):
     chosen, pooled, alpha = pippin.parse_method(method), [], 0.3
     naive(probs, labels, groups, chosen, alpha, 7, 0.45, 0, pooled)
     sizes, covered, truth, where = (np.concatenate(part) for part in zip(*pooled, strict=True))
-    found = pippin.compare(probs, labels, [method], alpha, 7, classes=names, groups=groups)
+    found = pippin.compare(probs, labels, [method], alpha, splits=7, classes=names, groups=groups)
     by_class = {names[k]: covered[truth == k].mean() for k in range(14) if (truth == k).any()}
     by_group = {name: covered[where == name].mean() for name in ("north", "south")}
     strata = [covered[(sizes >= low) & (sizes <= high)] for low, high in ((0, 1), (2, 3), (4, 10), (11, 100))]
@@ -126,11 +132,11 @@ def test_who_is_covered_is_counted_exactly(method):
 def test_plain_scores_are_tallied_like_methods(score):
     """The short way for sets of the first ranks gives the counts of the long way."""
     probs, labels, groups = made("tied", 120, 12)
-    trial = make_trial(as_rows(probs), labels, 0.45, 0.2, 0, None, groups)
-    short = compare_in(trial, (score,), 5)
-    long = compare_in(trial, (pippin.Method(score, nonempty=False),), 5)
+    trial, method = trial_of(probs, labels, 0.2, groups=groups), pippin.Method(score)
+    short, scores = compare_in(trial, (method,), 5).tallies[0], rank_scores(trial, score)
+    long = pooled(_tally(scores, method, index, draw_split(trial, index)) for index in range(5))
     for kind in ("classes", "groups", "strata"):
-        assert np.array_equal(getattr(short.tallies[0], kind), getattr(long.tallies[0], kind))
+        assert np.array_equal(getattr(short, kind), getattr(long, kind))
 
 
 def test_only_the_first_hundred_splits_are_pooled():

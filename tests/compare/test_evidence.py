@@ -6,8 +6,7 @@ from scipy import stats
 
 import pippin
 from pippin._compare.evidence import check_order, check_spread, difference, student_quantile
-from pippin._compare.splits import make_trial
-from pippin._inputs.rows import as_rows
+from support.trials import trial_of
 
 
 @pytest.mark.parametrize("freedom", [5, 9, 30, 99, 999])
@@ -61,7 +60,7 @@ def test_coverage_of_honest_rows_behaves_as_guaranteed():
     found = check_spread(comparison)
     assert found.good, found.message
     assert "behaves as guaranteed" in found.message
-    trial = make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
+    trial = trial_of(data.probs, data.labels)
     assert check_order(trial, pippin.ip()).good
 
 
@@ -80,7 +79,7 @@ def test_drift_is_noticed():
     easy_first = np.argsort(pippin.score(data.probs, data.labels, "ip"), kind="stable")
     probs, labels = data.probs[easy_first], data.labels[easy_first]
     assert check_spread(pippin.compare(probs, labels, ["ip"], splits=100)).good
-    found = check_order(make_trial(as_rows(probs), labels, 0.45, 0.1, 0), pippin.ip())
+    found = check_order(trial_of(probs, labels), pippin.ip())
     assert not found.good
     assert "may not be exchangeable" in found.message
 
@@ -92,5 +91,5 @@ def test_the_look_along_the_file_seldom_errs():
     for _ in range(300):
         probs = rng.dirichlet(np.full(4, 0.5), 200)
         labels = (rng.random(200)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
-        accused += not check_order(make_trial(as_rows(probs), labels, 0.5, 0.1, 0), pippin.ip()).good
+        accused += not check_order(trial_of(probs, labels, fraction=0.5), pippin.ip()).good
     assert accused <= 3

@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare.splits import draw_split, make_trial, split_generator
-from pippin._compare.study import study
+from pippin._compare.curves import STEPS, level_curve
+from pippin._compare.splits import draw_split
 from pippin._compare.tuning import FRONTS
-from pippin._compare.verdict import alpha_curve, judge
-from pippin._inputs.rows import as_rows
-from pippin._theory.level import quantile_rank
+from pippin._compare.verdict import judge
 from support.scores import EVERY_SCORE
+from support.trials import study_of, trial_of
 
 
 @pytest.fixture(scope="module")
 def example():
     data = pippin.load_example()
-    return data, make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
+    return data, trial_of(data.probs, data.labels)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def verdict(example):
 def test_the_verdict_names_the_best_for_each_preference(verdict):
     """IP for size, margin for singletons, RePIP for both; a tuned SOCOP does better still."""
     assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
-    assert [pick.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
+    assert [pick.score.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
     assert verdict.sentences[0].startswith("On these data repip gives 73 % singletons at 1.4")
     assert "ip is smaller" in verdict.sentences[0]
     assert "percentage points" in verdict.sentences[1]
@@ -57,14 +56,14 @@ def test_other_comparisons_have_sentences_too(example, scores):
 def test_the_curve_equals_calibrating_at_every_level(example, score):
     """The first split, from its curve and from the public functions."""
     data, trial = example
-    curve = alpha_curve(trial, score)
-    calibration, _ = draw_split(trial, 0)
+    curve = level_curve(trial, pippin.Method(score))
+    split = draw_split(trial, 0)
+    calibration = split.calibration
     for alpha in (0.01, 0.1, 0.25, 0.5):
-        generator = split_generator(0, 0)
-        generator.choice(4986, trial.n_calibration, replace=False, shuffle=False)
+        generator = split.generator()
         predictor = pippin.calibrate(data.probs[calibration], data.labels[calibration], score, alpha, seed=generator)
-        found = pippin.evaluate(predictor.predict(data.probs[~calibration], generator), data.labels[~calibration])
-        i = quantile_rank(trial.n_calibration, alpha) - 1
+        found = pippin.evaluate(predictor.predict(data.probs[~calibration], seed=generator), data.labels[~calibration])
+        i = STEPS.index(round(1000 * alpha))
         counts = (curve.covered[i], curve.sizes[i], curve.singletons[i], curve.empty[i])
         assert curve.thresholds[i] == predictor.threshold
         assert np.array(counts) / curve.n_test == pytest.approx(
@@ -76,7 +75,7 @@ def test_a_study_holds_it_all(example):
     """The comparison is that of `compare`; the evaluations are those of its first split, by class name."""
     data, _ = example
     scores = (pippin.ip(), pippin.aps())
-    found = study(as_rows(data.probs), data.labels, data.classes, scores, 0.1, 20, 0.45, 0)
+    found = study_of(data.probs, data.labels, scores, 20, classes=data.classes)
     assert np.array_equal(found.comparison.values, pippin.compare(data.probs, data.labels, scores, splits=20).values)
     for number, score in enumerate(scores):
         evaluation = found.evaluations[str(score)]
@@ -99,7 +98,7 @@ def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):
     comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
     found = judge(trial, comparison)
     assert told in found.sentences[-1]
-    assert all(isinstance(pick.score, pippin.Score) for pick in (*found.compared, *found.tuned))
+    assert all(pick.score.plain for pick in (*found.compared, *found.tuned))
     assert len(found.checks) == 2
     assert all(check.good for check in found.checks)
 
@@ -117,7 +116,7 @@ def test_nothing_is_said_where_nothing_is_hidden():
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), 3000)
     labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
-    trial = make_trial(as_rows(probs), labels, 0.45, 0.1, 0)
+    trial = trial_of(probs, labels)
     assert not any(
         "all classes together" in s for s in judge(trial, pippin.compare(probs, labels, ["ip"], splits=30)).sentences
     )

@@ -8,6 +8,7 @@ import ctypes, itertools, mmap, sys
 import numpy as np
 import pippin
 from pippin._engine.compiled import engine
+from pippin._engine.protocol import Bounds
 from pippin._theory.scores import coefficients
 
 page = mmap.PAGESIZE
@@ -25,7 +26,7 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40), (1, 2, 3, 
     for score in ("ip", "margin", "pip", "socop"):
         c = coefficients(pippin.parse_score(score), n_classes)
         assert engine.label_places(probs, labels, c, np.zeros(n))[2] == 0
-        assert engine.members(probs, c, 1.0, np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
+        assert engine.members(probs, c, Bounds(np.ones((1, 1))), np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
         engine.one_set(probs[0], c[:], 1.0, 0.0)
         engine.one_set(probs[-1], c[:], 1.0, 0.0)
 print("nothing was read around the array")

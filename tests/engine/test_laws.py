@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._engine import plain
-from pippin._engine.compiled import engine
+from pippin._engine.plain.scores import at_places
 from pippin._theory.scores import coefficients
+from support.engines import compiled, members, plain
 from support.reference import ranking, score_of
 from support.rows import probabilities
 from support.scores import every_score
@@ -60,24 +60,23 @@ def test_compiled_loops_give_the_bits_of_numpy(score, data, seed):
     u = np.random.default_rng(seed).random(n)
     c = coefficients(score, n_classes)
     of_classes = plain.class_scores(probs, c, u)
-    assert np.array_equal(engine.class_scores(probs, c, u), of_classes)
-    places, of_labels, suspects = engine.label_places(probs, labels, c, u)
+    assert np.array_equal(compiled.class_scores(probs, c, u), of_classes)
+    places, of_labels, suspects = compiled.label_places(probs, labels, c, u)
     assert suspects == 0
     assert np.array_equal(of_labels, plain.label_places(probs, labels, c, u)[1])
-    assert np.array_equal(of_labels, plain.at_places(places, c)(u))
+    assert np.array_equal(of_labels, at_places(places, c)(u))
     for threshold in some_thresholds(of_classes, seed):
-        sizes = np.zeros(n, dtype=np.int64)
-        found, suspects = engine.members(probs, c, threshold, u, sizes)
-        wanted_sizes, wanted = plain.members(probs, c, threshold, u)
+        sizes, found, suspects = members(compiled, probs, c, threshold, u)
+        wanted_sizes, wanted, _ = members(plain, probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
         assert np.array_equal(found, wanted)
         low = min(np.quantile(of_classes, 0.2, method="lower"), threshold)
-        base, places = engine.band(probs, c, low, threshold)
+        base, places = compiled.band(probs, c, low, threshold)
         wanted_base, wanted_places = plain.band(probs, c, low, threshold)
         assert np.array_equal(base, wanted_base)
         assert all(np.array_equal(a, b) for a, b in zip(places, wanted_places, strict=True))
-        one, suspect = engine.one_set(probs[0], c[:], threshold, u[0])
+        one, suspect = compiled.one_set(probs[0], c[:], threshold, u[0])
         assert not suspect
         assert np.array_equal(one, wanted[: wanted_sizes[0]])
 
@@ -129,8 +128,8 @@ def test_members_come_in_rank_order_and_ties_by_index(score, data, seed):
     probs, _ = data
     threshold = np.median(pippin.score(probs, None, score, seed=seed))
     sets = predictor_with(score, threshold, probs.shape[1]).predict(probs, seed=seed)
-    for row, members in zip(probs, sets.labels(), strict=True):
-        assert members == ranking(row)[: len(members)]
+    for row, listed in zip(probs, sets.labels(), strict=True):
+        assert listed == ranking(row)[: len(listed)]
 
 
 @every_score

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pippin._engine import plain
-from pippin._engine.compiled import engine, one_row
+from pippin._engine.compiled import one_row
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.walk import CHUNK, MANY, best_class, largest_below, largest_but
+from pippin._engine.compiled.sorting import MANY
+from pippin._engine.compiled.walk import CHUNK, best_class, largest_below, largest_but
 from pippin._theory.scores import coefficients
+from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
 
@@ -26,7 +27,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         labels[: n // 2] = probs[: n // 2].argmax(axis=1)
         probs.flags.writeable = labels.flags.writeable = False
         c, u = coefficients(score, n_classes), np.random.default_rng(2).random(n)
-        wanted_places, wanted = plain.label_places(probs, labels, c, u)
+        wanted_places, wanted, _ = plain.label_places(probs, labels, c, u)
         scores = np.empty(n)
         ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
         assert one_row.label_places(probs, labels, c[:], u, ranks, p, masses, scores) == 0
@@ -36,11 +37,11 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)
             found, suspects = one_row.members(probs, c[:], threshold, u, sizes)
-            wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+            wanted_sizes, wanted_found, _ = members(plain, probs, c, threshold, u)
             assert suspects == 0
             assert np.array_equal(sizes, wanted_sizes)
             assert np.array_equal(found, wanted_found)
-            one, suspect = engine.one_set(probs[0], c[:], threshold, u[0])
+            one, suspect = compiled.one_set(probs[0], c[:], threshold, u[0])
             assert not suspect
             assert np.array_equal(one, wanted_found[: wanted_sizes[0]])
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._engine import dispatch, plain
-from pippin._engine.compiled import per_class
-from pippin._inputs.rows import as_rows, read_only
+from pippin._engine import dispatch
+from pippin._engine.protocol import Bounds
+from pippin._inputs.rows import as_rows
+from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
+from support.engines import compiled, plain
 from support.farms import calibrated, every_way, sets_of
 from support.rows import probabilities
 from support.scores import every_score
@@ -41,11 +43,11 @@ def test_compiled_loops_give_the_bits_of_numpy(score, case):
     limits = rng.choice(every.ravel(), (3, columns))
     limits = np.where(rng.random(limits.shape) < 0.2, np.nextafter(limits, -np.inf), limits)
     limits = read_only(np.where(rng.random(limits.shape) < 0.2, rng.choice([-np.inf, np.inf], limits.shape), limits))
-    ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else np.zeros((1, 1), np.int32)
-    c = coefficients(score, n_classes)
-    sizes = np.zeros(n, dtype=np.int64)
-    found, suspects = per_class.members_within(rows.block(0, n), c, limits, ranks, group, u, sizes)
-    wanted_sizes, wanted = plain.members_within(rows.block(0, n), c, limits, ranks, group, u)
+    ranks = rng.integers(0, n_classes + 1, (3, columns)).astype(np.int32) if ranked else None
+    c, bounds = coefficients(score, n_classes), Bounds(limits, group, ranks)
+    sizes, wanted_sizes = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    found, suspects = compiled.members(rows.block(0, n), c, bounds, u, sizes)
+    wanted, _ = plain.members(rows.block(0, n), c, bounds, u, wanted_sizes)
     assert suspects == 0
     assert np.array_equal(sizes, wanted_sizes)
     assert np.array_equal(found, wanted)
@@ -63,13 +65,13 @@ def test_both_paths_predict_the_same(per, monkeypatch):
     """Through the public door: with the compiled loops, and as if they had never been loaded."""
     pippin.warm_up()
     predictor = calibrated(per, "repip")
-    compiled = sets_of(predictor)
+    in_loops = sets_of(predictor)
     monkeypatch.delitem(sys.modules, "pippin._engine.compiled.engine")
     monkeypatch.setattr(dispatch, "_scored_in_numpy", 0)
-    monkeypatch.setattr(dispatch, "_kernels", None)
+    monkeypatch.setattr(dispatch, "_loaded", None)
     in_numpy = sets_of(predictor)
     assert "pippin._engine.compiled.engine" not in sys.modules
-    assert np.array_equal(in_numpy.members, compiled.members)
+    assert np.array_equal(in_numpy.members, in_loops.members)
 
 
 INFINITE = """

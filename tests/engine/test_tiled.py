@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine import plain
-from pippin._engine.compiled import engine
 from pippin._engine.compiled.tiled import TILE
 from pippin._engine.compiled.walk import FEW
 from pippin._theory.scores import coefficients
+from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -40,18 +39,17 @@ def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
         u = np.random.default_rng(n).random(n)
         score = EVERY_SCORE[n_classes % len(EVERY_SCORE)]
         for c in (coefficients(score, n_classes), coefficients(pippin.pip(), n_classes)):
-            places, scores, suspects = engine.label_places(probs, labels, c, u)
-            wanted_places, wanted = plain.label_places(probs, labels, c, u)
+            places, scores, suspects = compiled.label_places(probs, labels, c, u)
+            wanted_places, wanted, _ = plain.label_places(probs, labels, c, u)
             assert suspects == 0
             assert np.array_equal(scores, wanted)
             assert np.array_equal(places.p, wanted_places.p)
             alone = np.empty(n)
-            assert engine.label_scores(probs, labels, c, u, alone) == 0
+            assert compiled.label_scores(probs, labels, c, u, alone) == 0
             assert np.array_equal(alone, wanted)
             for threshold in (np.median(wanted), wanted.max(), -np.inf, np.inf):
-                sizes = np.zeros(n, dtype=np.int64)
-                found, suspects = engine.members(probs, c, threshold, u, sizes)
-                wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+                sizes, found, suspects = members(compiled, probs, c, threshold, u)
+                wanted_sizes, wanted_found, _ = members(plain, probs, c, threshold, u)
                 assert suspects == 0
                 assert np.array_equal(sizes, wanted_sizes)
                 assert np.array_equal(found, wanted_found)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine import plain
-from pippin._engine.compiled import engine, unranked
+from pippin._engine.compiled import unranked
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.unranked import TILE
 from pippin._theory.scores import coefficients
+from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
 
 SHALLOW = {
@@ -34,15 +34,14 @@ def frozen(array):
 def same_as_numpy(probs, labels, score):
     n, n_classes = probs.shape
     c, u = coefficients(score, n_classes), np.zeros(n)
-    _, scores, suspects = engine.label_places(probs, labels, c, u)
-    _, wanted = plain.label_places(probs, labels, c, u)
+    _, scores, suspects = compiled.label_places(probs, labels, c, u)
+    _, wanted, _ = plain.label_places(probs, labels, c, u)
     assert suspects == 0
     assert np.array_equal(scores, wanted)
     near = np.quantile(wanted, 0.7, method="lower")
     for threshold in (near, np.nextafter(near, -9), np.nextafter(near, 9), near + 4e-7, wanted.max(), -np.inf, np.inf):
-        sizes = np.full(n, -1)
-        found, suspects = engine.members(probs, c, threshold, u, sizes)
-        wanted_sizes, wanted_found = plain.members(probs, c, threshold, u)
+        sizes, found, suspects = members(compiled, probs, c, threshold, u)
+        wanted_sizes, wanted_found, _ = members(plain, probs, c, threshold, u)
         assert suspects == 0
         assert np.array_equal(sizes, wanted_sizes)
         assert np.array_equal(found, wanted_found)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pippin._engine.compiled.walk import MANY, SEVERAL, is_broken, smallest, sort_down
+from pippin._engine.compiled.sorting import MANY, SEVERAL, smallest, sort_down
+from pippin._engine.compiled.walk import is_broken
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])

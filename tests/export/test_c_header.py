@@ -12,6 +12,7 @@ import pippin
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 from pippin.export.c_header import c_header
+from support.engines import one_bound
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -88,7 +89,7 @@ def found_sets(function, probs, u):
 def assert_same(loaded, predictor, probs, u):
     function = loaded.pippin_predict if probs.dtype == np.float64 else loaded.pippin_predict_float
     sizes, members = found_sets(function, probs, u)
-    wanted_sizes, wanted = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    wanted_sizes, wanted = dispatch.members(as_rows(probs), predictor.score, one_bound(predictor.threshold), u)
     np.testing.assert_array_equal(sizes, wanted_sizes)
     np.testing.assert_array_equal(members, wanted)
 
@@ -138,7 +139,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
         function = loaded[f"head{i}_predict"]
         function.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
         row = slice(i // 2, i // 2 + 1)
-        wanted = dispatch.members(as_rows(probs[row]), chosen, head.threshold, u[row])[1]
+        wanted = dispatch.members(as_rows(probs[row]), chosen, one_bound(head.threshold), u[row])[1]
         assert (labels[i // 2] in wanted) == (i % 2 == 0)
         assert found_sets(function, probs[row], u[row])[1] == wanted.tolist()
 
@@ -155,7 +156,7 @@ def test_sanitizers_find_nothing(score, tmp_path):
     run = subprocess.run([binary], input=given, capture_output=True)
     assert (run.returncode, run.stderr) == (0, b"")
     lines = [line.split(" float ") for line in run.stdout.decode().splitlines()]
-    sizes, members = dispatch.members(as_rows(probs[:300]), predictor.score, predictor.threshold, u[:300])
+    sizes, members = dispatch.members(as_rows(probs[:300]), predictor.score, one_bound(predictor.threshold), u[:300])
     ends = np.cumsum(sizes)
     for (first, second), size, end in zip(lines[:300], sizes, ends, strict=True):
         assert [int(x) for x in first.split()] == [size, *members[end - size : end]]

@@ -16,6 +16,7 @@ from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows, softmax
 from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
+from support.engines import one_bound
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -38,7 +39,7 @@ def feed_of(predictor, source, values, u):
 
 def assert_same(found, predictor, probs, u, prefix=""):
     """Sizes, members in their order then −1, and mask, as the core has them."""
-    sizes, members = dispatch.members(as_rows(probs), predictor.score, predictor.threshold, u)
+    sizes, members = dispatch.members(as_rows(probs), predictor.score, one_bound(predictor.threshold), u)
     listed = np.full(probs.shape, -1)
     listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
     np.testing.assert_array_equal(found[prefix + "sizes"], sizes)
@@ -195,12 +196,11 @@ def test_the_command_writes_graphs(tmp_path, export):
 def test_without_onnx_the_remedy_is_told(tmp_path):
     """From Python and from the command."""
     pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None).save(tmp_path / "p.json")
-    (tmp_path / "onnx.py").write_text("raise ModuleNotFoundError('No module named onnx')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pippin.export.onnx"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    without = "import sys; sys.modules['onnx'] = None; "
+    run = subprocess.run([sys.executable, "-c", f"{without}import pippin.export.onnx"], capture_output=True, text=True)
     assert 'pip install "pippin-conformal[onnx]"' in run.stderr.strip().splitlines()[-1]
-    command = [sys.executable, "-m", "pippin.cli", "export", "p.json", "--onnx", "h.onnx"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    code = f"{without}sys.argv = 'pippin export p.json --onnx h.onnx'.split(); from pippin.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip().endswith('pip install "pippin-conformal[onnx]".')
 

@@ -107,5 +107,5 @@ def test_options_are_looked_at_in_python_too(wrong):
 
 def test_without_pillow(photographs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ValueError, match=r"pip install \"pippin-conformal\[vision\]\""):
+    with pytest.raises(ImportError, match=r"pip install \"pippin-conformal\[vision\]\""):
         prepare_we3ds(photographs[0], tmp_path / "out")

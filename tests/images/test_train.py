@@ -123,6 +123,4 @@ def test_a_missing_extra_is_one_sentence(images, tmp_path):
     command = [sys.executable, "-c", code, "train", str(images), "--out", str(tmp_path / "p.npz")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == (
-        'pippin: Training on images needs torch, which is not installed: pip install "pippin-conformal[vision]"\n'
-    )
+    assert done.stderr == ('pippin: Training on images needs torch: pip install "pippin-conformal[vision]".\n')

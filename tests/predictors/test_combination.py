@@ -16,6 +16,7 @@ from scipy import stats
 import pippin
 from pippin._inputs.rows import as_rows
 from pippin._predictors.combination import combined, from_content, score_labels, singletons
+from pippin._predictors.saving import Content
 from pippin._theory.level import quantile_rank
 from support.rows import KINDS, made_rows, probabilities
 
@@ -69,7 +70,7 @@ def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
     labels = np.array([rng.choice(n_classes, p=p) for p in 0.7 * probs + 0.3 / n_classes])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = pippin.calibrate_combination(probs, labels, 0.2, guarantee, seed=4, share=0.5)
+        found = pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=4, share=0.5)
     first = np.random.default_rng(4).permutation(90)[:45]
     expected = slow_thresholds(probs, labels, Fraction(1, 5), guarantee, first.tolist(), Fraction(1, 2))
     assert (found.margin_threshold, found.ip_threshold) == expected
@@ -126,7 +127,7 @@ def test_without_a_remedy_the_guarantee_is_lost():
     new_probs, new_labels = treacherous(40_000, rng)
     covered = {
         guarantee: pippin.coverage(
-            pippin.calibrate_combination(probs, labels, 0.1, guarantee, seed=0).predict(new_probs), new_labels
+            pippin.calibrate_combination(probs, labels, 0.1, variant=guarantee, seed=0).predict(new_probs), new_labels
         )
         for guarantee in GUARANTEES
     }
@@ -178,7 +179,7 @@ def test_coverage_on_average_is_at_least_what_was_asked(make, guarantee):
     for seed in range(300):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = pippin.calibrate_combination(*make(120, rng), 0.1, guarantee, seed=seed, share=0.6)
+            found = pippin.calibrate_combination(*make(120, rng), 0.1, variant=guarantee, seed=seed, share=0.6)
         probs, labels = make(200, rng)
         covered.append(pippin.coverage(found.predict(probs), labels))
     assert np.mean(covered) >= 0.9 - 4 * np.std(covered) / math.sqrt(300)
@@ -222,7 +223,7 @@ def test_too_few_examples():
     probs, labels = population(40, np.random.default_rng(0))
     for guarantee, few, needed in (("none", 8, 9), ("sum", 18, 19)):
         with pytest.warns(UserWarning, match=f"{few} calibration examples are too few .* at least {needed} are needed"):
-            found = pippin.calibrate_combination(probs[:few], labels[:few], 0.1, guarantee)
+            found = pippin.calibrate_combination(probs[:few], labels[:few], 0.1, variant=guarantee)
         assert (found.predict(probs).sizes == 5).all()
     with pytest.warns(UserWarning, match="too few to take singletons from the margin") as caught:
         found = pippin.calibrate_combination(probs, labels, 0.1, seed=0)
@@ -244,7 +245,7 @@ def test_the_seed_divides_the_rows():
     )  # fmt: skip
     assert asdict(first) == asdict(same) == asdict(drawn)
     assert asdict(first) != asdict(other)
-    none = [pippin.calibrate_combination(data.probs, data.labels, guarantee="none", seed=s) for s in (1, 2)]
+    none = [pippin.calibrate_combination(data.probs, data.labels, variant="none", seed=s) for s in (1, 2)]
     assert asdict(none[0]) == asdict(none[1])
 
 
@@ -255,14 +256,16 @@ def test_the_kind_of_input_does_not_matter(guarantee):
     probs, labels = data.probs[:500].copy(), data.labels[:500].copy()
     probs.flags.writeable = labels.flags.writeable = False
     kept = probs.copy(), labels.copy()
-    found = pippin.calibrate_combination(probs, labels, 0.1, guarantee, data.classes, 3)
+    found = pippin.calibrate_combination(probs, labels, 0.1, variant=guarantee, classes=data.classes, seed=3)
     named = [data.classes[k] for k in labels]
-    assert asdict(pippin.calibrate_combination(probs, named, 0.1, guarantee, data.classes, 3)) == asdict(found)
+    assert asdict(
+        pippin.calibrate_combination(probs, named, 0.1, variant=guarantee, classes=data.classes, seed=3)
+    ) == asdict(found)
     sets = found.predict(probs)
     assert sets.classes == data.classes
     assert np.array_equal(found.predict(probs.astype(np.float64)).members, sets.members)
     logits = np.log(probs.astype(np.float64))
-    from_logits = pippin.calibrate_combination(logits, labels, 0.1, guarantee, seed=3, from_logits=True)
+    from_logits = pippin.calibrate_combination(logits, labels, 0.1, variant=guarantee, seed=3, from_logits=True)
     assert from_logits.ip_threshold == pytest.approx(found.ip_threshold, abs=1e-6)
     assert len(from_logits.predict(logits, from_logits=True)) == 500
     assert np.array_equal(probs, kept[0])
@@ -273,7 +276,7 @@ def test_the_kind_of_input_does_not_matter(guarantee):
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_its_file_brings_it_back(guarantee, tmp_path):
     data = pippin.load_example()
-    found = pippin.calibrate_combination(data.probs, data.labels, 0.1, guarantee, data.classes, 3)
+    found = pippin.calibrate_combination(data.probs, data.labels, 0.1, variant=guarantee, classes=data.classes, seed=3)
     found.save(tmp_path / "both.json")
     again = pippin.load(tmp_path / "both.json")
     assert asdict(again) == asdict(found)
@@ -285,13 +288,13 @@ def test_its_file_brings_it_back(guarantee, tmp_path):
         ("n_calibration", 0), ("n_ip", 10**6), ("n_classes", 3), ("classes", ["a"] * 12),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="makes no sense"):
-            from_content(**{**whole["predictor"], part: bad})
+            from_content(Content({**whole["predictor"], part: bad}))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"guarantee": "all"}, "Expected the guarantee 'recalibrated', 'sum' or 'none', got 'all'"),
+        ({"variant": "all"}, "Expected the variant 'recalibrated', 'sum' or 'none', got 'all'"),
         ({"alpha": 0}, "Expected alpha"),
         ({"fraction": 1}, "Expected a fraction of the rows strictly between 0 and 1, got 1"),
         ({"fraction": 0.001}, "Expected enough rows for both thresholds, got 100"),
@@ -305,16 +308,16 @@ def test_wrong_input_is_one_sentence(options, words):
     with pytest.raises(ValueError, match=words):
         pippin.calibrate_combination(probs, labels, **options)
     with pytest.raises(ValueError, match="Expected 5 columns"):
-        pippin.calibrate_combination(probs, labels, guarantee="sum").predict(probs[:, :2])
+        pippin.calibrate_combination(probs, labels, variant="sum").predict(probs[:, :2])
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
     probs, labels = population(100, np.random.default_rng(0))
-    good = pippin.calibrate_combination(probs, labels, 0.2, guarantee, seed=0, share=0.5)
+    good = pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=0, share=0.5)
     probs[71, 2] = math.nan
     with pytest.raises(ValueError, match="Row 71 has nan"):
-        pippin.calibrate_combination(probs, labels, 0.2, guarantee, seed=0)
+        pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=0)
     with pytest.raises(ValueError, match="Row 71 has nan"):
         good.predict(probs)
     with pytest.raises(ValueError, match="The row has nan"):
@@ -323,6 +326,6 @@ def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
 
 def test_it_travels_between_processes():
     probs, labels = population(100, np.random.default_rng(0))
-    found = pippin.calibrate_combination(probs, labels, 0.2, "sum")
+    found = pippin.calibrate_combination(probs, labels, 0.2, variant="sum")
     one = found.predict_one(probs[0])
     assert pickle.loads(pickle.dumps(found)).predict_one(probs[0]).tolist() == one.tolist()  # noqa: S301 - our own

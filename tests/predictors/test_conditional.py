@@ -8,7 +8,7 @@ import pytest
 
 import pippin
 from pippin._predictors.cells import make_cells
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import exact_alpha, quantile_rank
 from support.farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
 from support.reference import ranking
 from support.rows import made_rows
@@ -129,13 +129,13 @@ def test_at_equals_calibrating_anew(score, per):
     assert per != "rc3p" or np.array_equal(later.rank_limits, anew.rank_limits)
 
 
-def test_a_level_is_read_by_its_spelling_whatever_was_asked_before():
-    """Numbers that are equal but spelled otherwise name other levels; any type that spells one will do."""
+def test_a_level_is_one_fraction_in_whatever_type_it_comes():
+    """The simplest that rounds to it, so that what a file keeps of it means the same."""
     scores, none = np.arange(999.0), np.zeros(999, dtype=int)
     cells = make_cells(scores, none, np.zeros((1, 2), dtype=int))
-    for alpha in (Fraction(0.7), 0.7, np.array(0.7)):
-        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)]
-    assert quantile_rank(999, Fraction(0.7)) != quantile_rank(999, 0.7)
+    for alpha in (Fraction(0.7), Fraction(7, 10), 0.7, np.array(0.7), np.float32(0.7), "0.7"):
+        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)] == [300]
+    assert exact_alpha(1 / 3) == exact_alpha(Fraction(1, 3)) == Fraction(1, 3)
 
 
 @pytest.mark.parametrize("kind", ["zeros", "certain", "tied"])

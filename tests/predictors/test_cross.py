@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._inputs.rows import exact_alpha
 from pippin._predictors.cross import from_content
-from pippin._predictors.marginal import quantile_rank
+from pippin._predictors.saving import Content
+from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
@@ -91,7 +91,7 @@ def test_equal_models_are_one_model():
     data = pippin.load_example()
     probs, labels, new = data.probs[:500], data.labels[:500], data.probs[500:900]
     folds = np.random.default_rng(0).integers(0, 4, 500)
-    cross = pippin.calibrate_cross(probs, labels, folds, "repip", 0.1, data.classes)
+    cross = pippin.calibrate_cross(probs, labels, folds, "repip", 0.1, classes=data.classes)
     assert (
         cross.predict([new] * 4).labels() == pippin.calibrate(probs, labels, classes=data.classes).predict(new).labels()
     )
@@ -275,7 +275,7 @@ def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense."""
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
-    predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, ["a", "b", "c", "d"])
+    predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
     predictor.save(tmp_path / "p.json")
     whole = json.loads((tmp_path / "p.json").read_text())
     content = whole["predictor"]
@@ -293,7 +293,7 @@ def test_its_file_brings_it_back(tmp_path):
     }
     for part, value in wrong.items():
         with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            from_content(**{**content, part: value})
+            from_content(Content({**content, part: value}))
 
 
 def test_too_few_rows_warn():

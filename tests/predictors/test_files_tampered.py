@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._runtime.disk import read_predictor, write_predictor
+from pippin._predictors.saving import read_predictor, write_predictor
 from support.scores import EVERY_SCORE
 
 DATA = pippin.load_example()
@@ -26,8 +26,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster
 
 def changed(path, **parts):
     """The same file with other parts, and a checksum that fits them."""
-    kind, content = read_predictor(path)
-    write_predictor(path, {**content, **parts}, kind)
+    write_predictor(path, {**read_predictor(path), **parts})
 
 
 @quiet
@@ -43,12 +42,13 @@ def test_what_was_saved_loads(tmp_path, per, alpha):
         assert np.array_equal(back.thresholds, predictor.thresholds)
 
 
-def test_a_fraction_whose_float_is_another_rank(tmp_path):
-    """k = ⌈(n + 1)(1 − 1/3)⌉ is one less than the same with the float in the file."""
+def test_a_third_is_a_third(tmp_path):
+    """k = ⌈(n + 1)(1 − 1/3)⌉ is not rounded up because of the digits that a float has left out."""
     labels = np.r_[np.zeros(20, int), np.ones(20, int)]
     probs = np.random.default_rng(0).dirichlet([1, 1], 40)
     predictor = pippin.calibrate(probs, labels, "ip", Fraction(1, 3), per="class")
-    assert not np.array_equal(predictor.thresholds, predictor.at(predictor.alpha).thresholds)
+    own = np.sort(pippin.score(probs, labels, "ip")[:20])
+    assert predictor.thresholds[0, 0] == predictor.at(1 / 3).thresholds[0, 0] == own[14 - 1]
     predictor.save(tmp_path / "p.json")
     assert np.array_equal(pippin.load(tmp_path / "p.json").thresholds, predictor.thresholds)
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import pippin
-from pippin._inputs.rows import as_groups
+from pippin._inputs.labels import as_groups
 from support.rows import made_rows
 
 PROBS = made_rows("spread", 40, 3, 0)
@@ -85,7 +85,7 @@ def test_a_row_without_a_group_is_named(given):
     with pytest.raises(ValueError, match=told):
         pippin.evaluate(predictor.predict(PROBS, groups=NAMES), LABELS, groups=given)
     with pytest.raises(ValueError, match=told):
-        pippin.compare(PROBS, LABELS, ["ip"], 0.3, 2, groups=given)
+        pippin.compare(PROBS, LABELS, ["ip"], 0.3, splits=2, groups=given)
 
 
 WRONG = {

@@ -68,8 +68,8 @@ def test_too_few_examples_warn_and_give_full_sets(alpha):
 def test_at_equals_calibrating_anew(score):
     """Another level costs no second calibration."""
     data = pippin.load_example()
-    at_ten = pippin.calibrate(data.probs, data.labels, score, 0.1, data.classes, seed=3)
-    at_five = pippin.calibrate(data.probs, data.labels, score, 0.05, data.classes, seed=3)
+    at_ten = pippin.calibrate(data.probs, data.labels, score, 0.1, classes=data.classes, seed=3)
+    at_five = pippin.calibrate(data.probs, data.labels, score, 0.05, classes=data.classes, seed=3)
     assert at_ten.at(0.05).threshold == at_five.threshold
     assert at_ten.at(0.05).alpha == 0.05
     assert at_ten.at(0.05).classes == data.classes
@@ -79,7 +79,7 @@ def test_a_class_absent_from_calibration_is_fine():
     """The marginal guarantee does not need every class."""
     data = pippin.load_example()
     kept = data.labels != 3
-    predictor = pippin.calibrate(data.probs[kept], data.labels[kept], "ip", 0.1, data.classes)
+    predictor = pippin.calibrate(data.probs[kept], data.labels[kept], "ip", 0.1, classes=data.classes)
     assert len(predictor.predict(data.probs)) == len(data.labels)
 
 

@@ -3,6 +3,7 @@
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._inputs.rows import as_rows, read_only
-from pippin._predictors import p_values
+from pippin._engine.protocol import Bounds, Draws
+from pippin._inputs.rows import as_rows
+from pippin._predictors import answers
+from pippin._predictors.answers import drawn
 from pippin._predictors.cells import make_cells, one_cell
+from pippin._predictors.rules import Asked, ByCells
+from pippin._runtime.arrays import read_only
+from pippin._theory.scores import coefficients
 from support import peers
+from support.engines import compiled, plain
 from support.rows import KINDS, made_rows, probabilities
 from support.scores import every_score
 
@@ -34,16 +41,26 @@ def cells_of(kind, scores, labels, groups, n_classes):
     return make_cells(scores, groups * n_classes + labels, np.arange(3 * n_classes).reshape(3, n_classes)), groups
 
 
-def brute(query, scores):
+def asked_of(probs, score, group, smoothed, seed):
+    return Asked(as_rows(probs), drawn(score, len(probs), seed, smoothed), group)
+
+
+def ruled(score, cells):
+    """Just so much of a predictor as answers follow from."""
+    rule = ByCells(cells, Bounds(np.empty((1, 1))))
+    return SimpleNamespace(score=score, classes=range(cells.of.shape[1]), _rule=rule)
+
+
+def brute(cells, asked, scores):
     """Counted one by one: the fraction of every class."""
     found = np.empty(scores.shape, dtype=object)
     for (i, k), s in np.ndenumerate(scores):
-        cell = query.cells.of[query.group[i], k]
-        own = query.cells.scores[query.cells.offsets[cell] : query.cells.offsets[cell + 1]].tolist()
-        if query.v is None:
+        cell = cells.of[asked.group[i], k]
+        own = cells.scores[cells.offsets[cell] : cells.offsets[cell + 1]].tolist()
+        if asked.draws.v is None:
             found[i, k] = Fraction(1 + sum(other >= s for other in own), len(own) + 1)
         else:
-            tied = Fraction(query.v[i]) * (1 + sum(other == s for other in own))
+            tied = Fraction(asked.draws.v[i]) * (1 + sum(other == s for other in own))
             found[i, k] = (sum(other > s for other in own) + tied) / (len(own) + 1)
     return found
 
@@ -62,19 +79,23 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
     cells, group = cells_of(kind, pippin.score(probs, labels, score, seed=seed), labels, groups, n_classes)
-    query = p_values.ask(as_rows(probs), score, cells, group, smoothed, seed)
+    asked, predictor, c = (
+        asked_of(probs, score, group, smoothed, seed),
+        ruled(score, cells),
+        coefficients(score, n_classes),
+    )
     by_plain, by_kernel = np.empty((n, n_classes)), np.empty((n, n_classes))
-    p_values.plain_fill(query)(0, n, by_plain)
-    p_values.compiled_fill(query)(0, n, by_kernel)
+    for engine, p in ((plain, by_plain), (compiled, by_kernel)):
+        assert engine.p_values(c, cells.held())(read_only(probs), group, asked.draws, p) == 0
     assert np.array_equal(by_kernel, by_plain)
-    exact = brute(query, pippin.score(probs, None, score, seed=seed))
+    exact = brute(cells, asked, pippin.score(probs, None, score, seed=seed))
     if smoothed:
         np.testing.assert_allclose(by_plain, exact.astype(float), rtol=1e-14)
     else:
         assert np.array_equal(by_plain, exact.astype(float))
-    assert np.array_equal(p_values.of_labels(query, labels), by_plain[np.arange(n), labels])
-    assert np.array_equal(p_values.of_classes(query), by_plain)
-    points = p_values.points(query, range(n_classes))
+    assert np.array_equal(answers.p_values(predictor, asked, labels), by_plain[np.arange(n), labels])
+    assert np.array_equal(answers.p_values(predictor, asked, None), by_plain)
+    points = answers.points(predictor, asked)
     for i, row in enumerate(by_plain):
         known = cells.counts[cells.of[group[i]]] > 0
         best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
@@ -158,10 +179,10 @@ def test_one_generator_gives_u_and_then_v():
 
 def test_no_example_gives_one_or_v():
     cells = make_cells(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
-    rows, group = as_rows([[0.5, 0.5]]), np.zeros(1, dtype=np.int64)
-    assert p_values.of_classes(p_values.ask(rows, pippin.ip(), cells, group, False, None)).tolist() == [[1.0, 1.0]]
-    v = np.random.default_rng(1).random()
-    assert p_values.of_classes(p_values.ask(rows, pippin.ip(), cells, group, True, 1)).tolist() == [[v, v]]
+    predictor, v = ruled(pippin.ip(), cells), np.random.default_rng(1).random()
+    for smoothed, wanted in ((False, 1.0), (True, v)):
+        asked = asked_of([[0.5, 0.5]], pippin.ip(), None, smoothed, 1)
+        assert answers.p_values(predictor, asked, None).tolist() == [[wanted, wanted]]
 
 
 def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
@@ -299,9 +320,9 @@ def test_crepes_smoothed_p_values_given_its_draws():
     calibration = pippin.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
     cells = one_cell(read_only(np.sort(calibration)), len(calibration), 12)
-    query = p_values.Query(as_rows(test), pippin.topk(), cells, np.zeros(400, dtype=np.int64), np.zeros(400), theta)
+    asked = Asked(as_rows(test), Draws(np.zeros(len(test)), theta))
     theirs = peers.crepes_p_values(calibration, pippin.score(test, true, "topk"), smoothing=True, seed=3)
-    assert np.array_equal(p_values.of_labels(query, true), theirs)
+    assert np.array_equal(answers.p_values(ruled(pippin.topk(), cells), asked, true), theirs)
 
 
 def test_a_p_value_of_exactly_alpha_is_outside():

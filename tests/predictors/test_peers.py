@@ -14,6 +14,7 @@ import pippin
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 from support import peers
+from support.engines import one_bound
 
 ALPHA = 0.1
 AGREED = 1998  # (n + 1)(1 − α) is not whole: every peer takes the k-th smallest
@@ -68,7 +69,9 @@ def test_mapie_aps_with_the_same_u(data, n):
     probs, labels, test = split(data, n)
     calibration = dispatch.label_scores(as_rows(probs), labels, pippin.aps(), peers.mapie_uniforms(n))
     threshold = np.sort(calibration)[1800 - 1]
-    sizes, members = dispatch.members(as_rows(test), pippin.aps(), threshold, peers.mapie_uniforms(len(test)))
+    sizes, members = dispatch.members(
+        as_rows(test), pippin.aps(), one_bound(threshold), peers.mapie_uniforms(len(test))
+    )
     ours = pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
     np.testing.assert_array_equal(ours, peers.mapie("aps", probs, labels)(test))
 

@@ -116,7 +116,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
 def test_the_table_shows_clusters_and_their_rows():
     """Classes of a cluster share n and threshold; without a cluster it is the marginal one, which promises nothing."""
     rows = np.flatnonzero((LABELS != 3) | (np.cumsum(LABELS == 3) <= 6))
-    predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "pip", 0.1, DATA.classes, seed=0, per="cluster")
+    predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "pip", 0.1, classes=DATA.classes, seed=0, per="cluster")
     table = predictor.table()
     assert table.columns == ["class", "cluster", "n", "threshold", "expected_coverage", "lacking"]
     lone = table.row(3, named=True)

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare.study import study
-from pippin._inputs.rows import as_rows
-from pippin._theory.scores import parse_score
 from support.rows import made_rows
+from support.trials import study_of
 
 METHODS = ("ip per cluster", "ip/ms", "ip per class", "ip rc3p")
 
@@ -38,8 +36,7 @@ def test_comparisons_in_threads_leave_warnings_alone(others):
     def compare():
         found = pippin.compare(probs, labels, METHODS, 0.2, splits=60)
         found.conditional()
-        names = [parse_score("ip"), *map(pippin.parse_method, METHODS)]
-        study(as_rows(probs), labels, range(6), names, 0.2, 2, 0.45, 0)
+        study_of(probs, labels, ["ip", *METHODS], 2, alpha=0.2)
 
     with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(max(others, 1)) as pool:
         warnings.simplefilter("always")
@@ -81,8 +78,8 @@ CALLS = {
     "group": lambda p, y: pippin.calibrate(p, y, "ip", groups=np.arange(60) % 50),
     "cells at": lambda p, y: pippin.calibrate(p, y, "ip", 0.3, groups=np.arange(60) % 2).at(0.01),
     "cross": lambda p, y: pippin.calibrate_cross(p[:5], y[:5], [0, 0, 1, 1, 1], "ip"),
-    "none": lambda p, y: pippin.calibrate_combination(p[:5], y[:5], 0.1, "none"),
-    "sum": lambda p, y: pippin.calibrate_combination(p[:15], y[:15], 0.1, "sum"),
+    "none": lambda p, y: pippin.calibrate_combination(p[:5], y[:5], 0.1, variant="none"),
+    "sum": lambda p, y: pippin.calibrate_combination(p[:15], y[:15], 0.1, variant="sum"),
     "recalibrated": lambda p, y: pippin.calibrate_combination(p, y, 0.1, seed=0),
     "compare": lambda p, y: pippin.compare(p, y, ["ip per class"], splits=2),
 }

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._inputs.rows import exact_alpha
-from pippin._predictors.marginal import quantile_rank
 from pippin._theory import weighted_tails
+from pippin._theory.level import exact_alpha, quantile_rank
 from pippin._theory.weighted_tails import tails
 from support.rows import KINDS, probabilities
 from support.scores import EVERY_SCORE

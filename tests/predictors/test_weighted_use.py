@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import pippin
+from pippin._predictors.saving import Content
 from pippin._predictors.weighted import from_content
 from support.rows import KINDS
 from support.scores import EVERY_SCORE
@@ -97,7 +98,7 @@ def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
-    predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, ["a", "b", "c", "d"])
+    predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
     predictor.save(tmp_path / "p.json")
     whole = json.loads((tmp_path / "p.json").read_text())
     content = whole["predictor"]
@@ -116,7 +117,7 @@ def test_its_file_brings_it_back(tmp_path):
     }
     for part, value in wrong.items():
         with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            from_content(**{**content, part: value})
+            from_content(Content({**content, part: value}))
 
 
 def test_ratios_from_a_classifier():

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin._compare import verdict
-from pippin._compare.splits import make_trial
-from pippin._inputs.rows import as_rows
 from pippin.report import classes, figures, fronts, style, toy_cases, write_sweep, write_toy
+from support.trials import trial_of
 
 SPLITS = 30
 
@@ -23,7 +22,7 @@ def found():
     """A comparison of the example and what is said of it."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=SPLITS)
-    trial = make_trial(as_rows(data.probs), data.labels, 0.45, 0.1, 0)
+    trial = trial_of(data.probs, data.labels)
     return comparison, verdict.judge(trial, comparison)
 
 
@@ -149,11 +148,11 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
 def test_the_front_is_what_no_other_beats(found):
     """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
     known = fronts.read_front(*found)
-    every = {dot.score: dot for trace in known.traces for dot in trace.dots} | {d.score: d for d in known.compared}
+    every = {dot.method: dot for trace in known.traces for dot in trace.dots} | {d.method: d for d in known.compared}
     for dot in every.values():
         beaten = any(o.size <= dot.size and o.singletons >= dot.singletons and o[1:] != dot[1:] for o in every.values())
         assert beaten == (dot[1:] not in {best[1:] for best in known.best})
-    assert {dot.score for trace in known.traces for dot in trace.dots} == {
+    assert {dot.method for trace in known.traces for dot in trace.dots} == {
         score for front in found[1].fronts.values() for score in front.scores
     }
 
@@ -288,8 +287,8 @@ def test_without_matplotlib_the_command_to_install_it_is_told(tmp_path):
     code = (
         "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.report\n"
         f"try: pippin.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"
-        "except ValueError as error: print(error)"
+        "except ImportError as error: print(error)"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert printed == 'Figures and reports need matplotlib: pip install "pippin-conformal[report]"\n'
+    assert printed == 'A figure or report needs matplotlib: pip install "pippin-conformal[report]".\n'
     assert not (tmp_path / "out").exists()

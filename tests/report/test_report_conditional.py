@@ -10,10 +10,9 @@ import pytest
 import pippin
 from pippin._compare.methods import parse_methods
 from pippin._compare.splits import draw_split
-from pippin._compare.study import study
-from pippin._inputs.rows import as_rows
 from pippin.report import write_report
 from support.made_report import TITLE, rows_of
+from support.trials import study_of
 
 METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0.1, k_reg=2) per group nonempty")
 
@@ -30,7 +29,7 @@ def conditional(tmp_path_factory):
     data = pippin.load_example()
     groups = np.where(np.arange(len(data.labels)) % 3 == 0, "<north>", "south")
     methods = parse_methods(METHODS)
-    made = study(as_rows(data.probs), data.labels, data.classes, methods, 0.1, 30, 0.45, 0, groups=groups)
+    made = study_of(data.probs, data.labels, methods, 30, classes=data.classes, groups=groups)
     path = write_study(tmp_path_factory.mktemp("conditional"), made)
     return SimpleNamespace(path=path, data=data, comparison=made.comparison)
 
@@ -75,7 +74,7 @@ def test_the_slider_works_for_methods(conditional, visit, step):
     """At any level, what `calibrate` and `predict` give on the first split."""
     page, data = visit(conditional.path), conditional.data
     page.fill("#alpha", str(step))
-    calibration, _ = draw_split(conditional.comparison.trial, 0)
+    calibration = draw_split(conditional.comparison.trial, 0).calibration
     shown = {cells[0]: cells[1:] for cells in rows_of(page, "#alpha-table")}
     assert list(shown) == list(METHODS)
     for method in ("pip per class", "repip per class"):
@@ -112,7 +111,7 @@ def test_absent_classes_and_single_thresholds_are_told(tmp_path, visit):
     data = pippin.load_example()
     kept = data.labels != 3
     methods = parse_methods(("pip", "pip per class", "pip nonempty"))
-    made = study(as_rows(data.probs[kept]), data.labels[kept], data.classes, methods, 0.1, 5, 0.45, 0)
+    made = study_of(data.probs[kept], data.labels[kept], methods, 5, classes=data.classes)
     page = visit(write_study(tmp_path, made))
     told = page.inner_text("section:has(#conditional) .note")
     assert "1 of the 12 classes has no rows" in told

@@ -68,7 +68,7 @@ def test_it_is_the_core_on_the_held_out_rows():
     rest = np.setdiff1d(np.arange(len(X)), clf._trained)
     assert len(rest) == 150
     by_hand = GaussianNB().fit(X[clf._trained], Y[clf._trained])
-    predictor = pippin.calibrate(by_hand.predict_proba(X[rest]), Y[rest], "pip", 0.15, NAMES)
+    predictor = pippin.calibrate(by_hand.predict_proba(X[rest]), Y[rest], "pip", 0.15, classes=NAMES)
     assert clf.predictor_.threshold == predictor.threshold
     assert clf.predict_set(NEW).labels() == predictor.predict(by_hand.predict_proba(NEW)).labels()
     assert clf.predict_set(NEW, alpha=0.4).labels() == predictor.at(0.4).predict(by_hand.predict_proba(NEW)).labels()

@@ -39,7 +39,7 @@ def by_hand(clf, score="repip", alpha=0.1):
     """The core, asked directly."""
     models = [GaussianNB().fit(X[clf.folds_ != f], Y[clf.folds_ != f]) for f in range(clf.folds_.max() + 1)]
     probs = np.array([models[f].predict_proba(X[i : i + 1])[0] for i, f in enumerate(clf.folds_)])
-    predictor = pippin.calibrate_cross(probs, Y, clf.folds_, score, alpha, NAMES)
+    predictor = pippin.calibrate_cross(probs, Y, clf.folds_, score, alpha, classes=NAMES)
     return predictor, np.stack([model.predict_proba(NEW) for model in models])
 
 

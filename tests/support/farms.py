@@ -18,7 +18,9 @@ def grouped(per):
 def calibrated(per, score="pip", alpha=0.1, **options):
     """A predictor from the first 2,000 rows."""
     probs, labels, groups = DATA.probs[:2000], DATA.labels[:2000], FARMS[:2000] if grouped(per) else None
-    return pippin.calibrate(probs, labels, score, alpha, DATA.classes, seed=5, per=per, groups=groups, **options)
+    return pippin.calibrate(
+        probs, labels, score, alpha, classes=DATA.classes, seed=5, per=per, groups=groups, **options
+    )
 
 
 def sets_of(predictor, rows=slice(2000, 2200), **options):

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import pippin
 from pippin._compare import verdict
+from pippin._compare.curves import level_curve
 from pippin._compare.evidence import CoverageCheck
-from pippin._compare.splits import draw_split, make_trial, split_generator
-from pippin._inputs.rows import as_rows
+from pippin._compare.splits import draw_split
 from pippin.report import write_report
+from support.trials import trial_of
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
 TITLE = "Seedlings <i>&amp;</i> “sets”"
@@ -16,19 +17,20 @@ SCORES = (*pippin.PAPER_SCORES, pippin.socop())
 
 def evaluated(data, trial, score, alpha):
     """The sets of the first split, by the public functions."""
-    calibration, _ = draw_split(trial, 0)
-    generator = split_generator(trial.seed, 0)
-    generator.choice(trial.rows.n, trial.n_calibration, replace=False, shuffle=False)
+    split = draw_split(trial, 0)
+    calibration, generator = split.calibration, split.generator()
     probs, labels = data.probs, data.labels
-    predictor = pippin.calibrate(probs[calibration], labels[calibration], score, alpha, data.classes, generator)
+    predictor = pippin.calibrate(
+        probs[calibration], labels[calibration], score, alpha, classes=data.classes, seed=generator
+    )
     sets = predictor.predict(probs[~calibration], seed=generator)
     return predictor.threshold, pippin.evaluate(sets, labels[~calibration])
 
 
 def written(out, data, scores, splits, alpha=0.1):
     """A report of the data."""
-    comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits, classes=data.classes)
-    trial = make_trial(as_rows(data.probs), data.labels, 0.45, alpha, 0)
+    comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits=splits, classes=data.classes)
+    trial = trial_of(data.probs, data.labels, alpha)
     judged = verdict.judge(trial, comparison)
     doubt = CoverageCheck(False, "A doubt about <these> rows.")
     judged = verdict.Verdict(judged.sentences, judged.compared, judged.tuned, judged.fronts, (*judged.checks, doubt))
@@ -37,8 +39,8 @@ def written(out, data, scores, splits, alpha=0.1):
         title=TITLE,
         comparison=comparison,
         verdict=judged,
-        curves=[verdict.alpha_curve(trial, score) for score in comparison.scores],
-        evaluations={str(s): evaluated(data, trial, s, alpha)[1] for s in comparison.scores},
+        curves=[level_curve(trial, score) for score in comparison.scores],
+        evaluations={str(s): evaluated(data, trial, s.score, alpha)[1] for s in comparison.scores},
         run={"command": "pippin compare 'a <file>.npz'", "data": "<a file>", "checksum": "sha256 " + 8 * "0123abcd"},
     )
     return SimpleNamespace(path=path, data=data, trial=trial, comparison=comparison, verdict=judged)

@@ -118,13 +118,13 @@ def test_the_examples_needed_are_found_by_trying_all(alpha, side):
     """No larger n fails, and the one before does."""
     for within in (0.02, 0.03, 0.05, 0.1, 0.2):
         for delta in (0.01, 0.05, 0.3, 0.9):
-            found = pippin.examples_for(alpha, within, delta, side)
+            found = pippin.examples_for(alpha, within=within, delta=delta, side=side)
             assert found == brute_force(alpha, within, delta, side, max(300, 3 * found)), (within, delta)
 
 
 def test_the_criterion_is_not_monotone():
     """A smaller n can be good enough by chance; the number returned stays good."""
-    needed = pippin.examples_for(0.1, 0.05, 0.05)
+    needed = pippin.examples_for(0.1, within=0.05, delta=0.05)
     good = [pippin.plan(0.1, n).within(0.05) >= 0.95 for n in range(1, 3 * needed)]
     assert not good[needed - 2]
     assert any(good[: needed - 1])
@@ -133,9 +133,9 @@ def test_the_criterion_is_not_monotone():
 
 def test_far_apart_and_fine():
     """The smallest n with a finite threshold where anything will do; and a fine target, against the law."""
-    assert pippin.examples_for(0.1, 0.5) == examples_needed(0.1) == 9
+    assert pippin.examples_for(0.1, within=0.5) == examples_needed(0.1) == 9
     for alpha, side in ((0.1, "both"), (0.01, "below"), (0.123457, "both")):
-        found = pippin.examples_for(alpha, 0.001, 0.05, side)
+        found = pippin.examples_for(alpha, within=0.001, delta=0.05, side=side)
         chance = [
             1 - p.below(0.001) if side == "below" else p.within(0.001)
             for p in (pippin.plan(alpha, n) for n in (found - 1, found))
@@ -155,10 +155,13 @@ def test_far_apart_and_fine():
         (lambda: pippin.plan(0.1, 10, delta="much"), "Expected delta"),
         (lambda: pippin.plan(0.1, 10).within(-0.1), "Expected a distance from 1 − alpha of at least 0 and"),
         (lambda: pippin.plan(0.1, 10).below(float("nan")), "Expected a distance"),
-        (lambda: pippin.examples_for(0.1, 0.0001), "of at least 0.0005 and less than 1, got 0.0001"),
-        (lambda: pippin.examples_for(0.1, 1), "Expected a distance"),
-        (lambda: pippin.examples_for(0.1, 0.01, 0), "Expected delta"),
-        (lambda: pippin.examples_for(0.1, 0.01, side="above"), "Expected side to be 'both' or 'below', got 'above'"),
+        (lambda: pippin.examples_for(0.1, within=0.0001), "of at least 0.0005 and less than 1, got 0.0001"),
+        (lambda: pippin.examples_for(0.1, within=1), "Expected a distance"),
+        (lambda: pippin.examples_for(0.1, within=0.01, delta=0), "Expected delta"),
+        (
+            lambda: pippin.examples_for(0.1, within=0.01, side="above"),
+            "Expected side to be 'both' or 'below', got 'above'",
+        ),
     ],
 )
 def test_wrong_input_is_one_sentence(call, words):
@@ -182,7 +185,7 @@ def test_the_command_speaks_plainly(call):
     assert "3,450" in out
     code, out, _ = call("plan --within 0.02 --delta 0.1 --alpha 0.2")
     assert code == 0
-    assert f"{pippin.examples_for(0.2, 0.02, 0.1):,}" in out
+    assert f"{pippin.examples_for(0.2, within=0.02, delta=0.1):,}" in out
     assert "90 %" in out
     assert "13,821" in call("plan")[1]
     assert "5 calibration examples are too few for alpha 0.1" in call("plan --n 5")[1]

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.methods import Candidate
-from pippin._compare.splits import Trial
+from pippin._compare.methods import Method
+from pippin._compare.trial import Trial
 from pippin._engine import dispatch
+from pippin._runtime.arrays import Vector
 from pippin._theory.laws import beta_binomial
 from pippin._theory.level import quantile_rank
 from pippin._theory.scores import Score
@@ -23,8 +23,8 @@ SUSPICIOUS = 0.001  # a chance below which the law is doubted
 class Difference:
     """The mean of first − second over the splits, with an interval."""
 
-    first: Candidate
-    second: Candidate
+    first: Method
+    second: Method
     metric: str
     mean: float
     low: float
@@ -36,15 +36,22 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def differences(comparison: Comparison, metric: str, level: float = 0.95) -> list[Difference]:
-    """`difference` of every pair of scores."""
+def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> list[Difference]:
+    """first − second of every pair of scores over the splits, with an interval.
+
+    It is the corrected resampled t interval of Nadeau and Bengio (2003), which allows for
+    the overlap of the splits; see docs/scores.md.
+
+    Args:
+        comparison: what `compare` returned.
+        metric: "coverage", "efficiency", "informativeness", "empty_rate" or "threshold".
+        level: how often such an interval is to hold the true difference.
+    """
     scores = comparison.scores
     return [difference(comparison, metric, a, b, level) for i, a in enumerate(scores) for b in scores[i + 1 :]]
 
 
-def difference(
-    comparison: Comparison, metric: str, first: Candidate, second: Candidate, level: float = 0.95
-) -> Difference:
+def difference(comparison: Comparison, metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
     """first − second over the splits, with the corrected resampled t interval of Nadeau and Bengio (2003).
 
     The splits of one data set overlap, so their spread understates the uncertainty. The
@@ -127,9 +134,9 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
     beta-binomial law; a piece that does not (after correction for looking at ten) means
     that the rows change along the file: sorted by class, or drifting in time.
     """
-    n = trial.rows.n
+    n = trial.n
     u = np.random.default_rng(trial.seed).random(n)
-    scores = dispatch.label_scores(trial.rows, trial.ranks, score, u)
+    scores = dispatch.label_scores(trial.ranked, trial.ranks, score, u)
     worst, message = 1.0, ""
     for piece in np.array_split(np.arange(n), min(BLOCKS, n // 2)):
         rest = np.delete(scores, piece)
@@ -151,5 +158,5 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
     )
 
 
-def _two_sided(found: int, law: NDArray[np.float64]) -> float:
+def _two_sided(found: int, law: Vector) -> float:
     return float(min(1.0, 2 * min(law[: found + 1].sum(), law[found:].sum())))

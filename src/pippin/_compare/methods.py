@@ -1,15 +1,17 @@
 """What `compare` compares: a score, and how its thresholds are formed.
 
-A plain score has one threshold for all. A `Method` asks for more: a threshold per class,
-per group or per cluster, RC3P, the singletons of the margin, or sets that are never empty.
+A plain method is a score with one threshold for all. Others ask for more: a threshold per
+class, per group or per cluster, RC3P, the singletons of the margin, or sets that are never
+empty.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from pippin._predictors.combination import Guarantee
+from pippin._predictors.combination import Variant
 from pippin._predictors.conditional import PER, Per
+from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip, parse_score
 
 # How each kind of threshold is spelled after the score.
@@ -22,34 +24,35 @@ SPELLINGS: dict[Per | None, str] = {
     "rc3p": "rc3p",
 }
 NONEMPTY = "nonempty"
-COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it names the guarantee
+COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it names the variant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """A score, what its thresholds are per, and whether empty sets get the most probable class.
 
-    `margin` asks for the IP/MS combination, of the score ip, with that guarantee.
-
-    `str` gives the spelling that `parse_method` reads; a plain method is spelled like its score.
+    `margin` asks for that variant of the IP/MS combination, of the score ip. `str` gives the
+    spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
 
     >>> import pippin
     >>> print(pippin.Method(pippin.repip(gamma=0.05), per="class", nonempty=True))
     repip(gamma=0.05) per class nonempty
+    >>> pippin.Method(pippin.ip()) == pippin.ip()
+    True
     """
 
     score: Score
     per: Per | None = None
     nonempty: bool = False
-    margin: Guarantee | None = None
+    margin: Variant | None = None
 
     def __post_init__(self) -> None:
         if self.per is not None and self.per not in PER:
-            raise ValueError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}.")
-        if self.margin is not None and (self.margin not in get_args(Guarantee) or self.per or self.score != ip()):
-            raise ValueError(
-                f"Expected a margin that is 'recalibrated', 'sum' or 'none', with the score ip and no per, "
-                f"got {self.margin!r}, {self.score} and {self.per!r}."
+            raise InputError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}")
+        if self.margin is not None and (self.margin not in get_args(Variant) or self.per or self.score != ip()):
+            raise InputError(
+                "Expected a margin that is 'recalibrated', 'sum' or 'none', with the score ip and no per, "
+                f"got {self.margin!r}, {self.score} and {self.per!r}"
             )
 
     @property
@@ -67,6 +70,18 @@ class Method:
         """Whether the method needs to know groups."""
         return self.per in ("group", "class and group")
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Score):
+            return self.plain and self.score == other
+        return isinstance(other, Method) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self.score if self.plain else self._key)
+
+    @property
+    def _key(self) -> tuple[Score, Per | None, bool, Variant | None]:
+        return self.score, self.per, self.nonempty, self.margin
+
     def __str__(self) -> str:
         score = str(self.score) if self.margin is None else COMBINED
         way = SPELLINGS[self.per] if self.margin in (None, "recalibrated") else self.margin
@@ -74,9 +89,6 @@ class Method:
         return " ".join(filter(None, parts))
 
     __repr__ = __str__
-
-
-Candidate = Score | Method  # a plain method is held as its score
 
 
 def parse_method(text: Any) -> Method:
@@ -99,40 +111,32 @@ def parse_method(text: Any) -> Method:
     nonempty = words[-1:] == [NONEMPTY]
     rest = " ".join(words[:-1] if nonempty else words)
     if score.strip() == COMBINED:
-        guarantee: Any = rest or "recalibrated"
-        if guarantee not in get_args(Guarantee):
-            raise ValueError(f"Cannot read {rest!r} in {text.strip()!r}: write ip/ms, ip/ms sum or ip/ms none.")
-        return Method(ip(), None, nonempty, guarantee)
+        variant: Any = rest or "recalibrated"
+        if variant not in get_args(Variant):
+            raise InputError(f"Cannot read {rest!r} in {text.strip()!r}", "write ip/ms, ip/ms sum or ip/ms none")
+        return Method(ip(), None, nonempty, variant)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
             return Method(parse_score(score), per, nonempty)
     parse_score(score)
-    raise ValueError(
-        f"Cannot read {rest!r} in {text.strip()!r}: after the score write nothing, per class, per group, "
-        "per class and group, per cluster or rc3p, and then nonempty or nothing."
+    raise InputError(
+        f"Cannot read {rest!r} in {text.strip()!r}",
+        "after the score write nothing, per class, per group, "
+        "per class and group, per cluster or rc3p, and then nonempty or nothing",
     )
 
 
-def parse_methods(given: Any) -> tuple[Candidate, ...]:
-    """One candidate or several, each once; plain ones as their scores.
+def parse_methods(given: Any) -> tuple[Method, ...]:
+    """One method or several, or their scores or spellings, each once.
 
     >>> parse_methods(["ip", "ip per class", "ip"])
     (ip, ip per class)
     """
     several: Iterable[Any] = (given,) if isinstance(given, str | Score | Method) else tuple(given)
-    found = tuple(dict.fromkeys(_candidate(parse_method(one)) for one in several))
-    if not found:
-        raise ValueError("Expected at least one score, got none: pass for example ['ip', 'repip'].")
-    return found
-
-
-def score_of(candidate: Candidate) -> Score:
-    """The score that a candidate rests on."""
-    return candidate.score if isinstance(candidate, Method) else candidate
-
-
-def _candidate(method: Method) -> Candidate:
-    return method.score if method.plain else method
+    methods = tuple(dict.fromkeys(parse_method(one) for one in several))
+    if not methods:
+        raise InputError("Expected at least one score, got none", "pass for example ['ip', 'repip']")
+    return methods
 
 
 def _indent(text: str) -> int:

@@ -1,20 +1,15 @@
 """Everything that a report tells of one data set, in one call."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.curves import LevelCurve, level_curve
-from pippin._compare.methods import Candidate
-from pippin._compare.outcomes import outcome, plain_outcome, score_objects
-from pippin._compare.splits import draw_whole_split, make_trial
-from pippin._compare.verdict import AlphaCurve, Verdict, alpha_curve, judge
-from pippin._inputs.rows import Classes, Rows
+from pippin._compare.methods import Method
+from pippin._compare.outcomes import Outcome, outcome, plain_outcome, rank_scores
+from pippin._compare.splits import Split, draw_split
+from pippin._compare.trial import Trial
+from pippin._compare.verdict import Verdict, judge
 from pippin._predictors.metrics import Evaluation, evaluation
-from pippin._theory.scores import Score
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,44 +18,27 @@ class Study:
 
     comparison: Comparison
     verdict: Verdict
-    curves: tuple[AlphaCurve | LevelCurve, ...]
+    curves: tuple[LevelCurve, ...]
     evaluations: dict[str, Evaluation]
 
 
-def study(
-    rows: Rows,
-    labels: NDArray[np.int64],
-    classes: Classes,
-    scores: Sequence[Candidate],
-    alpha: float,
-    splits: int,
-    calibration_fraction: float,
-    seed: int,
-    checkpoint: str | None = None,
-    groups: ArrayLike | None = None,
-) -> Study:
-    """Compares the scores, judges them, and evaluates each on the first split."""
-    trial = make_trial(rows, labels, calibration_fraction, alpha, seed, classes, groups)
-    comparison = compare_in(trial, scores, splits, checkpoint)
-    split, objects = draw_whole_split(trial, 0), trial.objects
+def study(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Study:
+    """Compares the methods, judges them, and evaluates each on the first split."""
+    comparison = compare_in(trial, methods, splits, checkpoint)
+    split = draw_split(trial, 0)
     test = ~split.calibration
     evaluations = {}
-    for candidate, threshold in zip(comparison.scores, comparison.metric("threshold")[:, 0].tolist(), strict=True):
-        if isinstance(candidate, Score):
-            found = plain_outcome(objects, candidate, threshold, split)
-        else:
-            found = outcome(score_objects(objects, candidate.score), candidate, trial.alpha, split)
-        evaluations[str(candidate)] = evaluation(
-            found.sizes,
-            found.covered,
-            labels[test],
-            classes,
-            objects.group[test],
-            objects.groups,
-            trial.alpha,
+    for method, threshold in zip(methods, comparison.metric("threshold")[:, 0].tolist(), strict=True):
+        found = _outcome(trial, method, threshold, split)
+        groups = trial.group[test], trial.group_names
+        evaluations[str(method)] = evaluation(
+            found.sizes, found.covered, trial.labels[test], trial.classes, *groups, trial.alpha
         )
-    curves = [
-        alpha_curve(trial, candidate) if isinstance(candidate, Score) else level_curve(trial, candidate)
-        for candidate in comparison.scores
-    ]
-    return Study(comparison, judge(trial, comparison), tuple(curves), evaluations)
+    curves = tuple(level_curve(trial, method) for method in methods)
+    return Study(comparison, judge(trial, comparison), curves, evaluations)
+
+
+def _outcome(trial: Trial, method: Method, threshold: float, split: Split) -> Outcome:
+    if method.plain:
+        return plain_outcome(trial, method.score, threshold, split)
+    return outcome(rank_scores(trial, method.score), method, trial.alpha, split)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._compare.comparison import Comparison, compare
-from pippin._inputs.rows import Classes
+from pippin._runtime.arrays import Classes
+from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, parse_score
 
 if TYPE_CHECKING:
@@ -19,44 +20,54 @@ def sweep(
     probs: Any,
     labels: ArrayLike,
     score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
     parameter: str | None = None,
     values: Sequence[float] = (0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
     splits: int = 100,
-    alpha: float = 0.1,
     calibration_fraction: float = 0.45,
     seed: int = 0,
-    *,
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "Sweep":
     """Compares one score at many values of one of its parameters, on the same splits.
 
-    Without `parameter` it is the score's first: gamma of RePIP, lam of RAPS and SAPS,
-    beta of PIP, mu of SOCOP.
+    Args:
+        probs: (n, K) probabilities of rows that the classifier was not trained on.
+        labels: the true classes, as indices or as names.
+        score: a score or its spelling.
+        alpha: the share of errors allowed.
+        parameter: the one that is varied; by default the score's first: gamma of RePIP, lam of
+            RAPS and SAPS, beta of PIP, mu of SOCOP.
+        values: what it is set to.
+        splits: how many times the rows are divided.
+        calibration_fraction: the share of rows that calibrates; the rest tests.
+        seed: makes the splits.
+        classes: names of the K columns; a data frame brings its own.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
-    >>> swept = pippin.sweep(data.probs, data.labels, "repip", "gamma", (0, 0.02, 0.5), splits=20)
+    >>> swept = pippin.sweep(data.probs, data.labels, "repip", parameter="gamma", values=(0, 0.02, 0.5), splits=20)
     >>> swept.summary()["efficiency"].round(2).to_list()
     [1.65, 1.45, 1.4]
     """
     base = parse_score(score)
     numeric = [name for name, value in base.parameters if not isinstance(value, bool | tuple)]
     if not numeric:
-        raise ValueError(f"The score {base.name} has no parameter to sweep: choose repip, raps, saps, pip or socop.")
+        raise InputError(f"The score {base.name} has no parameter to sweep", "choose repip, raps, saps, pip or socop")
     if parameter is not None and parameter not in numeric:
-        raise ValueError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}.")
+        raise InputError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}")
     chosen = parameter or numeric[0]
     steps = tuple(dict.fromkeys(values))
-    scores = [base.replace(**{chosen: value}) for value in steps]
     comparison = compare(
         probs,
         labels,
-        scores,
+        [base.replace(**{chosen: value}) for value in steps],
         alpha,
-        splits,
-        calibration_fraction,
-        seed,
+        splits=splits,
+        calibration_fraction=calibration_fraction,
+        seed=seed,
         classes=classes,
         from_logits=from_logits,
     )

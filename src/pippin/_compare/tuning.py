@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
-from pippin._compare.methods import Candidate, score_of
-from pippin._compare.splits import make_trial
-from pippin._inputs.index import same_index
-from pippin._inputs.rows import Classes, Rows, as_alpha, as_classes, as_labels, as_rows
-from pippin._predictors.marginal import Predictor, Seed, calibrate
+from pippin._compare.methods import Method, parse_methods
+from pippin._compare.trial import make_trial
+from pippin._inputs.labels import Labelled, as_labelled
+from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._runtime.arrays import Classes, Seed
+from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
 
 FRONTS: dict[str, tuple[Score, ...]] = {
@@ -34,18 +36,18 @@ class Tuned:
     tuning_rows: NDArray[np.intp]
     calibration_rows: NDArray[np.intp]
     comparison: Comparison
-    _rows: Rows
-    _labels: NDArray[np.int64]
-    _classes: Classes
+    _data: Labelled
 
-    def calibrate(self, alpha: float | None = None, seed: Seed = None) -> Predictor:
-        """The predictor, calibrated on the rows that the choice has not seen."""
-        left = self._rows.take(self.calibration_rows)
-        level = self.alpha if alpha is None else alpha
-        named = None if isinstance(self._classes, range) else self._classes
-        labels = self._labels[self.calibration_rows]
-        truth: Any = labels if named is None else [named[k] for k in labels]
-        return calibrate(left, truth, self.score, level, named, seed)
+    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> Predictor:
+        """The predictor, calibrated on the rows that the choice has not seen.
+
+        Args:
+            alpha: the share of errors allowed; by default that of the choice.
+            seed: for a randomised score; a seed or a Generator.
+        """
+        rows, labels, classes = self._data
+        left = Labelled(rows.take(self.calibration_rows), labels[self.calibration_rows], classes)
+        return calibrate_marginal(left, self.score, self.alpha if alpha is None else alpha, seed)
 
     def __repr__(self) -> str:
         return (
@@ -57,14 +59,14 @@ class Tuned:
 def tune(
     probs: Any,
     labels: ArrayLike,
-    candidates: Sequence[Score | str] | Score | str = CANDIDATES,
-    prefer: str = "singletons",
-    max_size: float | None = None,
+    scores: Sequence[Score | str] | Score | str = CANDIDATES,
     alpha: float = 0.1,
+    *,
+    prefer: Literal["size", "singletons"] = "singletons",
+    max_size: float | None = None,
     tuning_fraction: float = 0.5,
     splits: int = 100,
     seed: int = 0,
-    *,
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> Tuned:
@@ -75,9 +77,17 @@ def tune(
     and again to compare the candidates, the other is left for `Tuned.calibrate`.
 
     Args:
+        probs: (n, K) probabilities of rows that the classifier was not trained on.
+        labels: the true classes, as indices or as names.
+        scores: the candidates, or their spellings.
+        alpha: the share of errors allowed.
         prefer: "size" for the fewest classes per set, "singletons" for the most sets of one class.
         max_size: with "singletons", only candidates whose mean size is at most this.
         tuning_fraction: the share of the rows that chooses.
+        splits: how many times these are divided.
+        seed: divides the rows, and makes the splits.
+        classes: names of the K columns; a data frame brings its own.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -86,41 +96,39 @@ def tune(
     socop
     >>> predictor = tuned.calibrate()
     """
-    rows = as_rows(probs, from_logits)
-    same_index("probs", rows.index, labels=labels)
-    names = as_classes(classes, rows)
-    truth = as_labels(labels, rows.n, names)
-    chosen = parse_scores(candidates)
+    data = as_labelled(probs, labels, classes, from_logits)
+    candidates = parse_methods(parse_scores(scores))
     if not 0 < tuning_fraction < 1:
-        raise ValueError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}.")
-    order = np.random.default_rng(seed).permutation(rows.n)
-    ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * rows.n)]))
+        raise InputError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}")
+    n = data.rows.n
+    order = np.random.default_rng(seed).permutation(n)
+    ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))
     if len(ours) < 4 or len(left) < 1:
-        raise ValueError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {rows.n}.")
-    trial = make_trial(rows.take(ours), truth[ours], 0.5, alpha, seed)
-    comparison = compare_in(trial, chosen, splits)
+        raise InputError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {n}")
+    some = Labelled(data.rows.take(ours), data.labels[ours], data.classes)
+    comparison = compare_in(make_trial(some, alpha, 0.5, seed), candidates, splits)
     best, preference = preferred(comparison, prefer, max_size)
-    return Tuned(score_of(best), as_alpha(alpha), preference, ours, left, comparison, rows, truth, names)
+    return Tuned(best.score, as_alpha(alpha), preference, ours, left, comparison, data)
 
 
-def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Candidate, str]:
+def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
     """The score that a preference picks from a comparison, and the preference in words."""
     sizes = comparison.metric("efficiency").mean(axis=1)
     singletons = comparison.metric("informativeness").mean(axis=1)
     allowed = np.arange(len(sizes))
     if prefer == "size":
         if max_size is not None:
-            raise ValueError("A maximal size goes with prefer='singletons'; prefer='size' already takes the smallest.")
+            raise InputError("A maximal size goes with prefer='singletons'; prefer='size' already takes the smallest")
         return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "fewest classes per set"
     if prefer != "singletons":
-        raise ValueError(f"Expected the preference 'size' or 'singletons', got {prefer!r}.")
+        raise InputError(f"Expected the preference 'size' or 'singletons', got {prefer!r}")
     words = "most singletons"
     if max_size is not None:
         words += f" with at most {max_size:g} classes per set"
         allowed = np.flatnonzero(sizes <= max_size)
         if not len(allowed):
-            raise ValueError(
-                f"No candidate has at most {max_size:g} classes per set: the smallest mean size is {sizes.min():.3f}."
+            raise InputError(
+                f"No candidate has at most {max_size:g} classes per set", f"the smallest mean size is {sizes.min():.3f}"
             )
     best = np.lexsort((sizes[allowed], -singletons[allowed]))[0]
     return comparison.scores[int(allowed[best])], words

@@ -3,20 +3,18 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.evidence import CoverageCheck, check_order, check_spread, difference
-from pippin._compare.methods import Candidate, Method, score_of
-from pippin._compare.splits import Trial, draw_split
+from pippin._compare.methods import Method, parse_methods
+from pippin._compare.trial import Trial
 from pippin._compare.tuning import FRONTS, preferred
-from pippin._engine import dispatch
-from pippin._theory.scores import Score, parse_score
+from pippin._runtime.arrays import Vector
+from pippin._theory.scores import ip
 
 FRONT_SPLITS = 100
 HIDDEN = 0.05  # how far below the level the worst class is worth a sentence
 ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
-CURVE_SCORES = 4_000_000  # class scores sorted for one curve
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Pick:
     """The score for one preference, with its means."""
 
     preference: str
-    score: Candidate
+    score: Method
     efficiency: float
     informativeness: float
 
@@ -47,19 +45,19 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     not judged by size beside plain scores, but in a sentence of their own.
     """
     splits = min(FRONT_SPLITS, comparison.splits)
-    fronts = {family: compare_in(trial, members, splits) for family, members in FRONTS.items()}
+    fronts = {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
     judged = _plain(comparison)
-    merged: dict[Candidate, NDArray[np.float64]] = {}
+    merged: dict[Method, Vector] = {}
     for found in (judged, *fronts.values()):
         merged.update(zip(found.scores, found.values[:, :splits], strict=True))
     everything = Comparison(
-        tuple(merged), trial.alpha, trial.seed, trial.rows.n, trial.n_calibration, np.stack(list(merged.values()))
+        tuple(merged), trial.alpha, trial.seed, trial.n, trial.n_calibration, np.stack(list(merged.values()))
     )
     compared, tuned = _picks(judged), _picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
-        law = (check_spread(judged),) if isinstance(judged.scores[0], Score) else ()
-        checks = (*law, check_order(trial, parse_score("ip")))
+        law = (check_spread(judged),) if judged.scores[0].plain else ()
+        checks = (*law, check_order(trial, ip()))
     told = _sentences(judged, compared, tuned)
     sentences = (*told, *_on_classes(comparison, compared[-1].score), *_too_little(comparison))
     return Verdict(sentences, compared, tuned, fronts, checks)
@@ -67,7 +65,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
 
 def _plain(comparison: Comparison) -> Comparison:
     """The comparison of the plain scores alone; of all, if there is none."""
-    plain = [number for number, candidate in enumerate(comparison.scores) if isinstance(candidate, Score)]
+    plain = [number for number, candidate in enumerate(comparison.scores) if candidate.plain]
     if not plain:
         return comparison
     return replace(comparison, scores=tuple(comparison.scores[i] for i in plain), values=comparison.values[plain])
@@ -109,7 +107,7 @@ def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[
     return tuple(told)
 
 
-def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ...]:
+def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
     """What the marginal guarantee hides of the classes, and what it costs to mend that."""
     if comparison.trial is None or np.isinf(comparison.metric("threshold")).any():
         return ()
@@ -125,14 +123,13 @@ def _on_classes(comparison: Comparison, recommended: Candidate) -> tuple[str, ..
     better = [
         candidate
         for candidate in comparison.scores
-        if isinstance(candidate, Method)
-        and coverage[str(candidate)]["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN
+        if not candidate.plain and coverage[str(candidate)]["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN
     ]
-    if not better and any(isinstance(candidate, Method) and candidate.by_class for candidate in comparison.scores):
+    if not better and any(candidate.by_class for candidate in comparison.scores):
         return (f"{hides}.",)
     if not better:
-        return (f"{hides}; compare {Method(score_of(recommended), 'class')} to see what a guarantee per class costs.",)
-    chosen = min(better, key=lambda method: (method.score != score_of(recommended), sizes[method]))
+        return (f"{hides}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
+    chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
     return (
         f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % for "
         f"{sizes[chosen]:.2f} classes per set.",
@@ -143,13 +140,13 @@ def on_absent(comparison: Comparison) -> str:
     """How many classes have no rows, and what becomes of them; empty, if all classes have some."""
     if comparison.trial is None:
         return ""
-    known = comparison.trial.rows.n_classes
+    known = comparison.trial.n_classes
     absent = known - len(np.unique(comparison.trial.labels))
     if not absent:
         return ""
     have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
     text = f"{absent:,} of the {known:,} classes {have} left out here."
-    full = [str(one) for one in comparison.scores if isinstance(one, Method) and one.by_class]
+    full = [str(one) for one in comparison.scores if one.by_class]
     return f"{text} Without a finite threshold, {they} in every set of {', '.join(full)}." if full else text
 
 
@@ -162,7 +159,7 @@ def _too_little(comparison: Comparison) -> tuple[str, ...]:
         f"{candidate} covers only {100 * coverage[i].mean():.1f} % of the objects, less than the "
         f"{100 * (1 - comparison.alpha):g} % that was asked for."
         for i, candidate in enumerate(comparison.scores)
-        if isinstance(candidate, Method) and short[i]
+        if not candidate.plain and short[i]
     )
 
 
@@ -183,36 +180,3 @@ def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
     if most.informativeness > both.informativeness + 0.005:
         others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
     return "; " + ", and ".join(others) if others else ", and no other has smaller sets or more singletons"
-
-
-@dataclass(frozen=True, eq=False)
-class AlphaCurve:
-    """One split at every level: what holds when the threshold is the i-th smallest calibration score.
-
-    Counts are over `n_test` test rows: labels covered, the sum of sizes, singletons, empty sets.
-    """
-
-    score: Score
-    n_test: int
-    thresholds: NDArray[np.float64]
-    covered: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    singletons: NDArray[np.int64]
-    empty: NDArray[np.int64]
-
-
-def alpha_curve(trial: Trial, score: Score) -> AlphaCurve:
-    """The first split at all levels, from all classes' scores of its test rows, or of a sample, if there are many."""
-    calibration, u = draw_split(trial, 0)
-    labels = dispatch.label_scores(trial.rows, trial.ranks, score, u)
-    thresholds = np.sort(labels[calibration])
-    test = np.flatnonzero(~calibration)
-    most = max(1, CURVE_SCORES // trial.rows.n_classes)
-    if len(test) > most:
-        test = np.sort(np.random.default_rng(trial.seed).choice(test, most, replace=False))
-    by_rank = dispatch.class_scores(trial.rows.take(test), score, u[test])
-    first, second, every = np.sort(by_rank[:, 0]), np.sort(by_rank[:, 1]), np.sort(by_rank, axis=None)
-    covered, reached, beyond, sizes = (
-        np.searchsorted(values, thresholds, side="right") for values in (np.sort(labels[test]), first, second, every)
-    )
-    return AlphaCurve(score, len(test), thresholds, covered, sizes, reached - beyond, len(test) - reached)

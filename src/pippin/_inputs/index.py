@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pippin._inputs.rows import row_index
+from pippin._runtime.errors import InputError
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
@@ -25,7 +26,7 @@ def same_index(of: str, index: Any, **others: Any) -> None:
     >>> same_index("probs", probs.index, labels=[0, 1], groups=pd.Series([7, 8]))
     >>> same_index("probs", probs.index, labels=pd.Series([1, 0], index=["b.png", "a.png"]))
     Traceback (most recent call last):
-    ValueError: Expected labels with the index of probs, got row 0 as 'b.png' and not 'a.png': align them,
+    pippin.InputError: Expected labels with the index of probs, got row 0 as 'b.png' and not 'a.png': align them,
     labels.loc[probs.index], or pass labels.to_numpy() if they are in row order.
     """
     for name, values in others.items():
@@ -39,9 +40,9 @@ def same_index(of: str, index: Any, **others: Any) -> None:
         if differing is None:  # the same times in another unit, or by another library's time zone
             continue
         row, (got, wanted) = differing
-        raise ValueError(
-            f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}: align them, "
-            f"{name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order."
+        raise InputError(
+            f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}",
+            f"align them, {name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order",
         )
 
 

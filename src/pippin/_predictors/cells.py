@@ -5,28 +5,14 @@ class, per group or per cluster compares it with those of its own cell only.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import read_only
+from pippin._engine.protocol import Held
+from pippin._inputs.labels import Groups
+from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 from pippin._theory.level import quantile_rank
-
-Vector = NDArray[np.float64]
-
-
-class Limits(NamedTuple):
-    """What a class of an object must not exceed: a score, and for RC3P a rank too; each of shape (G, K).
-
-    With `margin`, where the margin's set at that threshold is a singleton, that is the set.
-    `notes` are what to warn of.
-    """
-
-    scores: Vector
-    ranks: NDArray[np.int32] | None = None
-    margin: float | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +30,13 @@ class Cells:
     array([inf, 0.3])
     """
 
-    of: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    of: Indices
+    offsets: Codes
     scores: Vector | None
-    ranks: NDArray[np.int32] | None = None
+    ranks: Indices | None = None
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Codes:
         """How many calibration examples each cell has."""
         return np.diff(self.offsets)
 
@@ -58,7 +44,12 @@ class Cells:
     def n_groups(self) -> int:
         return int(self.of.shape[0])
 
-    def quantile_ranks(self, alpha: float) -> NDArray[np.int64]:
+    def held(self) -> Held:
+        """The cells as an engine wants them."""
+        assert self.scores is not None
+        return Held(self.of, self.offsets, self.scores)
+
+    def quantile_ranks(self, alpha: float) -> Codes:
         """k = ⌈(n + 1)(1 − α)⌉ of every cell."""
         sizes, where = np.unique(self.counts, return_inverse=True)
         return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
@@ -92,18 +83,11 @@ def make_cells(
     )
 
 
-def group_cells(
-    scores: Vector,
-    codes: NDArray[np.int64],
-    labels: NDArray[np.int64] | None,
-    n_groups: int,
-    n_classes: int,
-    unseen: str,
-) -> Cells:
+def group_cells(scores: Vector, groups: Groups, labels: Codes | None, n_classes: int, unseen: str) -> Cells:
     """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
-    each = 1 if labels is None else n_classes
+    each, n_groups = 1 if labels is None else n_classes, len(groups.names)
     within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
-    cell = codes * each + within
+    cell = groups.codes * each + within
     if unseen == "marginal":
         cell = np.concatenate([cell, n_groups * each + within])
         scores, n_groups = np.tile(scores, 2), n_groups + 1

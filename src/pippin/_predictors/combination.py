@@ -7,7 +7,6 @@ the two remedies here promise.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,44 +18,62 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._engine import dispatch
-from pippin._inputs.index import same_index
-from pippin._inputs.rows import Classes, Rows, agree, as_alpha, as_classes, as_labels, as_rows, exact_alpha
-from pippin._predictors.contents import checked_classes, shared_content
-from pippin._predictors.marginal import Predictor, Seed, kth_smallest
+from pippin._engine.draws import generator_of
+from pippin._engine.protocol import Bounds
+from pippin._inputs.labels import as_labelled
+from pippin._inputs.rows import Rows
+from pippin._predictors.answers import asked_rows
+from pippin._predictors.marginal import Predictor, kth_smallest
+from pippin._predictors.saving import Content, shared_content, write_predictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime import disk
-from pippin._theory.level import quantile_rank
+from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Seed, Vector
+from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
 from pippin._theory.scores import ip, margin
 from pippin._theory.shortage import too_few
 
-Guarantee = Literal["recalibrated", "sum", "none"]
+Variant = Literal["recalibrated", "sum", "none"]
+
+
+class Way(NamedTuple):
+    """How the two thresholds are found; the last two are for "recalibrated"."""
+
+    variant: Variant = "recalibrated"
+    fraction: float = 0.5
+    share: float | None = None
 
 
 def calibrate_combination(
     probs: Any,
     labels: ArrayLike,
     alpha: float = 0.1,
-    guarantee: Guarantee = "recalibrated",
-    classes: Classes | None = None,
-    seed: Seed = None,
     *,
+    variant: Variant = "recalibrated",
     fraction: float = 0.5,
     share: float | None = None,
+    classes: Classes | None = None,
+    seed: Seed = None,
     from_logits: bool = False,
 ) -> "Combination":
     """A predictor that takes the margin's set where it is a singleton, and IP's set elsewhere.
 
     Args:
-        guarantee: "recalibrated" covers at least 1 − alpha: one part of the rows fixes the
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        alpha: the share of errors allowed.
+        variant: "recalibrated" covers at least 1 − alpha: one part of the rows fixes the
             margin's threshold, the other calibrates IP's with the score of the combination
             itself. "sum" calibrates both at alpha/2: their errors add up to alpha at most.
-            "none" calibrates both at alpha, as published, and promises nothing.
-        seed: divides the rows for "recalibrated"; a seed or a Generator.
+            "none" calibrates both at alpha, as published: all that is proven is 1 − 2·alpha.
         fraction: for "recalibrated", the part of the rows that fixes the margin's threshold.
         share: for "recalibrated", the margin's threshold is taken at share × alpha. What its
             singletons get wrong, no IP set can mend: the larger the share, the more singletons,
             and the greater the chance that only full sets can cover. By default
             1 − 2·√((1/n₁ + 1/n₂)/alpha), two standard deviations of that, for the two parts.
+        classes: names of the K columns; a data frame brings its own.
+        seed: divides the rows for "recalibrated"; a seed or a Generator.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -64,27 +81,24 @@ def calibrate_combination(
     >>> both.predict(data.probs[2000:])
     PredictionSets(2,986 objects, 12 classes, mean size 1.57, 73 % singletons)
     """
-    rows = as_rows(probs, from_logits)
-    same_index("probs", rows.index, labels=labels)
+    rows, truth, names = as_labelled(probs, labels, classes, from_logits)
     level = as_alpha(alpha)
-    names = as_classes(classes, rows)
-    truth = as_labels(labels, rows.n, names)
-    if guarantee not in get_args(Guarantee):
-        raise ValueError(f"Expected the guarantee 'recalibrated', 'sum' or 'none', got {guarantee!r}.")
-    b, q, n_ip, notes = find_thresholds(score_labels(rows, truth), alpha, guarantee, seed, fraction, share)
-    for note in notes:
-        warnings.warn(note, stacklevel=2)
-    return Combination(level, guarantee, b, q, rows.n, n_ip, names)
+    if variant not in get_args(Variant):
+        raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {variant!r}")
+    found = find_thresholds(score_labels(rows, truth), alpha, seed, Way(variant, fraction, share))
+    for note in found.notes:
+        warn(note)
+    return Combination(level, variant, found.margin, found.ip, rows.n, found.n_ip, names)
 
 
 class Labels(NamedTuple):
     """The margin's and IP's scores of the true labels, and where the margin's set at a threshold is a singleton."""
 
-    margin: NDArray[np.float64]
-    ip: NDArray[np.float64]
-    alone: Callable[[float], NDArray[np.bool_]]
+    margin: Vector
+    ip: Vector
+    alone: Callable[[float], Flags]
 
-    def combined(self, b: float) -> NDArray[np.float64]:
+    def combined(self, b: float) -> Vector:
         """The combination's own score: IP's, but −∞ and ∞ for what a singleton of the margin holds and leaves out."""
         return np.where(self.alone(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
 
@@ -98,30 +112,23 @@ class Thresholds(NamedTuple):
     notes: tuple[str, ...]
 
 
-def score_labels(rows: Rows, labels: NDArray[np.int64]) -> Labels:
+def score_labels(rows: Rows, labels: Codes) -> Labels:
     """The labels of these rows under both scores."""
     none = np.zeros(rows.n)
     inverse = dispatch.label_scores(rows, labels, ip(), none)
     return Labels(dispatch.label_scores(rows, labels, margin(), none), inverse, partial(singletons, rows))
 
 
-def find_thresholds(
-    labels: Labels,
-    alpha: float,
-    guarantee: Guarantee,
-    seed: Seed,
-    fraction: float = 0.5,
-    share: float | None = None,
-) -> Thresholds:
+def find_thresholds(labels: Labels, alpha: Any, seed: Seed, way: Way) -> Thresholds:
     """Calibrates both scores on these labels."""
     n, level = len(labels.ip), as_alpha(alpha)
     exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
-    if guarantee != "recalibrated":
-        each, name = (exact, "alpha=") if guarantee == "none" else (exact / 2, "alpha/2=")
+    if way.variant != "recalibrated":
+        each, name = (exact, "alpha=") if way.variant == "none" else (exact / 2, "alpha/2=")
         notes = _notes(too_few(n, each, level=name))
         return Thresholds(kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n, notes)
-    first, second = _divided(n, fraction, seed)
-    part = exact * _share(share, len(first), len(second), level)
+    first, second = _divided(n, way.fraction, seed)
+    part = exact * _share(way.share, len(first), len(second), level)
     b, told = math.inf, [too_few(len(second), exact, "rows for IP's threshold")]
     if part <= 0 or quantile_rank(len(first), part) > len(first):
         told.append(
@@ -153,24 +160,43 @@ class Combination:
     """
 
     alpha: float
-    guarantee: Guarantee
+    variant: Variant
     margin_threshold: float
     ip_threshold: float
     n_calibration: int
     n_ip: int
     classes: Classes
 
-    def predict(self, probs: Any, *, nonempty: bool = False, from_logits: bool = False) -> PredictionSets:
-        """The set of every row; with `nonempty=True` an empty one gets the most probable class."""
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        sizes, members = combined(rows, self.margin_threshold, self.ip_threshold)
-        if nonempty:
-            sizes, members = dispatch.with_best(rows, sizes, members)
-        return PredictionSets(sizes, members, self.classes, rows.index)
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven: 1 − alpha; as published, 1 − 2·alpha, since two kinds of errors add up."""
+        return max(0.0, 1 - (2 if self.variant == "none" else 1) * self.alpha)
 
-    def predict_one(self, row: Any) -> NDArray[np.int32]:
-        """One object's class indices, most probable first; takes probabilities, not logits."""
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows: nothing."""
+        return frozenset()
+
+    def predict(self, probs: Any, *, nonempty: bool = False, from_logits: bool = False) -> PredictionSets:
+        """The set of every row.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            nonempty: whether the most probable class is put into sets that would be empty.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        rows = asked_rows(self.classes, probs, from_logits)
+        found = combined(rows, self.margin_threshold, self.ip_threshold)
+        if nonempty:
+            found = dispatch.with_best(rows, found)
+        return PredictionSets(*found, self.classes, rows.index)
+
+    def predict_one(self, row: Any) -> Indices:
+        """One object's class indices, most probable first.
+
+        Args:
+            row: its K probabilities, not logits.
+        """
         single, other = self._pair
         found = single.predict_one(row)
         return found if len(found) == 1 else other.predict_one(row)
@@ -183,34 +209,51 @@ class Combination:
             Predictor(ip(), self.alpha, self.ip_threshold, *known),
         )
 
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it."""
-        content = {
-            "guarantee": self.guarantee,
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        unsure = f", which is aimed at; {100 * self.guarantee:g} % is proven" if self.variant == "none" else ""
+        return (
+            f"ip/ms {self.variant} with the thresholds {self.margin_threshold:.6g} (margin) and "
+            f"{self.ip_threshold:.6g} (ip), from {self.n_calibration:,} rows: its sets hold the true class "
+            f"{100 * (1 - self.alpha):g} % of the time{unsure}."
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What its file holds."""
+        return {
+            "kind": "combination",
+            "guarantee": self.variant,
             "margin_threshold": self.margin_threshold,
             "ip_threshold": self.ip_threshold,
             "n_ip": self.n_ip,
             **shared_content(self),
         }
-        disk.write_predictor(path, content, kind="combination")
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+        """
+        write_predictor(path, self.content())
 
     def __repr__(self) -> str:
         return (
-            f"Combination({self.guarantee}, alpha={self.alpha:g}, margin threshold={self.margin_threshold:.6g}, "
+            f"Combination({self.variant}, alpha={self.alpha:g}, margin threshold={self.margin_threshold:.6g}, "
             f"ip threshold={self.ip_threshold:.6g}, {self.n_calibration:,} calibration examples, "
             f"{len(self.classes):,} classes)"
         )
 
 
-def singletons(rows: Rows, b: float) -> NDArray[np.bool_]:
+def singletons(rows: Rows, b: float) -> Flags:
     """Where the margin's set at threshold b holds one class."""
-    alone: NDArray[np.bool_] = dispatch.band(rows, margin(), b, b)[0] == 1
+    alone: Flags = dispatch.band(rows, margin(), b, b)[0] == 1
     return alone
 
 
-def combined(rows: Rows, b: float, q: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
     """The size of each row's set, and the members of all sets row after row, best first."""
-    sizes, members = dispatch.members(rows, ip(), q, np.zeros(rows.n))
+    sizes, members = dispatch.members(rows, ip(), Bounds(np.array([[q]])), np.zeros(rows.n))
     single = singletons(rows, b)
     chosen = np.flatnonzero(single)
     if not len(chosen):
@@ -223,41 +266,28 @@ def combined(rows: Rows, b: float, q: float) -> tuple[NDArray[np.int64], NDArray
     return both, joined
 
 
-def from_content(
-    alpha: Any,
-    guarantee: Any,
-    margin_threshold: Any,
-    ip_threshold: Any,
-    n_calibration: Any,
-    n_ip: Any,
-    n_classes: Any,
-    classes: Any,
-) -> Combination:
+def from_content(content: Content) -> Combination:
     """A combination from the content of its file, each part checked."""
-    names = checked_classes(
-        alpha,
-        n_calibration,
-        n_classes,
-        classes,
-        guarantee=guarantee in get_args(Guarantee),
-        margin_threshold=isinstance(margin_threshold, float) and not math.isnan(margin_threshold),
-        ip_threshold=isinstance(ip_threshold, float) and not math.isnan(ip_threshold),
-        n_ip=isinstance(n_ip, int) and 0 < n_ip <= n_calibration,
-    )
-    return Combination(alpha, guarantee, margin_threshold, ip_threshold, n_calibration, n_ip, names)
+    alpha, n, classes = content.level(), content.whole("n_calibration", 1), content.classes()
+    variant = content.take("guarantee", lambda value: value in get_args(Variant))
+    margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
+    n_ip = content.whole("n_ip", 1, n)
+    content.finish()
+    return Combination(alpha, variant, margin_threshold, ip_threshold, n, n_ip, classes)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows that fix the margin's threshold, and those that calibrate IP's."""
     if not 0 < fraction < 1:
-        raise ValueError(f"Expected a fraction of the rows strictly between 0 and 1, got {fraction!r}.")
+        raise InputError(f"Expected a fraction of the rows strictly between 0 and 1, got {fraction!r}")
     cut = round(fraction * n)
     if not 0 < cut < n:
-        raise ValueError(
+        raise InputError(
             f"Expected enough rows for both thresholds, got {n} of which a fraction of {fraction:g} is for the "
-            "margin's: pass more rows, or guarantee='sum'."
+            "margin's",
+            "pass more rows, or variant='sum'",
         )
-    order = np.random.default_rng(seed).permutation(n)
+    order = generator_of(seed).permutation(n)
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 
@@ -269,7 +299,7 @@ def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fr
     except (ValueError, ZeroDivisionError):
         exact = Fraction(0)
     if not 0 < exact <= 1:
-        raise ValueError(f"Expected a share of alpha above 0 and at most 1, got {share!r}.")
+        raise InputError(f"Expected a share of alpha above 0 and at most 1, got {share!r}")
     return exact
 
 

@@ -1,43 +1,74 @@
 """Guarantees for every class, every group, or both: a threshold per cell instead of one for all."""
 
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
+from pippin._engine.draws import draws, generator_of
+from pippin._engine.protocol import Bounds
 from pippin._inputs.index import same_index
-from pippin._inputs.rows import (
-    Classes,
-    Rows,
-    agree,
-    as_alpha,
-    as_array,
-    as_groups,
-    as_labels,
-    as_rows,
-    check_names,
-    read_only,
-)
-from pippin._predictors import p_values
-from pippin._predictors.cells import Cells, Limits, group_cells, make_cells
+from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups, check_names
+from pippin._inputs.rows import as_array
+from pippin._predictors import answers
+from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.cells import Cells, group_cells, make_cells
 from pippin._predictors.clusters import cluster_cells
-from pippin._predictors.contents import check_limits, checked_classes, rising, shared_content, whole_numbers
 from pippin._predictors.frames import polars_frame
-from pippin._predictors.p_values import PointPredictions, Query
+from pippin._predictors.points import PointPredictions
 from pippin._predictors.rank_limits import rc3p_limits
+from pippin._predictors.rules import Asked, ByCells, need_scores
+from pippin._predictors.saving import (
+    Content,
+    check_limits,
+    need,
+    rising,
+    shared_content,
+    whole_numbers,
+    write_predictor,
+)
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime import disk
-from pippin._theory.level import examples_needed
-from pippin._theory.scores import Score, make_score
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha, examples_needed
+from pippin._theory.scores import Score
 from pippin._theory.shortage import named
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
 UNSEEN = ("error", "marginal")
+
+
+class Grouping(NamedTuple):
+    """What thresholds are per: the groups of the rows, and what becomes of others later, belong to it."""
+
+    per: str
+    groups: ArrayLike | None = None
+    unseen: str = "error"
+
+    def check(self) -> None:
+        """Raises an InputError where the three do not fit together."""
+        per, groups, unseen = self
+        if per not in PER:
+            raise InputError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}")
+        if unseen not in UNSEEN:
+            raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
+        if unseen != "error" and groups is None:
+            raise InputError(
+                f"Expected groups beside unseen={unseen!r}, got none",
+                "pass groups=, one per row, or leave unseen= out",
+            )
+        if ("group" in per) != (groups is not None):
+            got = "no groups" if groups is None else "groups"
+            raise InputError(
+                f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}",
+                "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'",
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,37 +83,52 @@ class ConditionalPredictor:
     score: Score
     per: str
     alpha: float
-    thresholds: NDArray[np.float64]
-    rank_limits: NDArray[np.int32] | None
+    thresholds: Vector
+    rank_limits: Indices | None
     n_calibration: int
     classes: Classes
     groups: tuple[str | int | None, ...] | None
     cells: Cells
 
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven for every class, group, pair or cluster: 1 − alpha."""
+        return 1 - self.alpha
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows."""
+        return frozenset({"seed"} if self.groups is None else {"seed", "groups"})
+
     def at(self, alpha: float) -> "ConditionalPredictor":
-        """Another level from the same calibration."""
-        if self.cells.scores is None:
-            raise ValueError(
-                f"This predictor was saved without its calibration scores, so it has only alpha={self.alpha}: "
-                "calibrate again, or save with scores=True."
-            )
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of errors allowed.
+        """
+        need_scores(self.cells, f"has only alpha={self.alpha}")
         predictor = at_level(self, alpha)
         if note := _rare(predictor):
-            warnings.warn(note, stacklevel=2)
+            warn(note)
         return predictor
 
     def predict(
         self,
         probs: Any,
-        seed: Any = None,
         *,
+        seed: Seed = None,
         groups: ArrayLike | None = None,
         nonempty: bool = False,
         from_logits: bool = False,
     ) -> PredictionSets:
         """The set of every row: all classes whose score is at most their own threshold.
 
-        With `nonempty=True` the most probable class is put into sets that would be empty.
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            seed: for a randomised score; a seed or a Generator.
+            groups: the group of each row, where there are thresholds per group.
+            nonempty: whether the most probable class is put into sets that would be empty.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -90,38 +136,46 @@ class ConditionalPredictor:
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
         """
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        same_index("probs", rows.index, groups=groups)
-        u = dispatch.draws(self.score, rows.n, seed)
-        sizes, members = dispatch.members_within(
-            rows, self.score, self.thresholds, self.rank_limits, self.group_codes(groups, rows.n), u
-        )
-        if nonempty:
-            sizes, members = dispatch.with_best(rows, sizes, members)
-        return PredictionSets(sizes, members, self.classes, rows.index)
+        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
+        asked = Asked(rows, drawn(self.score, rows.n, seed), self.group_codes(groups, rows.n))
+        return answers.sets(self, asked, nonempty)
 
     def predict_one(
-        self, row: Any, seed: Any = None, *, group: str | int | None = None, nonempty: bool = False
-    ) -> NDArray[np.integer]:
-        """One object's class indices, most probable first."""
+        self, row: Any, *, seed: Seed = None, group: str | int | None = None, nonempty: bool = False
+    ) -> Indices:
+        """One object's class indices, most probable first.
+
+        Args:
+            row: its K probabilities, not logits.
+            seed: for a randomised score; a seed or a Generator.
+            group: the object's group, where there are thresholds per group.
+            nonempty: whether a set that would be empty gets the most probable class.
+        """
         if self.groups is not None and group is None:
-            raise ValueError(f"This predictor has thresholds per {self.per}: pass group=, that of the object.")
+            raise InputError(f"This predictor has thresholds per {self.per}", "pass group=, that of the object")
         check_names(self.classes, row)
         groups = None if group is None else [group]
-        return self.predict(as_array(row)[None], seed, groups=groups, nonempty=nonempty).members
+        return self.predict(as_array(row)[None], seed=seed, groups=groups, nonempty=nonempty).members
 
     def p_values(
         self,
         probs: Any,
         labels: ArrayLike | None = None,
         *,
-        smoothed: bool = False,
-        seed: Any = None,
+        seed: Seed = None,
         groups: ArrayLike | None = None,
+        smoothed: bool = False,
         from_logits: bool = False,
-    ) -> NDArray[np.float64]:
+    ) -> Vector:
         """The p-value of every class, (n, K), among the examples of its own cell; with labels of one class per row.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            labels: one class per row, as indices or as names; None asks for all classes.
+            seed: for a randomised score and for smoothed p-values; a seed or a Generator.
+            groups: the group of each row, where there are thresholds per group.
+            smoothed: whether calibration scores equal to the own one count with a random weight.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -129,45 +183,56 @@ class ConditionalPredictor:
         >>> predictor.p_values(data.probs[2000:2003], data.labels[2000:2003]).round(3)
         array([0.966, 0.919, 0.905])
         """
-        query = self._ask(as_rows(probs, from_logits), groups, smoothed, seed)
-        same_index("probs", query.rows.index, labels=labels)
-        if labels is None:
-            return p_values.of_classes(query)
-        return p_values.of_labels(query, as_labels(labels, query.rows.n, self.classes))
+        return answers.p_values(self, self._ask(probs, seed, groups, smoothed, from_logits), labels)
 
     def forced(
         self,
         probs: Any,
         *,
-        smoothed: bool = False,
-        seed: Any = None,
+        seed: Seed = None,
         groups: ArrayLike | None = None,
+        smoothed: bool = False,
         from_logits: bool = False,
     ) -> PointPredictions:
-        """One class per row, the one with the largest p-value, with its confidence and credibility."""
-        return p_values.points(self._ask(as_rows(probs, from_logits), groups, smoothed, seed), self.classes)
+        """One class per row, the one with the largest p-value, with its confidence and credibility.
 
-    def _ask(self, rows: Rows, groups: ArrayLike | None, smoothed: bool, seed: Any) -> Query:
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            seed: for a randomised score and for smoothed p-values; a seed or a Generator.
+            groups: the group of each row, where there are thresholds per group.
+            smoothed: whether calibration scores equal to the own one count with a random weight.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        return answers.points(self, self._ask(probs, seed, groups, smoothed, from_logits))
+
+    def _ask(self, probs: Any, seed: Seed, groups: ArrayLike | None, smoothed: bool, from_logits: bool) -> Asked:
         if self.rank_limits is not None:
-            raise ValueError(
-                "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them: "
-                "calibrate with per='class' for p-values."
+            raise InputError(
+                "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them",
+                "calibrate with per='class' for p-values",
             )
-        agree(self.classes, rows)
-        same_index("probs", rows.index, groups=groups)
-        return p_values.ask(rows, self.score, self.cells, self.group_codes(groups, rows.n), smoothed, seed)
+        need_scores(self.cells, "can give no p-values")
+        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
+        return Asked(rows, drawn(self.score, rows.n, seed, smoothed), self.group_codes(groups, rows.n))
 
-    def group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[np.int64]:
-        """The row of `thresholds` that each object uses; the group 1 may be spelled "1", and the other way round."""
+    def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
+        """The row of `thresholds` that each object uses; the group 1 may be spelled "1", and the other way round.
+
+        None without groups, where all use the same.
+        """
         if self.groups is None:
             if groups is not None:
-                raise ValueError(
-                    f"This predictor has a threshold per {self.per} and knows no groups: leave groups= out, "
-                    'or calibrate with per="group".'
+                raise InputError(
+                    f"This predictor has a threshold per {self.per} and knows no groups",
+                    'leave groups= out, or calibrate with per="group"',
                 )
-            return np.zeros(n, dtype=np.int64)
+            return None
         if groups is None:
-            raise ValueError(f"This predictor has thresholds per {self.per}: pass groups=, one per row.")
+            raise InputError(
+                f"This predictor has thresholds per {self.per}",
+                "pass groups=, one per row",
+                "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
+            )
         given = as_groups(groups, n)
         known = {name: code for code, name in enumerate(self.groups)}
         other = known.pop(None, -1)
@@ -175,9 +240,10 @@ class ConditionalPredictor:
         codes = np.array([known.get(name, known.get(str(name), other)) for name in given.tolist()], dtype=np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
-            raise ValueError(
-                f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen: calibrate with "
-                'such rows, or with unseen="marginal" to give them a threshold of their own.'
+            raise InputError(
+                f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen",
+                'calibrate with such rows, or with unseen="marginal" to give them a threshold of their own',
+                "calibrate with such rows, or with --unseen marginal to give them a threshold of their own",
             )
         return codes
 
@@ -219,25 +285,43 @@ class ConditionalPredictor:
         columns["lacking"] = np.maximum(examples_needed(self.alpha) - counts, 0)
         return polars_frame(columns)
 
-    def save(self, path: "str | PathLike[str]", scores: bool = True) -> None:
-        """Writes a JSON file that any language can read; `scores=False` leaves the calibration scores out."""
-        kept = self.cells.scores if scores else None
-        disk.write_predictor(
-            path,
-            {
-                "score": self.score.content(),
-                "per": self.per,
-                **shared_content(self),
-                "thresholds": self.thresholds.tolist(),
-                "rank_limits": None if self.rank_limits is None else self.rank_limits.tolist(),
-                "groups": None if self.groups is None else list(self.groups),
-                "cells": self.cells.of.tolist(),
-                "cell_counts": self.cells.counts.tolist(),
-                "calibration_scores": None if kept is None else kept.tolist(),
-                "calibration_ranks": None if kept is None or self.cells.ranks is None else self.cells.ranks.tolist(),
-            },
-            kind="conditional",
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
+        whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
+        return (
+            f"{self.score} {how}, from {self.n_calibration:,} rows: for every {whom}, its sets hold the true class "
+            f"{100 * self.guarantee:g} % of the time."
         )
+
+    def content(self, scores: bool = True) -> dict[str, Any]:
+        """What its file holds; without the calibration scores, if `scores` is False."""
+        kept = self.cells.scores if scores else None
+        return {
+            "kind": "conditional",
+            "score": self.score.content(),
+            "per": self.per,
+            **shared_content(self),
+            "thresholds": self.thresholds.tolist(),
+            "rank_limits": None if self.rank_limits is None else self.rank_limits.tolist(),
+            "groups": None if self.groups is None else list(self.groups),
+            "cells": self.cells.of.tolist(),
+            "cell_counts": self.cells.counts.tolist(),
+            "calibration_scores": None if kept is None else kept.tolist(),
+            "calibration_ranks": None if kept is None or self.cells.ranks is None else self.cells.ranks.tolist(),
+        }
+
+    def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+            scores: whether it holds the calibration scores, without which there is no other level and no p-value.
+        """
+        write_predictor(path, self.content(scores))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
         told = f", {sum(name is not None for name in self.groups):,} groups" if self.groups is not None else ""
@@ -247,83 +331,58 @@ class ConditionalPredictor:
             f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes{told})"
         )
 
+    @cached_property
+    def _rule(self) -> ByCells:
+        return ByCells(self.cells, Bounds(self.thresholds, None, self.rank_limits))
+
 
 def calibrate_conditional(
-    rows: Rows,
-    labels: NDArray[np.int64],
-    score: Score,
-    alpha: float,
-    classes: Classes,
-    seed: Any,
-    per: str,
-    groups: ArrayLike | None,
-    unseen: str,
+    data: Labelled, score: Score, alpha: Any, seed: Seed, grouping: Grouping
 ) -> ConditionalPredictor:
     """What `pippin.calibrate` does with `per=` or `groups=`, and its warnings."""
-    predictor, note = make_conditional(rows, labels, score, alpha, classes, seed, per, groups, unseen)
+    predictor, note = make_conditional(data, score, alpha, seed, grouping)
     for told in filter(None, (note, _rare(predictor))):
-        warnings.warn(told, stacklevel=3)
+        warn(told)
     return predictor
 
 
 def make_conditional(
-    rows: Rows,
-    labels: NDArray[np.int64],
-    score: Score,
-    alpha: float,
-    classes: Classes,
-    seed: Any,
-    per: str,
-    groups: ArrayLike | None,
-    unseen: str,
+    data: Labelled, score: Score, alpha: Any, seed: Seed, grouping: Grouping
 ) -> tuple[ConditionalPredictor, str | None]:
     """The predictor, and what to warn of beyond infinite thresholds."""
-    if per not in PER:
-        raise ValueError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}.")
-    if unseen not in UNSEEN:
-        raise ValueError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}.")
-    if unseen != "error" and groups is None:
-        raise ValueError(
-            f"Expected groups beside unseen={unseen!r}, got none: pass groups=, one per row, or leave unseen= out."
-        )
-    if ("group" in per) != (groups is not None):
-        remedy = "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'"
-        got = "no groups" if groups is None else "groups"
-        raise ValueError(
-            f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}: {remedy}."
-        )
-    same_index("probs", rows.index, groups=groups)
-    n, n_classes = rows.n, rows.n_classes
-    rng = np.random.default_rng(seed)
-    scores = dispatch.label_scores(rows, labels, score, dispatch.draws(score, n, rng))
-    names: tuple[Any, ...] | None = None
+    grouping.check()
+    rows, labels, classes = data
+    same_index("probs", rows.index, groups=grouping.groups)
+    per, n, n_classes = grouping.per, rows.n, rows.n_classes
+    generator = generator_of(seed)
+    scores = dispatch.label_scores(rows, labels, score, draws(score, n, generator))
+    names: tuple[str | int | None, ...] | None = None
     note: str | None = None
     if per == "cluster":
-        cells, n, note = cluster_cells(scores, labels, n_classes, alpha, rng)
-    elif groups is None:
+        cells, n, note = cluster_cells(scores, labels, n_classes, alpha, generator)
+    elif grouping.groups is None:
         ranks = dispatch.label_ranks(rows, labels) + 1 if per == "rc3p" else None
         cells = make_cells(scores, labels, np.arange(n_classes)[None], ranks)
     else:
-        found, codes = np.unique(as_groups(groups, rows.n), return_inverse=True)
-        names = tuple(found.tolist())
-        cells = group_cells(scores, codes, labels if "class" in per else None, len(names), n_classes, unseen)
-        if unseen == "marginal":
-            names = (*names, None)
-    blank = ConditionalPredictor(score, per, alpha, np.empty(0), None, n, classes, names, cells)
+        groups = as_numbered_groups(grouping.groups, rows.n)
+        names = (*groups.names, None) if grouping.unseen == "marginal" else groups.names
+        cells = group_cells(scores, groups, labels if "class" in per else None, n_classes, grouping.unseen)
+    blank = ConditionalPredictor(score, per, as_alpha(alpha), np.empty(0), None, n, classes, names, cells)
     return at_level(blank, alpha), note
 
 
-def _limits(predictor: ConditionalPredictor, alpha: float) -> Limits:
+def bounds_at(predictor: ConditionalPredictor, alpha: Any) -> Bounds:
+    """The limits that the predictor's calibration gives at a level."""
     if predictor.per == "rc3p":
         return rc3p_limits(predictor.cells, alpha)
-    return Limits(predictor.cells.thresholds(alpha)[predictor.cells.of])
+    return Bounds(predictor.cells.thresholds(alpha)[predictor.cells.of])
 
 
-def at_level(predictor: ConditionalPredictor, alpha: float) -> ConditionalPredictor:
+def at_level(predictor: ConditionalPredictor, alpha: Any) -> ConditionalPredictor:
     """`ConditionalPredictor.at` without its warning."""
-    limits = _limits(predictor, alpha)
-    ranks = None if limits.ranks is None else read_only(limits.ranks)
-    return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(limits.scores), rank_limits=ranks)
+    bounds = bounds_at(predictor, alpha)
+    ranks = None if bounds.ranks is None else read_only(bounds.ranks)
+    return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(bounds.scores), rank_limits=ranks)
 
 
 def _rare(predictor: ConditionalPredictor) -> str | None:
@@ -346,54 +405,51 @@ def _rare(predictor: ConditionalPredictor) -> str | None:
     )
 
 
-def from_content(
-    score: Any,
-    per: Any,
-    alpha: Any,
-    thresholds: Any,
-    rank_limits: Any,
-    n_calibration: Any,
-    n_classes: Any,
-    classes: Any,
-    groups: Any,
-    cells: Any,
-    cell_counts: Any,
-    calibration_scores: Any,
-    calibration_ranks: Any,
-) -> ConditionalPredictor:
+def from_content(content: Content) -> ConditionalPredictor:
     """A predictor from the content of its file, each part checked against the others."""
-    of = whole_numbers(cells, np.int32)
-    counts = whole_numbers(cell_counts, np.int64)
-    limits = np.array(thresholds, dtype=np.float64)
-    ranks = None if rank_limits is None else read_only(whole_numbers(rank_limits, np.int32))
-    scores = None if calibration_scores is None else read_only(np.array(calibration_scores, dtype=np.float64))
-    label_ranks = None if calibration_ranks is None else read_only(whole_numbers(calibration_ranks, np.int32))
-    shape = (1 if groups is None else len(groups), n_classes)
-    names = checked_classes(
-        alpha,
-        n_calibration,
-        n_classes,
-        classes,
-        per=per in PER and ("group" in per) == (groups is not None),
-        groups=groups is None or len(set(groups)) == len(groups),
-        thresholds=limits.shape == shape and not np.isnan(limits).any(),
-        rank_limits=(ranks is not None) == (per == "rc3p") and (ranks is None or ranks.shape == shape),
-        cells=of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts),
-        cell_counts=counts.ndim == 1 and bool((counts >= 0).all()),
-        calibration_scores=scores is None
-        or (scores.shape == (counts.sum(),) and all(map(rising, np.split(scores, np.cumsum(counts)[:-1])))),
-        calibration_ranks=(label_ranks is not None) == (per == "rc3p" and scores is not None)
-        and (label_ranks is None or (label_ranks.shape == (counts.sum(),) and bool((label_ranks >= 1).all()))),
-    )
-    offsets = read_only(np.concatenate([[0], np.cumsum(counts)]))
-    kept = Cells(read_only(of), offsets, scores, label_ranks)
-    chosen = make_score(score["name"], score["parameters"])
-    group_names = None if groups is None else tuple(groups)
-    predictor = ConditionalPredictor(
-        chosen, per, alpha, read_only(limits), ranks, n_calibration, names, group_names, kept
-    )
-    if scores is not None:
-        check_limits(limits, lambda level: _limits(predictor, level).scores, alpha)
-    if label_ranks is not None:
-        check_limits(ranks, lambda level: _limits(predictor, level).ranks, alpha)
+    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    groups = _group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
+    per = content.take("per", lambda value: value in PER and ("group" in value) == (groups is not None))
+    shape = (1 if groups is None else len(groups), len(classes))
+    thresholds = content.matrix("thresholds", shape)
+    limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
+    rank_limits = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
+    need("rank_limits", rank_limits is None or rank_limits.shape == shape)
+    cells = _cells_of(content, per, n, shape)
+    content.finish()
+    predictor = ConditionalPredictor(score, per, alpha, thresholds, rank_limits, n, classes, groups, cells)
+    if cells.scores is not None:
+        known = bounds_at(predictor, alpha)
+        check_limits(thresholds, known.scores)
+        if rank_limits is not None:
+            check_limits(rank_limits, known.ranks)
     return predictor
+
+
+def _group_names(names: list[Any] | None) -> tuple[str | int | None, ...] | None:
+    if names is None:
+        return None
+    others = [name for name in names if name is not None]
+    alike = any(all(isinstance(name, kind) for name in others) for kind in (str, int))
+    need("groups", bool(others) and alike and len(set(names)) == len(names) and None not in names[:-1])
+    return tuple(names)
+
+
+def _cells_of(content: Content, per: str, n: int, shape: tuple[int, int]) -> Cells:
+    of = whole_numbers("cells", content.take("cells"), np.int32)
+    counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
+    need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
+    need("cells", of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts))
+    total = int(counts.sum())
+    need("n_calibration", total == n if per in ("class", "rc3p") else n <= total <= 2 * n)
+    scores = content.optional_numbers("calibration_scores")
+    ranks = content.take(
+        "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)
+    )
+    label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
+    if scores is not None:
+        cells = np.split(scores, np.cumsum(counts)[:-1])
+        need("calibration_scores", len(scores) == total and all(map(rising, cells)))
+    if label_ranks is not None:
+        need("calibration_ranks", label_ranks.shape == (total,) and bool((label_ranks >= 1).all()))
+    return Cells(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)

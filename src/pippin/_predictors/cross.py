@@ -19,31 +19,21 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pippin._engine import dispatch, plain
+from pippin._engine import dispatch
+from pippin._engine.draws import draws
+from pippin._engine.plain.scores import ranked_order
 from pippin._inputs.index import same_index
-from pippin._inputs.rows import (
-    Classes,
-    Rows,
-    agree,
-    as_alpha,
-    as_classes,
-    as_labels,
-    as_rows,
-    ranked_order,
-    read_only,
-)
-from pippin._predictors.contents import checked_classes, rising, shared_content
-from pippin._predictors.marginal import Seed, warn_of_few
+from pippin._inputs.labels import agree, as_labelled, as_labels, shortened
+from pippin._inputs.rows import Rows, as_rows
+from pippin._predictors.saving import Content, need, rising, shared_content, vector_of, write_predictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime import disk
-from pippin._runtime.threads import run
-from pippin._theory.level import quantile_rank
-from pippin._theory.scores import Score, coefficients, make_score, parse_score
-
-Vector = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha, quantile_rank
+from pippin._theory.scores import Score, coefficients, parse_score
+from pippin._theory.shortage import warn_of_few
 
 
 def calibrate_cross(
@@ -52,9 +42,9 @@ def calibrate_cross(
     folds: ArrayLike,
     score: Score | str = "repip",
     alpha: float = 0.1,
+    *,
     classes: Classes | None = None,
     seed: Seed = None,
-    *,
     from_logits: bool = False,
 ) -> "CrossPredictor":
     """A predictor from out-of-fold probabilities, for data too few to hold a part of them out.
@@ -69,21 +59,20 @@ def calibrate_cross(
         alpha: the share of errors aimed at.
         classes: names of the K columns; a data frame brings its own.
         seed: for the randomised scores; a seed or a Generator.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
     >>> folds = [i % 5 for i in range(200)]
-    >>> pippin.calibrate_cross(data.probs[:200], data.labels[:200], folds, "pip", 0.1, data.classes)
+    >>> pippin.calibrate_cross(data.probs[:200], data.labels[:200], folds, "pip", 0.1, classes=data.classes)
     CrossPredictor(pip, alpha=0.1, 200 calibration examples in 5 folds, 12 classes)
     """
-    rows = as_rows(probs, from_logits)
-    same_index("probs", rows.index, labels=labels, folds=folds)
-    chosen = parse_score(score)
-    names = as_classes(classes, rows)
-    indices = as_labels(labels, rows.n, names)
-    fold = _as_folds(folds, rows.n)
-    level = _level(rows.n, alpha)
-    scores = dispatch.label_scores(rows, indices, chosen, dispatch.draws(chosen, rows.n, seed))
+    rows, codes, names = as_labelled(probs, labels, classes, from_logits)
+    same_index("probs", rows.index, folds=folds)
+    chosen, fold = parse_score(score), _as_folds(folds, rows.n)
+    level = as_alpha(alpha)
+    warn_of_few(rows.n, level)
+    scores = dispatch.label_scores(rows, codes, chosen, draws(chosen, rows.n, seed))
     parts = tuple(read_only(np.sort(scores[fold == f])) for f in range(int(fold.max()) + 1))
     return CrossPredictor(chosen, level, rows.n, names, parts)
 
@@ -122,19 +111,34 @@ class CrossPredictor:
             loss = min(loss, (1 - f / n) / (f + 1))
         return max(0.0, 1 - 2 * self.alpha - loss)
 
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows, which come as one matrix per fold."""
+        return frozenset({"seed", "folds"})
+
     def at(self, alpha: float) -> "CrossPredictor":
-        """Another level from the same calibration."""
-        return replace(self, alpha=_level(self.n_calibration, alpha))
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of errors aimed at.
+        """
+        level = as_alpha(alpha)
+        warn_of_few(self.n_calibration, level)
+        return replace(self, alpha=level)
 
     def predict(
-        self, fold_probs: Any, seed: Seed = None, *, nonempty: bool = False, from_logits: bool = False
+        self, fold_probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
     ) -> PredictionSets:
         """The set of every object: all classes with p > alpha.
 
-        `fold_probs` is (F, n, K): model f's probabilities of the new objects. Members come in the
-        order of their mean probability over the folds, equal ones by class index; a set need not
-        be the top of that order. A randomised score draws one u per object for all folds. With
-        `nonempty=True` an empty set gets the first of that order.
+        Members come in the order of their mean probability over the folds, equal ones by class
+        index; a set need not be the top of that order.
+
+        Args:
+            fold_probs: (F, n, K), model f's probabilities of the new objects.
+            seed: for a randomised score, which draws one u per object for all folds.
+            nonempty: whether an empty set gets the first class of that order.
+            from_logits: whether `fold_probs` are logits, of which a softmax is taken.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -145,9 +149,9 @@ class CrossPredictor:
         every = self._rows(fold_probs, from_logits)
         k = quantile_rank(self.n_calibration, self.alpha)
         sizes = np.zeros(every[0].n, dtype=np.int64)
-        members: dict[int, NDArray[np.int32]] = {}
+        members: dict[int, Indices] = {}
 
-        def use(start: int, stop: int, below: Counts) -> None:
+        def use(start: int, stop: int, below: Codes) -> None:
             total = np.zeros(below.shape)
             for rows in every:
                 total += rows.block(start, stop)
@@ -158,14 +162,20 @@ class CrossPredictor:
             sizes[start:stop] = inside.sum(axis=1)
             members[start] = order[inside].astype(np.int32)
 
-        self._count(every, dispatch.draws(self.score, every[0].n, seed), use)
+        self._count(every, draws(self.score, every[0].n, seed), use)
         found = np.concatenate([members[start] for start in sorted(members)])
         return PredictionSets(sizes, found, self.classes, every[0].index)
 
     def p_values(
-        self, fold_probs: Any, labels: ArrayLike | None = None, seed: Seed = None, *, from_logits: bool = False
+        self, fold_probs: Any, labels: ArrayLike | None = None, *, seed: Seed = None, from_logits: bool = False
     ) -> Vector:
         """p of the given labels, (n,), or of every class, (n, K); `predict` gives the classes with p > alpha.
+
+        Args:
+            fold_probs: (F, n, K), model f's probabilities of the new objects.
+            labels: one class per row, as indices or as names; None asks for all classes.
+            seed: for a randomised score; a seed or a Generator.
+            from_logits: whether `fold_probs` are logits, of which a softmax is taken.
 
         >>> import pippin
         >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]]
@@ -176,32 +186,32 @@ class CrossPredictor:
         every = self._rows(fold_probs, from_logits)
         same_index("fold_probs[0]", every[0].index, labels=labels)
         n = every[0].n
-        u = dispatch.draws(self.score, n, seed)
+        u = draws(self.score, n, seed)
         if labels is not None:
             indices = as_labels(labels, n, self.classes)
             below = np.zeros(n, dtype=np.int64)
             for f, (rows, calibration) in enumerate(zip(every, self.fold_scores, strict=True)):
                 try:
                     below += np.searchsorted(calibration, dispatch.label_scores(rows, indices, self.score, u))
-                except ValueError as error:
-                    raise ValueError(f"Model {f}: {error}") from None
+                except InputError as error:
+                    raise error.at(f"Model {f}") from None
             return self._p(below)
         p = np.empty((n, len(self.classes)))
 
-        def use(start: int, stop: int, below: Counts) -> None:
+        def use(start: int, stop: int, below: Codes) -> None:
             p[start:stop] = self._p(below)
 
         self._count(every, u, use)
         return p
 
-    def _p(self, below: Counts) -> Vector:
+    def _p(self, below: Codes) -> Vector:
         return (self.n_calibration + 1 - below) / (self.n_calibration + 1)
 
-    def _count(self, every: Sequence[Rows], u: Vector, use: Callable[[int, int, Counts], None]) -> None:
+    def _count(self, every: Sequence[Rows], u: Vector, use: Callable[[int, int, Codes], None]) -> None:
         """Calls use(start, stop, below) with the counts of every class, block by block."""
         n, n_classes = every[0].n, len(self.classes)
         c = coefficients(self.score, n_classes)
-        engine = dispatch.compiled(n * n_classes * len(every)) or plain
+        engine = dispatch.engine_for(n * n_classes * len(every))
 
         def work(start: int, stop: int) -> None:
             below = np.zeros((stop - start, n_classes), dtype=np.int64)
@@ -209,13 +219,12 @@ class CrossPredictor:
                 try:
                     rows.check(start, stop)
                     scores = engine.class_scores(rows.block(start, stop), c, u[start:stop])
-                except ValueError as error:
-                    raise ValueError(f"Model {f}: {error}") from None
+                except InputError as error:
+                    raise error.at(f"Model {f}") from None
                 below += np.searchsorted(calibration, scores, side="left")
             use(start, stop, below)
 
-        step = max(4, (dispatch.BLOCK >> 2) // n_classes)
-        run(work, ((start, min(start + step, n)) for start in range(0, n, step)))
+        dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
 
     def _rows(self, fold_probs: Any, from_logits: bool) -> list[Rows]:
         """One matrix per fold, all of one shape."""
@@ -225,33 +234,51 @@ class CrossPredictor:
         if not several or len(fold_probs) != wanted:
             got = f"{len(fold_probs)} matrices" if several else type(fold_probs).__name__
             got = got if shape is None else f"shape {tuple(shape)}"
-            raise ValueError(
+            raise InputError(
                 f"Expected probabilities of shape ({wanted}, n, {len(self.classes)}), a matrix for each of the "
-                f"{wanted} models, got {got}: let every model predict, in the order of the folds."
+                f"{wanted} models, got {got}",
+                "let every model predict, in the order of the folds",
             )
         every = []
         for f, part in enumerate(fold_probs):
             try:
                 every.append(rows := as_rows(part, from_logits))
                 agree(self.classes, rows)
-            except ValueError as error:
-                raise ValueError(f"Model {f}: {error}") from error
+            except InputError as error:
+                raise error.at(f"Model {f}") from error
             if rows.n != every[0].n:
-                raise ValueError(
+                raise InputError(
                     f"Expected the same objects from every model, got {every[0].n} rows from model 0 and {rows.n} from "
-                    f"model {f}: let every model predict all of them."
+                    f"model {f}",
+                    "let every model predict all of them",
                 )
             same_index("fold_probs[0]", every[0].index, **{f"fold_probs[{f}]": part})
         return every
 
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it."""
-        content = {
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        return (
+            f"{self.score}, cross-conformal in {len(self.fold_scores)} folds of {self.n_calibration:,} rows: its sets "
+            f"are to hold the true class {100 * (1 - self.alpha):g} % of the time, and {100 * self.guarantee:.3g} % is "
+            "proven."
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What its file holds."""
+        return {
+            "kind": "cross",
             "score": self.score.content(),
             **shared_content(self),
             "fold_scores": [part.tolist() for part in self.fold_scores],
         }
-        disk.write_predictor(path, content, kind="cross")
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+        """
+        write_predictor(path, self.content())
 
     def __repr__(self) -> str:
         return (
@@ -260,47 +287,31 @@ class CrossPredictor:
         )
 
 
-def from_content(
-    score: Any, alpha: Any, n_calibration: Any, n_classes: Any, classes: Any, fold_scores: Any
-) -> CrossPredictor:
+def from_content(content: Content) -> CrossPredictor:
     """The predictor that had this content, each part checked against the others."""
-    parts = tuple(read_only(np.array(part, dtype=np.float64)) for part in fold_scores)
-    names = checked_classes(
-        alpha,
-        n_calibration,
-        n_classes,
-        classes,
-        fold_scores=sum(part.size for part in parts) == n_calibration
-        and all(part.size and rising(part) for part in parts),
-    )
-    return CrossPredictor(make_score(score["name"], score["parameters"]), alpha, n_calibration, names, parts)
+    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    folds = content.take("fold_scores", lambda value: isinstance(value, list))
+    content.finish()
+    parts = tuple(vector_of("fold_scores", part) for part in folds)
+    need("fold_scores", sum(map(len, parts)) == n and all(len(part) and rising(part) for part in parts))
+    return CrossPredictor(score, alpha, n, classes, parts)
 
 
-def _level(n: int, alpha: float) -> float:
-    level = as_alpha(alpha)
-    warn_of_few(n, level)
-    return level
-
-
-def _as_folds(folds: ArrayLike, n: int) -> Counts:
+def _as_folds(folds: ArrayLike, n: int) -> Codes:
     try:
         array = np.asarray(folds)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"Expected {n} whole numbers from 0, the fold of each row, got {type(folds).__name__}: pass one per row."
+        raise InputError(
+            f"Expected {n} whole numbers from 0, the fold of each row, got {type(folds).__name__}", "pass one per row"
         ) from error
     if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype} of shape {array.shape}: "
-            "pass the fold that the row's model did not see."
+        raise InputError(
+            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype} of shape {array.shape}",
+            "pass the fold that the row's model did not see",
         )
     if array.min() < 0 or len(np.unique(array)) != int(array.max()) + 1:
-        raise ValueError(
-            f"Expected folds numbered from 0 with rows in each, got {_shortened(np.unique(array).tolist())}: "
-            "number them 0, 1, 2, …"
+        raise InputError(
+            f"Expected folds numbered from 0 with rows in each, got {shortened(np.unique(array).tolist())}",
+            "number them 0, 1, 2, …",
         )
     return array.astype(np.int64)
-
-
-def _shortened(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:6])) + (", …" if len(numbers) > 6 else "")

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import Classes
+from pippin._runtime.arrays import Classes
+from pippin._runtime.errors import InputError
 
 
 def sets_frame(
@@ -19,9 +20,9 @@ def sets_frame(
     columns: dict[str, Any] = {"size": sizes, "labels": labels}
     for k, name in enumerate(classes if mask is not None else ()):
         if str(name) in columns:
-            raise ValueError(
-                f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}: "
-                "leave classes=True out, or rename that class."
+            raise InputError(
+                f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}",
+                "leave classes=True out, or rename that class",
             )
         columns[str(name)] = mask[:, k] if mask is not None else None
     if index is not None:

@@ -2,19 +2,13 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
 
 from pippin._predictors import combination, conditional, cross, marginal, weighted
-from pippin._predictors.combination import Combination
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.cross import CrossPredictor
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.weighted import WeightedPredictor
-from pippin._runtime import disk
+from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.saving import Content, read_predictor
+from pippin._runtime.errors import InputError
 
-AnyPredictor = Predictor | ConditionalPredictor | Combination | WeightedPredictor | CrossPredictor
-
-KINDS: dict[str | None, Callable[..., AnyPredictor]] = {
+KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     None: marginal.from_content,
     "conditional": conditional.from_content,
     "combination": combination.from_content,
@@ -23,16 +17,20 @@ KINDS: dict[str | None, Callable[..., AnyPredictor]] = {
 }
 
 
-def load(path: "str | PathLike[str]") -> Any:
+def load(path: "str | PathLike[str]") -> ConformalPredictor:
     """Reads a predictor that `save` wrote; every number is what it was, to the last bit.
 
+    Args:
+        path: the file.
+
     Raises:
-        ValueError: the file is damaged, was edited, or needs a newer pippin.
+        InputError: the file is damaged, was edited, or needs a newer pippin.
     """
-    kind, content = disk.read_predictor(path)
+    content = read_predictor(path)
+    kind = content.pop("kind", None)
     if not isinstance(kind, str | None) or kind not in KINDS:
-        raise ValueError(f"{path} holds a predictor of the unknown kind {kind!r}: upgrade pippin-conformal.")
+        raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:
-        return KINDS[kind](**content)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path} holds no sound predictor ({error}): calibrate again and save.") from error
+        return KINDS[kind](Content(content))
+    except InputError as error:
+        raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error

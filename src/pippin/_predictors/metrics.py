@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._inputs.index import same_index
-from pippin._inputs.rows import Classes, as_alpha, as_groups, as_labels
+from pippin._inputs.labels import as_labels, as_numbered_groups
 from pippin._predictors.coverage_by import covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import Classes, Codes, Flags
+from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
@@ -35,7 +38,7 @@ def empty_rate(sets: PredictionSets) -> float:
 
 def _mean(values: NDArray[Any]) -> float:
     if not len(values):
-        raise ValueError("Expected at least one prediction set to measure, got none.")
+        raise InputError("Expected at least one prediction set to measure, got none")
     return float(values.mean())
 
 
@@ -117,8 +120,11 @@ def evaluate(
 ) -> Evaluation:
     """All metrics, with coverage per set size and per class (of those that occur).
 
-    With `groups` also coverage per group; with the level `alpha` also how far the classes, and
-    sets of like size, are from it.
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+        groups: the group of each object, for coverage per group.
+        alpha: the level, for how far the classes, and sets of like size, are from it.
 
     >>> import pippin
     >>> import numpy as np
@@ -140,21 +146,20 @@ def evaluate(
     """
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
-    names: list[str | int] | None = None
+    names: tuple[str | int, ...] | None = None
     group = np.zeros(len(sets), dtype=np.int64)
     if groups is not None:
-        found, group = np.unique(as_groups(groups, len(sets)), return_inverse=True)
-        names = found.tolist()
+        group, names = as_numbered_groups(groups, len(sets))
     level = None if alpha is None else as_alpha(alpha)
     return evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
 
 
 def evaluation(
-    sizes: NDArray[np.int64],
-    inside: NDArray[np.bool_],
-    labels: NDArray[np.int64],
+    sizes: Codes,
+    inside: Flags,
+    labels: Codes,
     classes: Classes,
-    group: NDArray[np.int64],
+    group: Codes,
     groups: Sequence[str | int] | None,
     alpha: float | None,
 ) -> Evaluation:
@@ -181,6 +186,6 @@ def evaluation(
     )
 
 
-def _named(values: NDArray[Any], names: Sequence[str | int], counts: NDArray[np.int64]) -> dict[str | int, Any]:
+def _named(values: NDArray[Any], names: Sequence[str | int], counts: Codes) -> dict[str | int, Any]:
     """The values of those that occur, by name."""
     return {name: value for name, value, n in zip(names, values.tolist(), counts.tolist(), strict=False) if n}

@@ -6,10 +6,11 @@ seldom ranked low when it is true need not be in sets where it is ranked low.
 
 import numpy as np
 
-from pippin._predictors.cells import Cells, Limits
+from pippin._engine.protocol import Bounds
+from pippin._predictors.cells import Cells
 
 
-def rc3p_limits(cells: Cells, alpha: float) -> Limits:
+def rc3p_limits(cells: Cells, alpha: float) -> Bounds:
     """Both limits of every class; each class is a cell of its own.
 
     Of n examples a class may lose A = n − k, with k = ⌈(n + 1)(1 − α)⌉. The rank limit is the
@@ -21,10 +22,10 @@ def rc3p_limits(cells: Cells, alpha: float) -> Limits:
     >>> from pippin._predictors.cells import make_cells
     >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
     >>> cells = make_cells(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
-    >>> rc3p_limits(cells, 0.3)[:2]
-    (array([[0.8, inf]]), array([[1, 2]], dtype=int32))
-    >>> rc3p_limits(cells, 0.2)[:2]
-    (array([[inf, inf]]), array([[2, 2]], dtype=int32))
+    >>> rc3p_limits(cells, 0.3)
+    Bounds(scores=array([[0.8, inf]]), group=None, ranks=array([[1, 2]], dtype=int32))
+    >>> rc3p_limits(cells, 0.2)
+    Bounds(scores=array([[inf, inf]]), group=None, ranks=array([[2, 2]], dtype=int32))
     """
     assert cells.scores is not None
     assert cells.ranks is not None
@@ -41,4 +42,4 @@ def rc3p_limits(cells: Cells, alpha: float) -> Limits:
         if before < k - 1:
             lost = stop - start - reached
             scores[cell] = cells.scores[start + k + lost - 1]
-    return Limits(scores[cells.of], ranks[cells.of])
+    return Bounds(scores[cells.of], None, ranks[cells.of])

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._inputs.index import same_index
-from pippin._inputs.rows import Classes, as_labels, read_only
+from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
+from pippin._runtime.arrays import Classes, read_only
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +37,7 @@ class PredictionSets:
     """
 
     sizes: NDArray[np.int64]
-    members: NDArray[np.integer]
+    members: NDArray[Any]
     classes: Classes
     index: Any = None
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from pippin._runtime.errors import InputError
+
 T = TypeVar("T")
 
 NAME = "pippin-worker"
@@ -21,7 +23,7 @@ def n_threads() -> int:
     if asked is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not asked.strip().isdigit() or int(asked) < 1:
-        raise ValueError(f"Expected PIPPIN_NUM_THREADS to be a whole number of at least 1, got {asked!r}.")
+        raise InputError(f"Expected PIPPIN_NUM_THREADS to be a whole number of at least 1, got {asked!r}")
     return int(asked)
 
 

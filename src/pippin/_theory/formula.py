@@ -1,4 +1,4 @@
-"""The one formula of all scores, and what each of them puts into it: a table of coefficients over ranks.
+"""The one formula of all scores, and what each of them puts into it: columns of coefficients over ranks.
 
 Sort a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
 
@@ -9,18 +9,19 @@ with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear:
 
     s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
 
-`score_at` is the formula. `plain.py` and `kernels.py` find p[r] and M_r for it.
+`score_at` is the formula. The engines find p[r] and M_r for it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pippin._runtime.arrays import Vector
 
 Value = float | int | bool | tuple[float, ...]
-Vector = NDArray[np.float64]
+Column = float | Vector
 
 OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
 
@@ -44,10 +45,21 @@ Parts = tuple[float, float, float, int, Vector]  # Coefficients without their na
 
 
 class Family(NamedTuple):
-    """A named score before its parameters are filled in."""
+    """A named score before its parameters are filled in.
 
-    defaults: dict[str, Value]
-    coefficients: Callable[..., Coefficients]
+    Args:
+        defaults: its parameters, each a number, a truth value or a tuple of numbers.
+        coefficients: a function of the ranks 1 … K and of the parameters that gives what is
+            not 0 in the formula: `constant` c, `second` b, and the columns `own` a,
+            `own_u` a', `above` w, `penalty` g, `penalty_u` g', each a number or one per rank.
+
+    >>> import pippin
+    >>> pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power}).defaults
+    {'power': 2.0}
+    """
+
+    defaults: Mapping[str, Value]
+    coefficients: Callable[..., Mapping[str, Column]]
 
 
 def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
@@ -58,21 +70,18 @@ def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
     return np.maximum(1.0 / (p + 0.0), mass)  # a probability of -0.0 counts as 0
 
 
-def _linear_table(
-    ranks: Vector,
-    *,
-    constant: float = 0.0,
-    own: float | Vector = 0.0,
-    own_u: float | Vector = 0.0,
-    above: float | Vector = 0.0,
-    penalty: float | Vector = 0.0,
-    penalty_u: float | Vector = 0.0,
-    second: float = 0.0,
-) -> Coefficients:
-    table = np.empty((ranks.size, 5))
-    for column, values in enumerate((own, own_u, above, penalty, penalty_u)):
-        table[:, column] = values
-    return Coefficients(constant, second, math.nan, _reach(second, table), table)
+COLUMNS = ("own", "own_u", "above", "penalty", "penalty_u")
+NUMBERS = ("constant", "second", "price")
+
+
+def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
+    """The coefficients that a family's function names; all others are 0."""
+    table = np.empty((ranks.size, len(COLUMNS)))
+    for column, name in enumerate(COLUMNS):
+        table[:, column] = terms.get(name, 0.0)
+    table.flags.writeable = False
+    constant, second = (float(terms.get(name, 0.0)) for name in ("constant", "second"))
+    return Coefficients(constant, second, float(terms.get("price", math.nan)), _reach(second, table), table)
 
 
 def _reach(second: float, table: Vector) -> int:
@@ -82,44 +91,70 @@ def _reach(second: float, table: Vector) -> int:
     return int(second != 0.0 or bool((table[0] != table[1]).any()))
 
 
-def _adaptive(r: Vector, randomized: bool, lam: float = 0.0, k_reg: int = 0) -> Coefficients:
+def is_adaptive(c: Coefficients) -> bool:
+    """Whether u·p + M + g is the whole formula, as in APS and RAPS."""
+    if not math.isnan(c.price) or c.constant != 0:
+        return False
+    return bool((c.table[:, OWN] == 0).all() and (c.table[:, OWN_U] == 1).all() and (c.table[:, PENALTY_U] == 0).all())
+
+
+def first_fall(c: Coefficients) -> int | None:
+    """The first rank at which a linear score can be smaller than at the rank before; None if it never falls.
+
+    s(r + 1) − s(r) is linear in p[r] and p[r + 1], so it is least where p[r + 1] is 0 or
+    p[r], p[r] is 0 or as large as it can be, and u is 0 or 1.
+
+    >>> first_fall(make_table(np.array([1.0, 2.0, 3.0]), {"own": 1.0}))
+    2
+    """
+    rank = np.arange(1, len(c.table))
+    falls = np.zeros(len(rank), dtype=bool)
+    for u in (0.0, 1.0):
+        own = c.table[:, OWN] + u * c.table[:, OWN_U]
+        step = np.diff(c.table[:, PENALTY] + u * c.table[:, PENALTY_U])
+        above, second = c.table[:-1, ABOVE], np.where(rank == 1, c.second, 0.0)
+        alone = (above - own[:-1]) / rank + step
+        equal = (above + np.diff(own) - second) / (rank + 1) + step
+        falls |= (step < 0) | (alone < 0) | (equal < 0)
+    return int(rank[falls.argmax()]) + 1 if falls.any() else None
+
+
+def _adaptive(r: Vector, randomized: bool, lam: float = 0.0, k_reg: int = 0) -> Mapping[str, Column]:
     penalty = lam * np.maximum(r - k_reg, 0.0)
-    return _linear_table(r, own=float(not randomized), own_u=float(randomized), above=1.0, penalty=penalty)
+    return {"own": float(not randomized), "own_u": float(randomized), "above": 1.0, "penalty": penalty}
 
 
-def _penalized(r: Vector, beta: float, gamma: float = 0.0, k_reg: int = 0) -> Coefficients:
-    penalty = gamma * np.maximum(r - k_reg, 0.0)
+def _penalized(r: Vector, beta: float, gamma: float = 0.0, k_reg: int = 0) -> Mapping[str, Column]:
     weights = 1.0 / r if beta == 1.0 else r**-beta
-    return _linear_table(r, constant=1.0, own=-1.0, above=weights, penalty=penalty)
+    return {"constant": 1.0, "own": -1.0, "above": weights, "penalty": gamma * np.maximum(r - k_reg, 0.0)}
 
 
-def _sorted_adaptive(r: Vector, lam: float, randomized: bool) -> Coefficients:
+def _sorted_adaptive(r: Vector, lam: float, randomized: bool) -> Mapping[str, Column]:
     first = (r == 1.0).astype(np.float64)
-    below = lam * (r - 2.0 + float(not randomized)) * (1.0 - first)
-    return _linear_table(
-        r,
-        own=first * (not randomized),
-        own_u=first * randomized,
-        above=first,
-        penalty=below,
-        penalty_u=lam * (1.0 - first) * randomized,
-    )
+    return {
+        "own": first * (not randomized),
+        "own_u": first * randomized,
+        "above": first,
+        "penalty": lam * (r - 2.0 + float(not randomized)) * (1.0 - first),
+        "penalty_u": lam * (1.0 - first) * randomized,
+    }
 
 
-def _custom(r: Vector, weights: tuple[float, ...], penalties: tuple[float, ...]) -> Coefficients:
+def _custom(r: Vector, weights: tuple[float, ...], penalties: tuple[float, ...]) -> Mapping[str, Column]:
     above, penalty = (np.array(v)[np.minimum(r.astype(int) - 1, len(v) - 1)] for v in (weights, penalties))
-    return _linear_table(r, constant=1.0, own=-1.0, above=above, penalty=penalty)
+    return {"constant": 1.0, "own": -1.0, "above": above, "penalty": penalty}
 
 
 FAMILIES: dict[str, Family] = {
-    "ip": Family({}, lambda r: _linear_table(r, constant=1.0, own=-1.0)),
-    "margin": Family({}, lambda r: _linear_table(r, own=-1.0, above=(r == 1.0).astype(float), second=1.0)),
+    "ip": Family({}, lambda r: {"constant": 1.0, "own": -1.0}),
+    "margin": Family({}, lambda r: {"own": -1.0, "above": (r == 1.0).astype(float), "second": 1.0}),
     "aps": Family({"randomized": True}, _adaptive),
     "raps": Family({"lam": 0.02, "k_reg": 3, "randomized": True}, _adaptive),
     "pip": Family({"beta": 1.0}, _penalized),
     "repip": Family({"gamma": 0.02, "k_reg": 3, "beta": 1.0}, _penalized),
     "saps": Family({"lam": 0.1, "randomized": True}, _sorted_adaptive),
-    "topk": Family({}, lambda r: _linear_table(r, penalty=r)),
-    "socop": Family({"mu": 8.0}, lambda r, mu: _linear_table(r)._replace(price=mu)),
+    "topk": Family({}, lambda r: {"penalty": r}),
+    "socop": Family({"mu": 8.0}, lambda r, mu: {"price": mu}),
     "linear": Family({"weights": (), "penalties": (0.0,)}, _custom),
 }
+OURS = frozenset(FAMILIES)

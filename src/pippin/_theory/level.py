@@ -1,11 +1,65 @@
-"""The conformal quantile in exact arithmetic: the one place where a level becomes a rank."""
+"""The level in exact arithmetic: the one place where an alpha becomes a fraction, and a fraction a rank."""
 
 import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
-from pippin._inputs.rows import exact_alpha
+import numpy as np
+
+from pippin._runtime.errors import InputError
 
 
-def quantile_rank(n: int, alpha: float) -> int:
+def as_alpha(alpha: Any) -> float:
+    """The level, checked to lie strictly between 0 and 1."""
+    return float(exact_alpha(alpha))
+
+
+def exact_alpha(alpha: Any) -> Fraction:
+    """The level as the simplest fraction that rounds to it: 0.1 is exactly 1/10, and 1/3 a third.
+
+    So a level means the same wherever it has been, in a file or in another precision than the
+    caller's: a float stands for one fraction.
+
+    >>> exact_alpha(0.3), exact_alpha(1 / 3)
+    (Fraction(3, 10), Fraction(1, 3))
+    """
+    try:
+        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
+    except (TypeError, ValueError, OverflowError):
+        level = math.nan
+    if not 0 < level < 1:
+        raise InputError(
+            f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}",
+            "alpha=0.1 asks for 90 % coverage",
+        )
+    return simplest(level)
+
+
+@lru_cache(maxsize=64)
+def simplest(number: float) -> Fraction:
+    """The fraction of the smallest denominator that rounds to a positive number.
+
+    >>> simplest(0.6666666666666666), simplest(0.125)
+    (Fraction(2, 3), Fraction(1, 8))
+    """
+    below, above = math.nextafter(number, 0), math.nextafter(number, math.inf)
+    low, high = ((Fraction(number) + Fraction(other)) / 2 for other in (below, above))
+    return _simplest_between(low, high)
+
+
+def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """Of all fractions strictly between two, the one of the smallest denominator (by continued fractions)."""
+    whole = low.numerator // low.denominator
+    if whole + 1 < high:
+        return Fraction(whole + 1)
+    low, high = low - whole, high - whole
+    if low == 0:
+        return whole + Fraction(1, high.denominator // high.numerator + 1)
+    return whole + 1 / _simplest_between(1 / high, 1 / low)
+
+
+def quantile_rank(n: int, alpha: Any) -> int:
     """k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
 
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
@@ -15,7 +69,7 @@ def quantile_rank(n: int, alpha: float) -> int:
     return -((n + 1) * (error.numerator - error.denominator) // error.denominator)
 
 
-def examples_needed(alpha: float) -> int:
+def examples_needed(alpha: Any) -> int:
     """The fewest calibration examples that give a finite threshold.
 
     >>> examples_needed(0.1)

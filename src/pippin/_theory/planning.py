@@ -8,13 +8,13 @@ That law knows neither the classifier nor the score, so n can be planned.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from pippin._inputs.rows import as_alpha, exact_alpha
+from pippin._runtime.errors import InputError
 from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
 
 MOST_EXAMPLES = 10**9
 MOST_TEST_ROWS = 10**7
@@ -69,10 +69,14 @@ class Plan:
         return 1 - _stray(self.k, self.n + 1 - self.k, _level(self.alpha, -d), _level(self.alpha, d))
 
 
-def plan(alpha: float = 0.1, n: int = 2000, delta: float = 0.05, test: int | None = None) -> Plan:
+def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | None = None) -> Plan:
     """What coverage to expect from n calibration examples, and from `test` rows that measure it.
 
-    For a guarantee per class or group, n is the number of examples in it.
+    Args:
+        alpha: the share of errors allowed.
+        n: the calibration examples; for a guarantee per class or group, those in it.
+        delta: how often coverage may lie outside `low` to `high`.
+        test: the rows that measure coverage, if they are to be planned too.
 
     >>> import pippin
     >>> found = pippin.plan(alpha=0.1, n=2000)
@@ -99,13 +103,21 @@ def plan(alpha: float = 0.1, n: int = 2000, delta: float = 0.05, test: int | Non
     return Plan(*known, m, on_test, least / m, most / m)
 
 
-def examples_for(alpha: float = 0.1, within: float = 0.01, delta: float = 0.05, side: str = "both") -> int:
+def examples_for(
+    alpha: float = 0.1, *, within: float = 0.01, delta: float = 0.05, side: Literal["both", "below"] = "both"
+) -> int:
     """The fewest calibration examples from which on coverage is close to 1 − alpha.
 
     Close means: with probability at least 1 − delta, coverage is within `within` of
     1 − alpha (side="both"), or not below 1 − alpha − within (side="below"). Because k
     jumps, a few more examples can be a little worse; so the number returned is the smallest
     n for which the statement, and a finite threshold, hold at n and at every larger n.
+
+    Args:
+        alpha: the share of errors allowed.
+        within: how far coverage may be from 1 − alpha; 0.01 is one percentage point.
+        delta: how often it may be farther.
+        side: "both", or "below" if coverage above the level is welcome.
 
     >>> import pippin
     >>> pippin.examples_for(alpha=0.1, within=0.01), pippin.examples_for(alpha=0.1, within=0.01, side="below")
@@ -114,7 +126,7 @@ def examples_for(alpha: float = 0.1, within: float = 0.01, delta: float = 0.05, 
     share, d = exact_alpha(alpha), _distance(within, FINEST)
     allowed = float(_share(delta, "delta"))
     if side not in ("both", "below"):
-        raise ValueError(f"Expected side to be 'both' or 'below', got {side!r}.")
+        raise InputError(f"Expected side to be 'both' or 'below', got {side!r}")
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
@@ -206,7 +218,7 @@ def _share(value: Any, name: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         exact = Fraction(0)
     if not 0 < exact < 1:
-        raise ValueError(f"Expected {name} strictly between 0 and 1, got {value!r}: {name}=0.05 speaks of 95 %.")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 speaks of 95 %")
     return exact
 
 
@@ -216,14 +228,14 @@ def _distance(value: Any, least: Fraction) -> Fraction:
     except (ValueError, ZeroDivisionError):
         exact = Fraction(-1)
     if not least <= exact < 1:
-        raise ValueError(
-            f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}: "
-            "0.01 is one percentage point."
+        raise InputError(
+            f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}",
+            "0.01 is one percentage point",
         )
     return exact
 
 
 def _count(value: Any, what: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise ValueError(f"Expected {what} as a whole number from {least:,} to {most:,}, got {value!r}.")
+        raise InputError(f"Expected {what} as a whole number from {least:,} to {most:,}, got {value!r}")
     return int(value)

@@ -1,15 +1,31 @@
-"""Scores by name: `formula.py` with its parameters filled in, made by a call or read from a spelling."""
+"""Scores by name: a family with its parameters filled in, made by a call or read from a spelling."""
 
 import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from pippin._theory.formula import FAMILIES, Coefficients, Value, Vector
+from pippin._runtime.arrays import Vector
+from pippin._runtime.errors import InputError
+from pippin._theory.formula import (
+    COLUMNS,
+    FAMILIES,
+    NUMBERS,
+    OURS,
+    OWN_U,
+    PENALTY_U,
+    Coefficients,
+    Family,
+    Value,
+    first_fall,
+    make_table,
+)
+
+MANY = 64  # ranks at which a score is looked at where nothing is known of the classes yet
 
 
 @dataclass(frozen=True)
@@ -28,12 +44,12 @@ class Score:
 
     def __post_init__(self) -> None:
         if self.name not in FAMILIES or [key for key, _ in self.parameters] != list(FAMILIES[self.name].defaults):
-            raise ValueError(f"Cannot make a score {self.name!r} by hand: use pippin.repip(…) or pippin.parse_score.")
+            raise InputError(f"Cannot make a score {self.name!r} by hand", "use pippin.repip(…) or pippin.parse_score")
 
-    @property
+    @cached_property
     def randomized(self) -> bool:
         """Whether the score draws a u for each object."""
-        return ("randomized", True) in self.parameters
+        return bool(coefficients(self, MANY).table[:, (OWN_U, PENALTY_U)].any())
 
     def replace(self, **parameters: Value) -> "Score":
         """The same score with some parameters changed.
@@ -176,102 +192,194 @@ def make_score(name: str, parameters: Mapping[str, object]) -> Score:
     """The score of that name; parameters not given keep their defaults.
 
     Raises:
-        ValueError: an unknown name or parameter, or a value out of range.
+        InputError: an unknown name or parameter, or a value out of range.
     """
-    if name not in FAMILIES:
-        raise ValueError(f"Unknown score {name!r}: expected one of {', '.join(FAMILIES)}.")
-    defaults = FAMILIES[name].defaults
+    defaults = _family(name).defaults
     for key in parameters:
         if key not in defaults:
             takes = f"takes {', '.join(defaults)}" if defaults else "takes no parameters"
-            raise ValueError(f"The score {name} has no parameter {key!r}: it {takes}.")
+            raise InputError(f"The score {name} has no parameter {key!r}", f"it {takes}")
     filled = {**defaults, **parameters}
     return Score(name, tuple((key, _checked(name, key, filled[key])) for key in defaults))
 
 
+def register(name: str, family: Family) -> None:
+    """Makes a family of scores known under a name: then `"name(parameter=value)"` is a score everywhere.
+
+    A name may be registered again, but not one of the scores that come with this package.
+    `pippin.testing.check_score` holds a score against all laws.
+
+    Args:
+        name: a word of letters, digits and _.
+        family: its parameters, and the coefficients that they give.
+
+    >>> import pippin
+    >>> steep = pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power})
+    >>> pippin.register("steep", steep)
+    >>> pippin.score([[0.5, 0.25, 0.25]], None, "steep(power=1)")
+    array([[0.5  , 1.25 , 1.375]])
+
+    Raises:
+        InputError: another name or family than that, or a score that can fall with the rank.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name in OURS:
+        raise InputError(f"Expected a new name of letters, digits and _, got {name!r}", "choose for example 'mine'")
+    if not isinstance(family, Family) or not all(_is_value(value) for value in family.defaults.values()):
+        raise InputError(
+            f"Expected a family whose parameters are numbers, truth values or tuples of numbers, got {family!r}",
+            "pass pippin.Family(defaults, coefficients)",
+        )
+    earlier = FAMILIES.get(name)
+    FAMILIES[name] = Family(dict(family.defaults), family.coefficients)
+    try:
+        _read_spelling.cache_clear()
+        coefficients.cache_clear()
+        coefficients(make_score(name, {}), MANY)
+    except BaseException:
+        FAMILIES.pop(name)
+        if earlier is not None:
+            FAMILIES[name] = earlier
+        raise
+
+
 def parse_score(text: Any) -> Score:
     """Reads a score's spelling, such as `repip(gamma=0.05, k_reg=2)`; a Score passes through.
+
+    Args:
+        text: a score or its spelling.
 
     >>> import pippin
     >>> pippin.parse_score("raps( lam = 1e-2 )")
     raps(lam=0.01)
 
     Raises:
-        ValueError: the text is not a score's name with keyword parameters.
+        InputError: the text is not a score's name with keyword parameters.
     """
     if isinstance(text, Score):
         return text
+    if getattr(text, "plain", False):  # a method that is nothing but its score
+        return parse_score(text.score)
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
-        raise ValueError(f"Expected a score or its name, got {type(text).__name__}: {hint}.")
+        raise InputError(f"Expected a score or its name, got {type(text).__name__}", hint)
     return _read_spelling(text)
 
 
 @lru_cache(maxsize=64)
 def _read_spelling(text: str) -> Score:
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Name):
-            return make_score(node.id, {})
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-            values = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
-            if len(values) == len(node.keywords):
-                return make_score(node.func.id, values)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if str(error).startswith(("Unknown score", "The score")):
-            raise
+    name, parameters = _name_and_parameters(text)
+    if name is not None:
+        return make_score(name, parameters)
     hint = "write a name or name(parameter=value), like repip(gamma=0.05)"
     if "ip/ms" in text:
         hint = "that is for compare, elsewhere call calibrate_combination"
     elif {"per", "rc3p", "nonempty"} & set(text.split()):
         hint = "that is for compare, elsewhere pass the score alone and per='class' beside it"
-    raise ValueError(f"Cannot read the score {text!r}: {hint}.")
+    raise InputError(f"Cannot read the score {text!r}", hint)
+
+
+def _name_and_parameters(text: str) -> tuple[str | None, dict[str, Any]]:
+    """What a spelling says; no name, if it is none."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, {}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+            values = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+            if len(values) == len(node.keywords):
+                return node.func.id, values
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass
+    return None, {}
 
 
 def parse_scores(given: Any) -> tuple[Score, ...]:
     """One score or several, each once.
 
     Raises:
-        ValueError: there is none, or one cannot be read.
+        InputError: there is none, or one cannot be read.
     """
     several = (given,) if isinstance(given, str | Score) else tuple(given)
     if not several:
-        raise ValueError("Expected at least one score, got none: pass for example ['ip', 'repip'].")
+        raise InputError("Expected at least one score, got none", "pass for example ['ip', 'repip']")
     return tuple(dict.fromkeys(parse_score(score) for score in several))
 
 
 @lru_cache(maxsize=16)
 def coefficients(score: Score, n_classes: int) -> Coefficients:
-    """The score's numbers for `n_classes` ranks."""
+    """The score's numbers for `n_classes` ranks.
+
+    Raises:
+        InputError: a registered family gives something else, or a score that can fall with the rank.
+    """
+    family = _family(score.name)
     ranks = np.arange(1, n_classes + 1, dtype=np.float64)
-    made = FAMILIES[score.name].coefficients(ranks, **dict(score.parameters))
-    made.table.flags.writeable = False
+    if score.name in OURS:
+        return make_table(ranks, family.coefficients(ranks, **dict(score.parameters)))
+    terms = family.coefficients(ranks, **dict(score.parameters))
+    _check_terms(score, terms, n_classes)
+    made = make_table(ranks, terms)
+    if (rank := first_fall(made)) is not None:
+        raise InputError(
+            f"The score {score} can be smaller at rank {rank} than at the rank before",
+            "sets are the first ranks, so raise its weights or penalties",
+        )
     return made
+
+
+def _family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise InputError(
+            f"Unknown score {name!r}: expected one of {', '.join(FAMILIES)}",
+            "a score of your own is known once the module that registers it is imported",
+            "a score of your own is known once its module is named with --import",
+        )
+    return FAMILIES[name]
+
+
+def _check_terms(score: Score, terms: object, n_classes: int) -> None:
+    """Raises an InputError where a registered family gives no columns of the formula."""
+    known = (*COLUMNS, *(name for name in NUMBERS if name != "price"))
+    if not isinstance(terms, Mapping) or not set(terms) <= set(known):
+        raise InputError(f"The score {score} needs coefficients by the names {', '.join(known)}, got {terms!r}")
+    for name, values in terms.items():
+        shape = np.shape(values)
+        if shape not in ((), (n_classes,) if name in COLUMNS else ()) or not np.isfinite(values).all():
+            raise InputError(
+                f"The score {score} needs {name} to be one finite number{' or one per rank' * (name in COLUMNS)}, "
+                f"got {values!r}"
+            )
 
 
 def _checked(name: str, key: str, value: object) -> Value:
     """The value in its canonical type, or an error that says what was expected."""
-    if key == "randomized":
+    default, ours = FAMILIES[name].defaults[key], name in OURS
+    if isinstance(default, bool):
         wanted = "True or False"
         if isinstance(value, bool | np.bool_):
             return bool(value)
-    elif key == "k_reg":
-        wanted = "a whole number of at least 0"
-        if _is_real(value) and value >= 0 and value == int(value):
+    elif isinstance(default, int):
+        wanted = "a whole number" + " of at least 0" * ours
+        if _is_real(value) and value == int(value) and (value >= 0 or not ours):
             return int(value)
-    elif key == "weights":
-        wanted = "one or more finite numbers, none negative"
-        if (numbers := _as_vector(value)) and min(numbers) >= 0:
-            return numbers
-    elif key == "penalties":
-        wanted = "one or more finite numbers, none smaller than the one before"
-        if (numbers := _as_vector(value)) and list(numbers) == sorted(numbers):
+    elif isinstance(default, tuple):
+        numbers = _as_vector(value)
+        wanted, good = "one or more finite numbers", bool(numbers)
+        if key == "weights" and ours:
+            wanted, good = f"{wanted}, none negative", good and min(numbers) >= 0
+        elif key == "penalties" and ours:
+            wanted, good = f"{wanted}, none smaller than the one before", good and list(numbers) == sorted(numbers)
+        if good:
             return numbers
     else:
-        wanted = "a finite number of at least 0"
-        if _is_real(value) and value >= 0:
+        wanted = "a finite number" + " of at least 0" * ours
+        if _is_real(value) and (value >= 0 or not ours):
             return float(value)
-    raise ValueError(f"The score {name} needs {key} to be {wanted}, got {value!r}.")
+    raise InputError(f"The score {name} needs {key} to be {wanted}, got {value!r}")
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, bool) or _is_real(value) or (isinstance(value, tuple) and all(map(_is_real, value)))
 
 
 def _is_real(value: object) -> TypeGuard[float]:

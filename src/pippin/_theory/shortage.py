@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import Classes
+from pippin._runtime.arrays import Classes, Indices
+from pippin._runtime.warn import warn
 from pippin._theory.level import examples_needed, quantile_rank
 
 MOST_NAMED = 5  # cells that a warning names
@@ -29,10 +30,16 @@ def too_few(n: int, alpha: float, what: str = "calibration examples", level: str
     )
 
 
+def warn_of_few(n: int, alpha: float) -> None:
+    """Warns if n calibration examples cannot give a finite threshold."""
+    if note := too_few(n, alpha):
+        warn(note)
+
+
 def named(
     few: NDArray[np.intp],
     counts: NDArray[Any],
-    of: NDArray[np.int32],
+    of: Indices,
     classes: Classes | None,
     groups: Sequence[object] | None,
     clustered: bool = False,

@@ -18,10 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import read_only
-
-Vector = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from pippin._runtime.arrays import Codes, Vector, read_only
 
 _SLACK = 2.0**-98  # far above what the roundings of pairs add up to, each 2**-104 or less
 _TINY = 2.0**-900  # below it, the second number of a pair may lose digits
@@ -46,7 +43,7 @@ class Tails:
         low, high = self._bounds(below, weights)
         return self._settled(low, low != high, below, weights)
 
-    def reach(self, weights: Vector, alpha: float) -> Counts:
+    def reach(self, weights: Vector, alpha: float) -> Codes:
         """For each weight the largest b with p > alpha: a class is in the set if no more scores are below its own."""
         low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
         high = np.full(len(weights), len(self.exact))

@@ -11,6 +11,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from pippin._runtime.extras import MissingExtraError
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.evaluate import evaluate
@@ -44,7 +45,7 @@ def pippin(
 ) -> None:
     """Prediction sets that contain the true class with a chosen probability."""
     if version:
-        from pippin import __version__
+        from pippin._runtime.version import __version__
 
         print(f"pippin {__version__}")
         raise typer.Exit
@@ -88,7 +89,7 @@ def _sentence(error: Exception) -> str | None:
         if error.filename is None:
             return f"Cannot write the results ({error.strerror}): check where standard output goes."
         return f"Cannot use {error.filename} ({error.strerror}): check the path."
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MissingExtraError):
         return str(error)
     if isinstance(error, MemoryError):
         return "Not enough memory for these data: pass fewer rows at once."

@@ -47,31 +47,20 @@ def compare(
     labels: LabelsFile = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
-    from pippin._compare.methods import Method
     from pippin._compare.study import study
-    from pippin._inputs.rows import as_classes
+    from pippin._compare.trial import make_trial
     from pippin.cli.outputs import output_folder
     from pippin.tables.reading import need_groups
     from pippin.tables.writing import write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels)
-    truth = given.truth()
-    need_groups(given, *(str(one) for one in chosen if isinstance(one, Method) and one.by_group))
+    labelled = given.labelled
+    need_groups(given, *(str(method) for method in chosen if method.by_group))
     with output_folder(out):
         kept = out / CHECKPOINT
-        found = study(
-            given.rows,
-            truth,
-            as_classes(None, given.rows),
-            chosen,
-            alpha,
-            splits,
-            calibration_fraction,
-            seed,
-            checkpoint=str(kept),
-            groups=given.groups,
-        )
+        trial = make_trial(labelled, alpha, calibration_fraction, seed, given.groups)
+        found = study(trial, chosen, splits, str(kept))
         write_table(out / "results.parquet", found.comparison.table)
         write_table(out / "summary.csv", found.comparison.summary())
         write_table(out / "conditional.csv", found.comparison.conditional())

@@ -1,7 +1,5 @@
 """`pippin evaluate`: how a predictor does on labelled data."""
 
-from typing import Any
-
 from pippin.cli.options import DataFile, DrawSeed, LabelsFile, NonEmpty, PredictorFile, WeightsFile
 
 
@@ -24,20 +22,6 @@ def evaluate(
     asked = asked_of(calibrated, given, weights, seed, non_empty)
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)
-    print(
-        f"{_named(calibrated)}, calibrated on {calibrated.n_calibration:,} rows, alpha {calibrated.alpha:g}, on ",
-        end="",
-    )
     names = [calibrated.classes[i] for i in truth]
+    print(f"{calibrated.describe()}\nOn {given.name}: ", end="")
     print(pippin.evaluate(sets, names, groups=given.groups, alpha=calibrated.alpha))
-
-
-def _named(predictor: Any) -> str:
-    """The predictor in a few words."""
-    if hasattr(predictor, "guarantee"):
-        return f"ip/ms {predictor.guarantee}"
-    if hasattr(predictor, "weights"):
-        return f"{predictor.score}, weighted"
-    return str(predictor.score) + (
-        f" per {predictor.per}".replace("per rc3p", "by RC3P") if hasattr(predictor, "per") else ""
-    )

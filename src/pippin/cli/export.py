@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pippin._runtime.errors import InputError
 from pippin.cli.options import PredictorFile
 
 if TYPE_CHECKING:
@@ -32,15 +33,18 @@ def export(
 ) -> None:
     """Write a predictor as an ONNX graph or a C header."""
     import pippin
+    from pippin._predictors.marginal import need_one_threshold
     from pippin._runtime.disk import write_whole
+    from pippin.cli.outputs import check_target
 
     if onnx is None and c is None:
-        raise ValueError("Expected --onnx or --c, got neither: name the file to write.")
+        raise InputError("Expected --onnx or --c, got neither", "name the file to write")
     if onnx is None and append_to is not None:
-        raise ValueError(f"Expected --onnx beside --append-to {append_to}, got none: name the file to write.")
+        raise InputError(f"Expected --onnx beside --append-to {append_to}, got none", "name the file to write")
     for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
-        _check(option, path, ending)
-    calibrated = pippin.load(predictor)
+        if path is not None:
+            check_target(path, ending, option=option)
+    calibrated = need_one_threshold(pippin.load(predictor))
     made: list[tuple[Path, bytes]] = []
     if onnx is not None:
         made.append((onnx, _graph(calibrated, source, dtype, append_to, output)))
@@ -54,29 +58,17 @@ def export(
 
 
 def _graph(predictor: "Predictor", source: str, dtype: str, append_to: Path | None, output: str | None) -> bytes:
-    try:
-        import onnx
+    from pippin.export.onnx import appended_model, head_model
 
-        from pippin.export.onnx import appended_model, head_model
-    except ModuleNotFoundError as error:
-        raise ValueError('Expected onnx to be installed: pip install "pippin-conformal[onnx]".') from error
     if append_to is None:
         return bytes(head_model(predictor, source, dtype).SerializeToString())
+    import onnx
+
     try:
         model = onnx.load_from_string(append_to.read_bytes())
         onnx.checker.check_model(model)
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(f"{append_to} is no ONNX graph, or keeps its weights elsewhere: save it whole.") from error
+        raise InputError(f"{append_to} is no ONNX graph, or keeps its weights elsewhere", "save it whole") from error
     return bytes(appended_model(model, predictor, source, output).SerializeToString())
-
-
-def _check(option: str, path: Path | None, ending: str) -> None:
-    from pippin.cli.outputs import check_target
-
-    if path is not None:
-        try:
-            check_target(path, ending)
-        except ValueError as error:
-            raise ValueError(str(error).replace("--out", option, 1)) from None

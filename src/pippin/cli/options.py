@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pippin._runtime.errors import InputError
+
 if TYPE_CHECKING:
-    from pippin._compare.methods import Candidate
+    from pippin._compare.methods import Method
+    from pippin._predictors.protocol import ConformalPredictor
     from pippin.tables.reading import Data
 
 _DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
@@ -48,11 +51,11 @@ def read_or_example(path: Path | None, labels: Path | None) -> "Data":
     if path is not None:
         return read_data(path, labels)
     if labels is not None:
-        raise ValueError(f"Expected data for the labels of {labels}, got none: name the file of probabilities first.")
+        raise InputError(f"Expected data for the labels of {labels}, got none", "name the file of probabilities first")
     return example_data()
 
 
-def read_scores(text: str) -> "tuple[Candidate, ...]":
+def read_scores(text: str) -> "tuple[Method, ...]":
     """Scores and methods from a list such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` are several.
 
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
@@ -67,34 +70,32 @@ def read_scores(text: str) -> "tuple[Candidate, ...]":
     return parse_methods([score for part in _split(text) for score in several.get(part) or (parse_method(part),)])
 
 
-def asked_of(predictor: Any, data: "Data", weights: Path | None, seed: int | None, non_empty: bool) -> dict[str, Any]:
-    """What this kind of predictor wants to know beside the rows: groups, weights, a seed.
+def asked_of(
+    predictor: "ConformalPredictor", data: "Data", weights: Path | None, seed: int | None, non_empty: bool
+) -> dict[str, Any]:
+    """What this predictor takes beside the rows: groups, weights, a seed.
 
     Raises:
-        ValueError: the predictor needs more than a file of rows, or weights that it cannot use.
+        InputError: the predictor needs more than a file of rows, or weights that it cannot use.
     """
-    from pippin._predictors.combination import Combination
-    from pippin._predictors.conditional import ConditionalPredictor
-    from pippin._predictors.marginal import Predictor
-    from pippin._predictors.weighted import WeightedPredictor
     from pippin.tables.reading import read_weights
 
-    kind = type(predictor).__name__
-    if not isinstance(predictor, Predictor | ConditionalPredictor | WeightedPredictor | Combination):
-        raise ValueError(
-            f"Expected a predictor that needs one matrix of probabilities, got a {kind}: use it in Python."
+    kind, takes = type(predictor).__name__, predictor.takes
+    if "folds" in takes:
+        raise InputError(
+            f"Expected a predictor that needs one matrix of probabilities, got a {kind}", "use it in Python"
         )
     asked: dict[str, Any] = {"nonempty": non_empty}
-    if not isinstance(predictor, Combination):
+    if "seed" in takes:
         asked["seed"] = seed
-    if getattr(predictor, "groups", None) is not None:
+    if "groups" in takes:
         asked["groups"] = data.groups
-    if isinstance(predictor, WeightedPredictor):
+    if "weights" in takes:
         if weights is None:
-            raise ValueError("Expected the weights of the rows, got none: pass --weights weights.npy.")
+            raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")
         asked["weights"] = read_weights(weights)
     elif weights is not None:
-        raise ValueError(f"A {kind} takes no weights: leave --weights out, or calibrate with --weights.")
+        raise InputError(f"A {kind} takes no weights", "leave --weights out, or calibrate with --weights")
     return asked
 
 
@@ -107,8 +108,8 @@ def read_values(text: str) -> tuple[float, ...]:
     try:
         return tuple(int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(","))
     except ValueError as error:
-        raise ValueError(
-            f"Expected --values to be numbers between commas, got {text!r}: write for example 0,0.01,0.1."
+        raise InputError(
+            f"Expected --values to be numbers between commas, got {text!r}", "write for example 0,0.01,0.1"
         ) from error
 
 

@@ -5,16 +5,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pippin._runtime.errors import InputError
 
-def check_target(path: Path, *endings: str) -> None:
-    """Raises a ValueError if a file with one of these endings cannot be put there."""
+
+def check_target(path: Path, *endings: str, option: str = "--out") -> None:
+    """Raises an InputError if a file with one of these endings cannot be put there."""
     if path.suffix.lower() not in endings:
-        raise ValueError(f"Expected --out to end in {' or '.join(endings)}, got {path}: rename it.")
+        raise InputError(f"Expected {option} to end in {' or '.join(endings)}, got {path}", "rename it")
     if path.is_dir():
-        raise ValueError(f"Expected --out to be a file, but {path} is a folder: name a file in it.")
+        raise InputError(f"Expected {option} to be a file, but {path} is a folder", "name a file in it")
     if not path.parent.is_dir():
-        raise ValueError(f"Expected --out in a folder that exists, got {path}: make the folder {path.parent} first.")
-    _check_writable(path.parent)
+        raise InputError(
+            f"Expected {option} in a folder that exists, got {path}", f"make the folder {path.parent} first"
+        )
+    _check_writable(path.parent, option)
 
 
 @contextmanager
@@ -23,8 +27,8 @@ def output_folder(path: Path) -> Iterator[None]:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     blocked = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
     if blocked is not None:
-        raise ValueError(f"Expected --out to be a folder, but {blocked} is a file: choose another name.")
-    _check_writable(next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()))
+        raise InputError(f"Expected --out to be a folder, but {blocked} is a file", "choose another name")
+    _check_writable(next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()), "--out")
     path.mkdir(parents=True, exist_ok=True)
     try:
         yield
@@ -35,6 +39,6 @@ def output_folder(path: Path) -> Iterator[None]:
         raise
 
 
-def _check_writable(folder: Path) -> None:
+def _check_writable(folder: Path, option: str) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"Expected --out where files may be written, but {folder} is not: choose another place.")
+        raise InputError(f"Expected {option} where files may be written, but {folder} is not", "choose another place")

@@ -34,20 +34,20 @@ def first_split(
 ) -> "tuple[NDArray[np.int64], dict[str, PredictionSets]]":
     """The test rows of the split that compare looks at closely, and their sets under each score shown."""
     import pippin
-    from pippin._compare.splits import draw_split, make_trial, split_generator
-    from pippin._inputs.rows import as_classes
+    from pippin._compare.splits import draw_split
+    from pippin._compare.trial import make_trial
 
-    truth = data.truth()
-    trial = make_trial(data.rows, truth, fraction, alpha, seed)
-    calibration, _ = draw_split(trial, 0)
-    inner, outer = np.flatnonzero(calibration), np.flatnonzero(~calibration)
-    found = {}
+    labelled = data.labelled
+    trial = make_trial(labelled, alpha, fraction, seed)
+    split = draw_split(trial, 0)
+    inner, outer = np.flatnonzero(split.calibration), np.flatnonzero(~split.calibration)
+    sets = {}
     for score in SHOWN:
-        generator = split_generator(trial.seed, 0)
-        generator.choice(data.rows.n, trial.n_calibration, replace=False, shuffle=False)
+        generator = split.generator()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*too few.*")  # compare has said it
-            predictor = pippin.calibrate(data.rows.take(inner), truth[inner], score, alpha, seed=generator)
-        sets = predictor.predict(data.rows.take(outer), generator)
-        found[str(predictor.score)] = replace(sets, classes=as_classes(None, data.rows))
-    return outer, found
+            calibration = labelled.rows.take(inner), labelled.labels[inner]
+            predictor = pippin.calibrate(*calibration, score, alpha, seed=generator)
+        found = predictor.predict(labelled.rows.take(outer), seed=generator)
+        sets[str(predictor.score)] = replace(found, classes=labelled.classes)
+    return outer, sets

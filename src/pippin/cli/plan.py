@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pippin._runtime.errors import InputError
 from pippin.cli.options import Alpha, LabelsFile
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def plan(
     from pippin.cli.printing import console
 
     if data is not None and n is not None:
-        raise ValueError(f"Expected DATA or --n, got both {data} and {n}: the rows of DATA are what is counted.")
+        raise InputError(f"Expected DATA or --n, got both {data} and {n}", "the rows of DATA are what is counted")
     if test is not None and data is None and n is None:
-        raise ValueError("Expected --n beside --test: name the calibration examples, for example --n 2000.")
+        raise InputError("Expected --n beside --test", "name the calibration examples, for example --n 2000")
     counts = _counts(data, labels)
     distances = DISTANCES if within is None else (within,)
     at_hand = sum(counts.values()) if n is None else n
-    found = None if n is None and data is None else pippin.plan(alpha, at_hand, delta, test)
-    wanted = [pippin.examples_for(alpha, d, delta) for d in distances]
+    found = None if n is None and data is None else pippin.plan(alpha, at_hand, delta=delta, test=test)
+    wanted = [pippin.examples_for(alpha, within=d, delta=delta) for d in distances]
     screen = console()
     if found is not None:
         screen.print(_sentence(found))
@@ -64,7 +65,7 @@ def _counts(data: Path | None, labels: Path | None) -> dict[str | int, int]:
     """How many examples each class has."""
     import numpy as np
 
-    from pippin._inputs.rows import as_classes
+    from pippin._inputs.labels import as_classes
     from pippin.cli.options import read_or_example
 
     if data is None and labels is None:
@@ -116,14 +117,14 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
     import pippin
     from pippin._theory.level import examples_needed
 
-    least, wanted = examples_needed(alpha), pippin.examples_for(alpha, within, delta)
+    least, wanted = examples_needed(alpha), pippin.examples_for(alpha, within=within, delta=delta)
     table = Table(title="By class", title_justify="left")
     table.add_column("class", overflow="fold")
     headings = ("examples", "coverage", f"in {_percent(1 - delta)} of\ncalibrations")
     for heading in (*headings, "missing for\na threshold", f"missing for\n± {100 * within:.3g} points"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
-        found = pippin.plan(alpha, count, delta)
+        found = pippin.plan(alpha, count, delta=delta)
         spread = f"{100 * found.low:.3g} to {_percent(found.high)}" if found.finite else "every set full"
         missing = (f"{max(0, enough - count):,}" for enough in (least, wanted))
         table.add_row(str(name), f"{count:,}", _percent(found.mean), spread, *missing)

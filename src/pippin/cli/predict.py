@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pippin._runtime.errors import InputError
 from pippin.cli.options import DataFile, DrawSeed, NonEmpty, PredictorFile, WeightsFile
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def predict(
     calibrated = pippin.load(predictor)
     given = read_data(data)
     if out.exists() and out.samefile(data):
-        raise ValueError(f"Expected --out to be another file than the data, got {out} for both: rename it.")
+        raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
     shared = secrets.randbits(64) if seed is None else seed  # sets and p-values use the same u
     asked = asked_of(calibrated, given, weights, shared, non_empty)
     with naming(given.name):
@@ -66,12 +67,9 @@ def predict(
 def _check(p_values: Path, out: Path, data: Path) -> None:
     from pippin.cli.outputs import check_target
 
-    try:
-        check_target(p_values, ".csv", ".parquet")
-    except ValueError as error:
-        raise ValueError(str(error).replace("--out", "--p-values", 1)) from None
+    check_target(p_values, ".csv", ".parquet", option="--p-values")
     if p_values.absolute() == out.absolute() or (p_values.exists() and p_values.samefile(data)):
-        raise ValueError(f"Expected --p-values to be a file of its own, got {p_values} twice: rename it.")
+        raise InputError(f"Expected --p-values to be a file of its own, got {p_values} twice", "rename it")
 
 
 def _table(predictor: Any, rows: Any, asked: dict[str, Any]) -> "polars.DataFrame":
@@ -79,7 +77,7 @@ def _table(predictor: Any, rows: Any, asked: dict[str, Any]) -> "polars.DataFram
     import polars
 
     if not hasattr(predictor, "forced"):
-        raise ValueError(f"A {type(predictor).__name__} has no table of p-values: leave --p-values out.")
+        raise InputError(f"A {type(predictor).__name__} has no table of p-values", "leave --p-values out")
     points = predictor.forced(rows, **asked)
     every = predictor.p_values(rows, **asked)
     columns: dict[str, Any] = {

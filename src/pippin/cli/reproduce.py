@@ -1,11 +1,11 @@
 """`pippin reproduce`: the paper's experiment from images to the report, step by step."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pippin._runtime.extras import need
 from pippin.cli.options import Alpha, CalibrationFraction, OutFolder, Splits
 from pippin.cli.train import (
     Batch,
@@ -57,7 +57,7 @@ def images(
     """Train on a folder of labelled images, sweep, compare and report."""
     from pippin.cli.outputs import output_folder
 
-    _need_report()
+    need("The report", "report", "matplotlib")
     chosen = {
         "weights": weights,
         "epochs": epochs,
@@ -97,7 +97,7 @@ def we3ds(
     from pippin.cli.outputs import output_folder
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
-    _need_report()
+    need("The report", "report", "matplotlib")
     windows = out / "windows"
     with output_folder(out):
         prepare_we3ds(download, windows, seed=seed)  # it looks for itself whether those there still hold
@@ -118,20 +118,12 @@ def we3ds(
         )
 
 
-def _need_report() -> None:
-    if find_spec("matplotlib") is None:
-        raise ValueError('The report needs matplotlib: pip install "pippin-conformal[report]"')
-
-
 def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
     """The logits of the images held out."""
     from pippin.cli.steps import folder_checksum, run_step
+    from pippin.images.training import Options
+    from pippin.images.training.folder import list_images
 
-    try:
-        from pippin.images.training import Options
-        from pippin.images.training.folder import list_images
-    except ImportError as missing:
-        raise ValueError(str(missing)) from missing
     Options(**chosen)
     made_from = {key: value for key, value in chosen.items() if key != "device"}
     made_from["images"] = list_images(folder).checksum()
@@ -190,7 +182,7 @@ def _compare(folder: Path, probs: Path, out: Path, splits: int, alpha: float, fr
 
 
 def _asked(data: str, splits: int, alpha: float, fraction: float, seed: int) -> dict[str, Any]:
-    from pippin import __version__
+    from pippin._runtime.version import __version__
 
     return {
         "data": data,

@@ -54,7 +54,17 @@ def sweep(
     given = read_or_example(data, labels)
     truth = given.truth()
     with output_folder(out):
-        swept = pippin.sweep(given.rows, truth, score, parameter, steps, splits, alpha, calibration_fraction, seed)
+        swept = pippin.sweep(
+            given.rows,
+            truth,
+            score,
+            alpha,
+            parameter=parameter,
+            values=steps,
+            splits=splits,
+            calibration_fraction=calibration_fraction,
+            seed=seed,
+        )
         write_table(out / "sweep.parquet", swept.table)
         write_table(out / "sweep.csv", swept.summary())
         drawn = find_spec("matplotlib") is not None

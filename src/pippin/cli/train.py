@@ -73,10 +73,8 @@ def run_training(windows: Path, out: Path, chosen: dict[str, Any]) -> "Trained":
     from pippin.cli.outputs import check_target
 
     check_target(out, ".npz")
-    try:
-        from pippin.images.training import Options, train
-    except ImportError as missing:
-        raise ValueError(str(missing)) from missing
+    from pippin.images.training import Options, train
+
     return train(
         windows, out, Options(**chosen), tell=lambda epoch: print(epoch, file=sys.stderr, flush=True), bar=progress_bar
     )

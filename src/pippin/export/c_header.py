@@ -1,6 +1,6 @@
 """A predictor as one C99 header: no allocation, no library, the same bits in double.
 
-The header evaluates `pippin._theory.formula.score_at` in its order. It keeps the compiler from
+The header evaluates the formula, `score_at`, in its order. It keeps the compiler from
 fusing multiplications and additions where the compiler listens to a pragma (GCC, Clang);
 others need their own flag for that, such as -ffp-contract=off.
 """
@@ -12,7 +12,9 @@ import numpy as np
 
 from pippin._inputs.rows import SUM_TOLERANCE
 from pippin._predictors.marginal import Predictor, need_one_threshold
-from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients, Vector
+from pippin._runtime.arrays import Vector
+from pippin._runtime.errors import InputError
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.scores import coefficients
 from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
 
@@ -30,7 +32,7 @@ def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
     """
     need_one_threshold(predictor)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
-        raise ValueError(f"Expected a prefix of letters, digits and _, got {prefix!r}: choose for example 'pippin'.")
+        raise InputError(f"Expected a prefix of letters, digits and _, got {prefix!r}", "choose for example 'pippin'")
     c = coefficients(predictor.score, len(predictor.classes))
     words = {
         "x": prefix,

@@ -3,8 +3,9 @@
 Inputs: `probs` or `logits` (n, K), and `u` (n,) in double for a randomised score.
 Outputs: `sizes` (n,) int64; `classes` (n, K) int64, the members, most probable first, then
 −1; `mask` (n, K) bool. Scores are computed in double, in the order of
-`pippin._theory.formula.score_at`; equal probabilities are ranked by class index.
+the formula, `score_at`; equal probabilities are ranked by class index.
 """
+# ruff: noqa: E402 - the extra is asked for before it is imported
 
 import json
 import math
@@ -12,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-try:
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError('pippin.export.onnx needs onnx: pip install "pippin-conformal[onnx]".') from error
+from pippin._runtime.extras import need
+
+need("pippin.export.onnx", "onnx", "onnx")
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.scores import coefficients
 
@@ -69,7 +72,7 @@ def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float3
     need_one_threshold(predictor)
     kind = next((number for number, name in FLOATS.items() if name == dtype), None)
     if kind is None:
-        raise ValueError(f"Expected the type float32 or float64, got {dtype!r}.")
+        raise InputError(f"Expected the type float32 or float64, got {dtype!r}")
     graph = Graph({source})
     inputs = [helper.make_tensor_value_info(source, kind, ["n", len(predictor.classes)])]
     outputs = _add_head(graph, predictor, source, source, inputs)
@@ -112,7 +115,7 @@ def appended_model(
 def _add_head(graph: Graph, predictor: Predictor, given: str, source: str, inputs: list[Any]) -> list[Any]:
     """Adds the head behind `given`; appends the input u where it is needed, returns the outputs."""
     if source not in ("probs", "logits"):
-        raise ValueError(f"Expected the input to be probs or logits, got {source!r}.")
+        raise InputError(f"Expected the input to be probs or logits, got {source!r}")
     n_classes = len(predictor.classes)
     c = coefficients(predictor.score, n_classes)
     if source == "logits":
@@ -215,7 +218,7 @@ def _chosen_output(graph: Any, n_classes: int, wanted: str | None) -> str:
         return wanted or fits[0]
     names = ", ".join(value.name for value in graph.output) or "none"
     looked = "one output" if wanted is None else f"the output {wanted!r} to be"
-    raise ValueError(
-        f"Expected {looked} of floats with {n_classes} columns, got the outputs {names} ({len(fits)} fit): "
-        "name the one with the probabilities or logits with --output."
+    raise InputError(
+        f"Expected {looked} of floats with {n_classes} columns, got the outputs {names} ({len(fits)} fit)",
+        "name the one with the probabilities or logits with --output",
     )

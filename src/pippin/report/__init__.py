@@ -6,9 +6,10 @@ from pathlib import Path
 from pippin._compare.comparison import Comparison
 from pippin._compare.curves import LevelCurve
 from pippin._compare.sweeping import Sweep
-from pippin._compare.verdict import AlphaCurve, Verdict
+from pippin._compare.verdict import Verdict
 from pippin._predictors.metrics import Evaluation
 from pippin._runtime.disk import write_whole
+from pippin._runtime.extras import need
 
 __all__ = ["write_report", "write_sweep", "write_toy"]
 
@@ -19,7 +20,7 @@ def write_report(
     title: str,
     comparison: Comparison,
     verdict: Verdict,
-    curves: Sequence[AlphaCurve | LevelCurve],
+    curves: Sequence[LevelCurve],
     evaluations: dict[str, Evaluation],
     run: dict[str, str],
 ) -> Path:
@@ -30,7 +31,7 @@ def write_report(
         evaluations: the sets of one split for each score, by its spelling.
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
-    _need_matplotlib()
+    need("A figure or report", "report", "matplotlib")
     from pippin.report import figures
     from pippin.report.classes import classes, classes_told
     from pippin.report.fronts import front, read_front
@@ -56,7 +57,7 @@ def write_report(
 
 def write_sweep(out: Path, sweep: Sweep) -> Path:
     """Writes the sweep's figure as sweep.png and sweep.svg, and returns the PNG's path."""
-    _need_matplotlib()
+    need("A figure or report", "report", "matplotlib")
     from pippin.report import figures
     from pippin.report.style import save_figure
 
@@ -67,20 +68,13 @@ def write_sweep(out: Path, sweep: Sweep) -> Path:
 
 def write_toy(out: Path) -> Path:
     """Writes the paper's toy cases as toy.png and toy.svg, and returns the PNG's path."""
-    _need_matplotlib()
+    need("A figure or report", "report", "matplotlib")
     from pippin.report import figures
     from pippin.report.style import save_figure
 
     figure = figures.toy()
     save_figure(figure, _folder(out), "toy")
     return Path(out) / "toy.png"
-
-
-def _need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401 - only whether it is there
-    except ImportError as missing:
-        raise ValueError('Figures and reports need matplotlib: pip install "pippin-conformal[report]"') from missing
 
 
 def _folder(out: Path) -> Path:

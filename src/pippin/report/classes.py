@@ -4,7 +4,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.methods import Method
 from pippin.report.figures import target
 from pippin.report.style import INK, LOOKS, QUIET, drawn, new_figure, percent_axis, short
 
@@ -21,7 +20,7 @@ def classes_told(comparison: Comparison, recommended: str) -> dict[str, ClassCov
     """
     table = comparison.class_coverage().drop_nans()
     names = [str(candidate) for candidate in comparison.scores]
-    methods = [candidate for candidate in comparison.scores if isinstance(candidate, Method)]
+    methods = [candidate for candidate in comparison.scores if not candidate.plain]
     pairs = [
         (str(method.score), str(method))
         for per in PARTNERS

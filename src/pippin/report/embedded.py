@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._compare.curves import STEPS, LevelCurve
-from pippin._compare.verdict import AlphaCurve
 from pippin._theory.level import quantile_rank
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
@@ -17,7 +16,7 @@ from pippin.report.style import RATIO, look
 FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 
 
-def as_json(front: Front, curves: Sequence[AlphaCurve | LevelCurve], n: int) -> str:
+def as_json(front: Front, curves: Sequence[LevelCurve], n: int) -> str:
     """The data, safe inside a script element; n rows calibrate."""
     ranks = np.array([quantile_rank(n, step / 1000) for step in STEPS])
     content = {
@@ -33,45 +32,24 @@ def as_json(front: Front, curves: Sequence[AlphaCurve | LevelCurve], n: int) -> 
         "first": FIRST_STEP,
         "n": n,
         "ranks": _packed(ranks, "<i4"),
-        "curves": [
-            _curve(curve, np.minimum(ranks, n) - 1) if isinstance(curve, AlphaCurve) else _levels(curve)
-            for curve in curves
-        ],
+        "curves": [_curve(curve) for curve in curves],
     }
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _dot(dot: Dot, large: bool) -> dict[str, Any]:
-    colour, marker, hollow = look(dot.score)
-    told = {"label": str(dot.score), "x": dot.size, "y": dot.singletons, "colour": colour, "marker": marker}
+    colour, marker, hollow = look(dot.method)
+    told = {"label": str(dot.method), "x": dot.size, "y": dot.singletons, "colour": colour, "marker": marker}
     return told | ({"large": True} if large else {}) | ({"hollow": True} if hollow else {})
 
 
-def _curve(curve: AlphaCurve, places: NDArray[np.int64]) -> dict[str, Any]:
-    """The curve at every level of the slider; where all classes are in, the page says so instead."""
-    return {
-        "label": str(curve.score),
-        "tested": curve.n_test,
-        "thresholds": _packed(curve.thresholds[places], "<f8"),
-        "covered": _packed(curve.covered[places], "<i4"),
-        "sizes": _packed(curve.sizes[places], "<i4"),
-        "singletons": _packed(curve.singletons[places], "<i4"),
-        "empty": _packed(curve.empty[places], "<i4"),
-    }
-
-
-def _levels(curve: LevelCurve) -> dict[str, Any]:
-    """A curve of a method, which may have no single threshold to show."""
+def _curve(curve: LevelCurve) -> dict[str, Any]:
+    """A curve; of a method with several thresholds at a level, none is shown."""
     one = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
-    return one | {
-        "label": str(curve.score),
-        "tested": curve.n_test,
-        "covered": _packed(curve.covered, "<i4"),
-        "sizes": _packed(curve.sizes, "<i4"),
-        "singletons": _packed(curve.singletons, "<i4"),
-        "empty": _packed(curve.empty, "<i4"),
-    }
+    counts = ("covered", "sizes", "singletons", "empty")
+    told = {"label": str(curve.method), "tested": curve.n_test}
+    return one | told | {name: _packed(getattr(curve, name), "<i4") for name in counts}
 
 
 def _packed(values: NDArray[Any], kind: str) -> str:

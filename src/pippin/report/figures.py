@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.methods import parse_methods
+from pippin._compare.methods import Method, parse_methods
 from pippin._compare.sweeping import Sweep
 from pippin._predictors.metrics import Evaluation
 from pippin.report.style import (
@@ -80,7 +80,7 @@ def sweep(swept: Sweep) -> Figure:
     places = range(len(swept.values))
     means = swept.summary()
     name = SYMBOLS.get(swept.parameter, swept.parameter)
-    colour, marker, _ = look(swept.score)
+    colour, marker, _ = look(Method(swept.score))
     for ax, metric in zip(axes, ("efficiency", "informativeness"), strict=True):
         title, label = PANELS[metric]
         values = swept.comparison.metric(metric)

@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.methods import Candidate, score_of
+from pippin._compare.methods import Method
 from pippin._compare.verdict import Verdict
 from pippin.report.style import (
     HIGHLIGHT,
@@ -46,9 +46,9 @@ class Place(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A score or method and its means."""
+    """A method and its means."""
 
-    score: Candidate
+    method: Method
     size: float
     singletons: float
 
@@ -74,7 +74,7 @@ def read_front(comparison: Comparison, verdict: Verdict) -> Front:
     """Arranges the means for drawing."""
     compared = _dots(comparison)
     traces = [trace for found in verdict.fronts.values() for trace in _traces(_dots(found))]
-    every = {dot.score: dot for trace in traces for dot in trace.dots} | {dot.score: dot for dot in compared}
+    every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
     best: list[Dot] = []
     for dot in sorted(every.values(), key=lambda dot: (dot.size, -dot.singletons)):
         if not best or dot.singletons > best[-1].singletons:
@@ -90,9 +90,9 @@ def _dots(comparison: Comparison) -> tuple[Dot, ...]:
 def _traces(dots: Sequence[Dot]) -> list[Trace]:
     """A line for each setting of the parameters after the first."""
     found = []
-    for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: score_of(dot.score).parameters[1:])):
+    for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.method.score.parameters[1:])):
         members = tuple(group)
-        score = score_of(members[0].score)
+        score = members[0].method.score
         parameter = score.parameters[0][0]
         fixed = [f"{name} = {value:g}" for name, value in score.parameters[1:] if name == "k_reg"]
         title = f"{score.name}, varying {SYMBOLS.get(parameter, parameter)}" + "".join(f", {text}" for text in fixed)
@@ -114,16 +114,16 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
         *_xy(known.best), color=HIGHLIGHT, linewidth=9, alpha=0.75, solid_capstyle="round", label="not beaten in both"
     )
     for trace in known.traces:
-        colour, marker, _ = look(trace.dots[0].score)
+        colour, marker, _ = look(trace.dots[0].method)
         style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
         ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]  # mixed
     for dot in known.compared:
-        colour, marker, hollow = look(dot.score)
+        colour, marker, hollow = look(dot.method)
         size = 17 if marker == "*" else 11
         paint = {"markerfacecolor": "white" if hollow else colour, "markeredgecolor": colour if hollow else INK}
         width = 2.4 if hollow else 1
         ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, markeredgewidth=width, zorder=5, **paint)  # type: ignore[arg-type]  # mixed
-    if any(look(dot.score).hollow for dot in known.compared):
+    if any(look(dot.method).hollow for dot in known.compared):
         ax.plot([], [], linestyle="", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
     ax.margins(0.09)
     ax.grid()
@@ -144,17 +144,17 @@ def _write_labels(ax: Axes, known: Front) -> None:
     taken = [_box(_at(ax, dot), 9) for dot in known.compared]
     taken += [_box(point, 1.5) for trace in known.traces for point in _along([_at(ax, dot) for dot in trace.dots])]
     for dot in known.compared:
-        _write(ax, dot, short(dot.score), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
+        _write(ax, dot, short(dot.method), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
     told = [_box(_at(ax, dot), 4) for dot in known.compared]
     for trace in known.traces:
         last, written = len(trace.dots) - 1, 0
         symbol = SYMBOLS.get(trace.parameter, trace.parameter)
         for i in sorted(range(last + 1), key=lambda i: (i not in (0, last), abs(i - last // 2))):
             dot = trace.dots[i]
-            text = f"{symbol}={dict(score_of(dot.score).parameters)[trace.parameter]:g}"
+            text = f"{symbol}={dict(dot.method.score.parameters)[trace.parameter]:g}"
             here = _box(_at(ax, dot), 4)
             if written < LABELLED and not any(here.overlaps(other) for other in told):
-                written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.score).colour)
+                written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
                 told.append(here)
 
 

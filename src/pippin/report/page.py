@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pippin import __version__
 from pippin._compare.comparison import POOLED, Comparison
 from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
-from pippin._compare.verdict import AlphaCurve, Pick, Verdict, on_absent
+from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import Evaluation
+from pippin._runtime.version import __version__
 from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import HOLLOW, Front
@@ -50,7 +50,7 @@ def build_page(
     title: str,
     comparison: Comparison,
     verdict: Verdict,
-    curves: Sequence[AlphaCurve | LevelCurve],
+    curves: Sequence[LevelCurve],
     evaluations: dict[str, Evaluation],
     by_class: dict[str, ClassCoverage],
     front: Front,
@@ -213,9 +213,9 @@ def _pooled(comparison: Comparison) -> str:
     return "the one split" if comparison.splits == 1 else f"the first {min(comparison.splits, POOLED):,} splits"
 
 
-def _sampled(curves: Sequence[AlphaCurve | LevelCurve]) -> str:
+def _sampled(curves: Sequence[LevelCurve]) -> str:
     """Which curves rest on fewer test rows."""
-    fewer = {str(curve.score): curve.n_test for curve in curves if curve.n_test < curves[0].n_test}
+    fewer = {str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test}
     return f" {escape(', '.join(fewer))}: {min(fewer.values()):,} of them, at random." if fewer else ""
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from pippin._compare.methods import Candidate, Method, score_of
+from pippin._compare.methods import Method
 from pippin._runtime.disk import write_whole
 
 P = ParamSpec("P")
@@ -79,9 +79,9 @@ THEMED = {
 SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
 
 
-def look(candidate: Candidate) -> Look:
+def look(method: Method) -> Look:
     """The look of the score's family; hollow for a method that is not the plain score."""
-    return LOOKS.get(score_of(candidate).name, OTHER)._replace(hollow=isinstance(candidate, Method))
+    return LOOKS.get(method.score.name, OTHER)._replace(hollow=not method.plain)
 
 
 def drawn(function: Callable[P, Figure]) -> Callable[P, Figure]:

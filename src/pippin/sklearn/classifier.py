@@ -13,8 +13,10 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from pippin._inputs.rows import row_index
-from pippin._predictors.marginal import Seed, calibrate
+from pippin._predictors.calibrating import calibrate
 from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import Seed
+from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints, seen_before
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
@@ -92,8 +94,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         if self._is_prefit:
             if sample_weight is not None or fit_params:
-                raise ValueError(
-                    "Expected X and y alone, got more: a fitted estimator is only calibrated, so leave it out."
+                raise InputError(
+                    "Expected X and y alone, got more", "a fitted estimator is only calibrated, so leave it out"
                 )
             return self.calibrate(X, y)
         X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
@@ -129,9 +131,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         rows = fingerprints(X)
         seen = len(rows) if np.array_equal(rows, self._rows) else seen_before(self._rows[self._trained], rows)
         if seen:
-            raise ValueError(
-                f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit: "
-                "calibrate on fresh rows, or keep the calibration that fit has made."
+            raise InputError(
+                f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit",
+                "calibrate on fresh rows, or keep the calibration that fit has made",
             )
         self._accept(self.estimator_, self.classes_, self._seed, X, labels)
         return self
@@ -146,7 +148,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self)
         return probabilities(self.estimator_, self.classes_, X)
 
-    def predict_set(self, X: Any, alpha: float | None = None, seed: Seed = None) -> PredictionSets:
+    def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
         A randomised score draws from `seed`; without it, from `random_state` and the rows
@@ -156,7 +158,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
             seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
-        return replace(predictor.predict(self.predict_proba(X), seed), index=row_index(X))
+        return replace(predictor.predict(self.predict_proba(X), seed=seed), index=row_index(X))
 
     @property
     def n_features_in_(self) -> int:
@@ -195,13 +197,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         given = y.tolist()
         strange = next((i for i, label in enumerate(given) if label not in names), None)
         if strange is not None:
-            raise ValueError(
+            raise InputError(
                 f"Row {strange} has the label {given[strange]!r}, expected one of the {len(names)} classes that the "
-                "estimator knows: leave the row out, or fit again with that class."
+                "estimator knows",
+                "leave the row out, or fit again with that class",
             )
         probs = probabilities(estimator, classes, X)
         labels = [names[label] for label in given]
         draws = np.random.default_rng([seed, 2])
         chosen = vars(self)["score"]
-        predictor = calibrate(probs, labels, chosen, self.alpha, tuple(names.values()), draws, per=self.per)
+        predictor = calibrate(
+            probs, labels, chosen, self.alpha, classes=tuple(names.values()), seed=draws, per=self.per
+        )
         self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pippin._inputs.rows import row_index
 from pippin._predictors.cross import calibrate_cross
-from pippin._predictors.marginal import Seed
 from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
@@ -100,8 +100,8 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
             folds,
             vars(self)["score"],
             self.alpha,
-            range(len(classes)),
-            np.random.default_rng([seed, 2]),
+            classes=range(len(classes)),
+            seed=np.random.default_rng([seed, 2]),
         )
         self.predictor_ = replace(predictor, classes=tuple(as_names(classes)))
         self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
@@ -117,7 +117,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
         return mean
 
-    def predict_set(self, X: Any, alpha: float | None = None, seed: Seed = None) -> PredictionSets:
+    def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
         A randomised score draws from `seed`; without it, from `random_state` and the rows
@@ -127,7 +127,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
             seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
-        return replace(predictor.predict(self._fold_probs(X), seed), index=row_index(X))
+        return replace(predictor.predict(self._fold_probs(X), seed=seed), index=row_index(X))
 
     @property
     def n_features_in_(self) -> int:

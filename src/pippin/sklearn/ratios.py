@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pippin._predictors.weighted import likelihood_ratios
+from pippin._runtime.errors import InputError
 from pippin.sklearn.rows import as_seed, seeded
 
 Vector = NDArray[np.float64]
@@ -41,13 +42,13 @@ def estimate_ratios(
     True
     """
     if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        raise ValueError(f"Expected cv as a number of folds of at least 2, got {cv!r}: cv=5 makes five folds.")
+        raise InputError(f"Expected cv as a number of folds of at least 2, got {cv!r}", "cv=5 makes five folds")
     source, target = (_as_features(rows, name) for rows, name in ((X_source, "X_source"), (X_target, "X_target")))
     _check_alike(source, target)
     n_source, n_target = source.shape[0], target.shape[0]
     if min(n_source, n_target) < cv:
-        raise ValueError(
-            f"Expected at least {cv} rows of each sample, one per fold, got {n_source} and {n_target}: lower cv."
+        raise InputError(
+            f"Expected at least {cv} rows of each sample, one per fold, got {n_source} and {n_target}", "lower cv"
         )
     seed = as_seed(random_state)
     model = seeded(clone(LogisticRegression(max_iter=1000) if classifier is None else classifier), seed)
@@ -59,9 +60,10 @@ def estimate_ratios(
         for rows, name in ((source, "X_source"), (target, "X_target")):
             row = _first_not_finite(rows)
             if row is not None:
-                raise ValueError(
+                raise InputError(
                     f"Row {row} of {name} has a feature that is NaN or infinite, which {type(model).__name__} does not "
-                    "take: fill it in, leave the row out, or pass a classifier that takes it."
+                    "take",
+                    "fill it in, leave the row out, or pass a classifier that takes it",
                 ) from error
         raise
     ratios = likelihood_ratios(probs[:, 1], n_source, n_target)
@@ -73,13 +75,14 @@ def _as_features(rows: Any, name: str) -> Any:
     try:
         found = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"Expected {name} as rows of features, got {type(rows).__name__}: pass as many for each row."
+        raise InputError(
+            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many for each row"
         ) from error
     # texts may come one by one, for a pipeline that reads them
     if not found.shape or (len(found.shape) == 1 and found.dtype.kind in "fiub"):
-        raise ValueError(
-            f"Expected {name} as rows of features, (n, d), got shape {found.shape}: reshape a single feature to (n, 1)."
+        raise InputError(
+            f"Expected {name} as rows of features, (n, d), got shape {found.shape}",
+            "reshape a single feature to (n, 1)",
         )
     return found
 
@@ -88,21 +91,21 @@ def _check_alike(source: Any, target: Any) -> None:
     """Raises a ValueError where the two samples do not have the same columns."""
     kinds = [_container(rows) for rows in (source, target)]
     if kinds[0] != kinds[1]:
-        raise ValueError(
-            f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}: "
-            "convert one of them."
+        raise InputError(
+            f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}",
+            "convert one of them",
         )
     if source.shape[1:] != target.shape[1:]:
-        raise ValueError(
-            f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}: "
-            "pass the same columns."
+        raise InputError(
+            f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}",
+            "pass the same columns",
         )
     names = (getattr(rows, "columns", ()) for rows in (source, target))
     for column, (own, other) in enumerate(zip(*names, strict=True)):
         if own != other:
-            raise ValueError(
-                f"Column {column} is {own!r} in X_source and {other!r} in X_target: select the same columns in one "
-                "order, X_target[X_source.columns]."
+            raise InputError(
+                f"Column {column} is {own!r} in X_source and {other!r} in X_target",
+                "select the same columns in one order, X_target[X_source.columns]",
             )
 
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, has_
 
 from pippin._inputs.index import same_index
 from pippin._inputs.rows import row_index
+from pippin._runtime.errors import InputError
 
 Indices = NDArray[np.intp]
 
@@ -19,8 +20,8 @@ Indices = NDArray[np.intp]
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
     """y as one label for each row of X."""
     if y is None:
-        raise ValueError(
-            "A conformal classifier requires y to be passed, but the target y is None: pass one label per row."
+        raise InputError(
+            "A conformal classifier requires y to be passed, but the target y is None", "pass one label per row"
         )
     same_index("X", row_index(X), y=y)
     labels = np.asarray(column_or_1d(y, warn=True))
@@ -34,7 +35,7 @@ def several(y: NDArray[Any]) -> NDArray[Any]:
     """The classes in y, sorted; at least two."""
     classes = np.unique(y)
     if len(classes) < 2:
-        raise ValueError(f"Expected at least two classes, got {len(classes)} class: add rows of another class.")
+        raise InputError(f"Expected at least two classes, got {len(classes)} class", "add rows of another class")
     return classes
 
 
@@ -51,14 +52,14 @@ def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -
         count = min(max(round(float(cv) * n), 1), n - 1)
         return np.sort(order[count:]), np.sort(order[:count])
     if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
-        raise ValueError(
-            f"Expected cv as 'prefit', a fraction between 0 and 1, or a splitter, got {cv!r}: "
-            "cv=0.25 holds a quarter of the rows out."
+        raise InputError(
+            f"Expected cv as 'prefit', a fraction between 0 and 1, or a splitter, got {cv!r}",
+            "cv=0.25 holds a quarter of the rows out",
         )
     train, held_out = (np.arange(n)[part] for part in next(iter(check_cv(cv).split(X, y, **params))))
     both = np.intersect1d(train, held_out)
     if len(both):
-        raise ValueError(f"Expected rows to fit on or to calibrate on, got row {both[0]} for both: change cv.")
+        raise InputError(f"Expected rows to fit on or to calibrate on, got row {both[0]} for both", "change cv")
     return train, held_out
 
 
@@ -71,22 +72,22 @@ def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, 
     n = len(y)
     if isinstance(cv, Integral) and int(cv) >= 2:
         if n < int(cv):
-            raise ValueError(f"Expected at least as many rows as folds, got n_samples={n} for cv={cv}: lower cv.")
+            raise InputError(f"Expected at least as many rows as folds, got n_samples={n} for cv={cv}", "lower cv")
         return np.random.default_rng([seed, 0]).permutation(np.arange(n) % int(cv))
     if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
-        raise ValueError(
-            f"Expected cv as a number of folds of at least 2 or a splitter, got {cv!r}: cv=5 makes five folds."
+        raise InputError(
+            f"Expected cv as a number of folds of at least 2 or a splitter, got {cv!r}", "cv=5 makes five folds"
         )
     folds = np.full(n, -1)
     for f, (train, test) in enumerate(check_cv(cv).split(X, y, **params)):
         if (folds[test] >= 0).any() or len(np.union1d(train, test)) < n or len(np.intersect1d(train, test)):
-            raise ValueError(
-                f"Expected folds that share no row and leave all others to fit on, got another split number {f}: "
-                "pass for example KFold(5, shuffle=True)."
+            raise InputError(
+                f"Expected folds that share no row and leave all others to fit on, got another split number {f}",
+                "pass for example KFold(5, shuffle=True)",
             )
         folds[test] = f
     if (folds < 0).any():
-        raise ValueError(f"Expected every row in one fold, got row {int(folds.argmin())} in none: change cv.")
+        raise InputError(f"Expected every row in one fold, got row {int(folds.argmin())} in none", "change cv")
     return folds
 
 
@@ -101,8 +102,9 @@ def weight_name(estimator: Any) -> str:
     """The parameter of `fit` that takes the weights: the estimator's own, or that of a pipeline's last step."""
     last = getattr(estimator, "steps", [("", estimator)])[-1]
     if not has_fit_parameter(last[1], "sample_weight"):
-        raise ValueError(
-            f"Expected an estimator whose fit takes sample_weight, got {type(last[1]).__name__}: leave the weights out."
+        raise InputError(
+            f"Expected an estimator whose fit takes sample_weight, got {type(last[1]).__name__}",
+            "leave the weights out",
         )
     return f"{last[0]}__sample_weight" if last[0] else "sample_weight"
 
@@ -152,7 +154,7 @@ def as_seed(random_state: Any) -> int:
         return int(random_state.integers(2**32))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
-    raise ValueError(
-        f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}: "
-        "random_state=0 makes results repeat."
+    raise InputError(
+        f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}",
+        "random_state=0 makes results repeat",
     )

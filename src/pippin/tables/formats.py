@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.errors import InputError
+
 if TYPE_CHECKING:
     import polars
 
@@ -30,7 +32,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], str]:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"Expected data that end in {_listed(_READERS)}, got {path}: convert the file.")
+        raise InputError(f"Expected data that end in {_listed(_READERS)}, got {path}", "convert the file")
     with _opened(path) as stream:
         checksum = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
@@ -40,7 +42,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], str]:
 def read_column(path: Path, what: str) -> NDArray[Any]:
     """The one array of a `.npy` file; errors call it `what`."""
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"Expected {what} in a file that ends in .npy, got {path}: write it with numpy.save.")
+        raise InputError(f"Expected {what} in a file that ends in .npy, got {path}", "write it with numpy.save")
     with _opened(path) as stream:
         return _bare(stream, path)
 
@@ -48,15 +50,15 @@ def read_column(path: Path, what: str) -> NDArray[Any]:
 def _read_npz(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     loaded = _loaded(stream, path)
     if isinstance(loaded, np.ndarray):
-        raise ValueError(f"{path} holds one bare array, expected named arrays: rename the file to end in .npy.")
+        raise InputError(f"{path} holds one bare array, expected named arrays", "rename the file to end in .npy")
     found = [name for name in ("probs", "logits") if name in loaded.files]
     if len(found) != 1:
         holds = "both probs and logits" if found else ", ".join(loaded.files) or "nothing"
-        raise ValueError(f"{path} holds {holds}, expected an array probs or an array logits: save one of them.")
+        raise InputError(f"{path} holds {holds}, expected an array probs or an array logits", "save one of them")
     wanted = [*found, *(name for name in ("labels", "classes", "groups") if name in loaded.files)]
     content = {name: _member(loaded, name, path) for name in wanted}
     if "classes" in content and (content["classes"].ndim != 1 or content["classes"].dtype.kind not in "iuU"):
-        raise ValueError(f"{path}: expected classes to be one row of names or whole numbers: save a list of text.")
+        raise InputError(f"{path}: expected classes to be one row of names or whole numbers", "save a list of text")
     return content
 
 
@@ -67,7 +69,7 @@ def _read_npy(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
 def _bare(stream: io.BufferedReader, path: Path) -> NDArray[Any]:
     loaded = _loaded(stream, path)
     if not isinstance(loaded, np.ndarray):
-        raise ValueError(f"{path} holds named arrays, expected one bare array: rename the file to end in .npz.")
+        raise InputError(f"{path} holds named arrays, expected one bare array", "rename the file to end in .npz")
     return loaded
 
 
@@ -76,8 +78,8 @@ def _loaded(stream: io.BufferedReader, path: Path) -> Any:
     try:
         return np.load(stream, allow_pickle=False)
     except Exception as error:
-        raise ValueError(
-            f"{path} is damaged or no NumPy file of plain arrays: write it again with numpy.save or numpy.savez."
+        raise InputError(
+            f"{path} is damaged or no NumPy file of plain arrays", "write it again with numpy.save or numpy.savez"
         ) from error
 
 
@@ -87,11 +89,11 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     except Exception as error:
         if "allow_pickle" in str(error):
-            raise ValueError(
-                f"The array {name} of {path} holds Python objects, expected numbers or text: "
-                "convert it with .astype(float) or .astype(str)."
+            raise InputError(
+                f"The array {name} of {path} holds Python objects, expected numbers or text",
+                "convert it with .astype(float) or .astype(str)",
             ) from error
-        raise ValueError(f"The array {name} of {path} is damaged: write the file again.") from error
+        raise InputError(f"The array {name} of {path} is damaged", "write the file again") from error
 
 
 def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
@@ -100,15 +102,16 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
 
     frame = _parsed(
         lambda: polars.read_csv(stream.read(), has_header=False, infer_schema_length=0),
-        f"{path} cannot be read as comma-separated values: write UTF-8 text with equally many cells in every line.",
+        f"{path} cannot be read as comma-separated values",
+        "write UTF-8 text with equally many cells in every line",
     )
     frame = frame.with_columns(polars.all().str.strip_chars())
     header, body = frame.row(0), frame[1:]
     if None in header or "" in header:
-        raise ValueError(f"{path} has a column without a name: head every column with its class, and one with label.")
+        raise InputError(f"{path} has a column without a name", "head every column with its class, and one with label")
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise ValueError(f"{path} has two columns {twice!r}: give every class its own column.")
+        raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
     body.columns = list(header)
     body = body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
     numbers = body.drop(LABEL, GROUP, strict=False).with_columns(polars.all().cast(polars.Float64, strict=False))
@@ -116,8 +119,8 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
         wrong = numbers[name].is_null() & body[name].is_not_null()
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            raise ValueError(
-                f"{path}: Row {row} has {body[name][row]!r} in column {name!r}, expected a number: mend it."
+            raise InputError(
+                f"{path}: Row {row} has {body[name][row]!r} in column {name!r}, expected a number", "mend it"
             )
     return _frame_content(numbers, body)
 
@@ -125,30 +128,30 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
 def _read_parquet(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     import polars
 
-    frame = _parsed(lambda: polars.read_parquet(stream), f"{path} is damaged or no Parquet file: write it again.")
+    frame = _parsed(lambda: polars.read_parquet(stream), f"{path} is damaged or no Parquet file", "write it again")
     numbers = frame.drop(LABEL, GROUP, strict=False)
     for name, what in ((LABEL, "class"), (GROUP, "group")):
         if name in frame.columns and frame[name].dtype.is_nested():
-            raise ValueError(
-                f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row: convert it."
+            raise InputError(
+                f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row", "convert it"
             )
     for name, kind in numbers.schema.items():
         if not kind.is_numeric():
-            raise ValueError(
-                f"{path} has {kind} in column {name!r}, expected numbers: keep only one column per class and {LABEL}."
+            raise InputError(
+                f"{path} has {kind} in column {name!r}, expected numbers", f"keep only one column per class and {LABEL}"
             )
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
     return _frame_content(numbers.cast(exact), frame)
 
 
-def _parsed(read: "Callable[[], polars.DataFrame]", sentence: str) -> "polars.DataFrame":
+def _parsed(read: "Callable[[], polars.DataFrame]", what: str, remedy: str) -> "polars.DataFrame":
     import polars
 
     try:
         with _silence():
             return read()
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
-        raise ValueError(sentence) from error
+        raise InputError(what, remedy) from error
 
 
 @contextmanager
@@ -178,12 +181,12 @@ def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame") -> di
 @contextmanager
 def _opened(path: Path) -> Iterator[io.BufferedReader]:
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, expected a file: name a file in it.")
+        raise InputError(f"{path} is a folder, expected a file", "name a file in it")
     if not path.exists():
-        raise ValueError(f"There is no file {path}: check the path.")
+        raise InputError(f"There is no file {path}", "check the path")
     with open(path, "rb") as stream:
         if stream.seek(0, io.SEEK_END) == 0:
-            raise ValueError(f"{path} is empty, expected rows of probabilities: write it again.")
+            raise InputError(f"{path} is empty, expected rows of probabilities", "write it again")
         stream.seek(0)
         yield stream
 

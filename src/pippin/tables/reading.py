@@ -23,7 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import Classes, Rows, as_classes, as_groups, as_labels, as_rows
+from pippin._inputs.labels import Labelled, as_classes, as_groups, as_labels
+from pippin._inputs.rows import Rows, as_rows
+from pippin._runtime.arrays import Classes, Codes
+from pippin._runtime.errors import InputError
 from pippin.tables.formats import read_arrays, read_column
 
 EXAMPLE = "the embedded example"
@@ -31,20 +34,6 @@ BLOCK = 4096  # rows checked at once
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
-
-# The door speaks to Python users; these are its remedies for someone who has files.
-_REMEDIES = {
-    "pass from_logits=True": "save them as the array logits of an .npz file",
-    "correct the label or pass classes= with all names": "correct the label or name all classes in the file",
-    "select the columns in the order of the classes, frame[list(classes)]": (
-        "put the columns in the order in which the predictor was calibrated"
-    ),
-    "reshape one object to (1, K), or use predict_one": "store one object as shape (1, K)",
-    "pass labels in row order": "store one label per row, in row order",
-    "pass groups in row order": "store one group per row, in row order",
-    "pass groups=, one per row": "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
-    'with unseen="marginal"': "with --unseen marginal",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,22 +54,27 @@ class Data:
 
     @property
     def rows(self) -> Rows:
-        """The probabilities with their class names, as the door makes them."""
-        return Rows(self.probs, self.from_logits, self.classes)
+        """The probabilities with their class names; they were checked when the file was read."""
+        return Rows(self.probs, self.from_logits, self.classes, checked=True)
 
-    def truth(self, classes: Classes | None = None) -> NDArray[np.int64]:
+    @property
+    def labelled(self) -> Labelled:
+        """The rows with their true classes and names."""
+        return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
+
+    def truth(self, classes: Classes | None = None) -> Codes:
         """The labels as column numbers; names are looked up in `classes` where the file names none.
 
         Raises:
             ValueError: the file has no labels, or one of them is no class.
         """
         if self.labels is None:
-            raise ValueError(
-                f"{self.name} has no labels: add an array labels (.npz) or a column label (.csv, .parquet), "
-                "or pass --labels labels.npy."
+            raise InputError(
+                f"{self.name} has no labels",
+                "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy",
             )
         if self.labels.dtype.kind == "O" and None in (values := self.labels.tolist()):
-            raise ValueError(f"{self.name}: Row {values.index(None)} has no label, expected its true class: add it.")
+            raise InputError(f"{self.name}: Row {values.index(None)} has no label, expected its true class", "add it")
         known = self.classes or classes or range(self.probs.shape[1])
         names = known if isinstance(known, range) else [str(name) for name in known]
         with naming(self.name):
@@ -101,7 +95,7 @@ def read_data(path: Path, labels_path: Path | None = None) -> Data:
     labels = content.get("labels")
     if labels_path is not None:
         if labels is not None:
-            raise ValueError(f"{path} has labels of its own, but {labels_path} was given too: pass one of them.")
+            raise InputError(f"{path} has labels of its own, but {labels_path} was given too", "pass one of them")
         labels = read_column(Path(labels_path), "labels")
     from_logits = "logits" in content
     probs = content["logits" if from_logits else "probs"]
@@ -117,9 +111,9 @@ def read_weights(path: Path) -> NDArray[Any]:
 def need_groups(data: Data, *who: str) -> None:
     """Raises a ValueError if someone needs groups and the data have none."""
     if who and data.groups is None:
-        raise ValueError(
-            f"Expected groups for {who[0]}, but {data.name} has none: add an array groups (.npz) or a column group "
-            "(.csv, .parquet) to the data."
+        raise InputError(
+            f"Expected groups for {who[0]}, but {data.name} has none",
+            "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
         )
 
 
@@ -138,11 +132,8 @@ def naming(name: object) -> Iterator[None]:
     """Errors of the door inside name the file, and say what to do with a file."""
     try:
         yield
-    except ValueError as error:
-        text = str(error)
-        for python, remedy in _REMEDIES.items():
-            text = text.replace(python, remedy)
-        raise ValueError(f"{name}: {text}") from error
+    except InputError as error:
+        raise error.in_file(name) from error
 
 
 def _checked(
@@ -151,12 +142,12 @@ def _checked(
     """The class names and groups, after every row has passed the door."""
     with naming(path):
         if probs.dtype.kind not in "fiub":
-            raise ValueError(f"Expected probabilities that are numbers, got {probs.dtype}: convert them.")
+            raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
         rows = as_rows(probs, from_logits)
         names = None if classes is None else tuple(map(str, as_classes([str(name) for name in classes], rows)))
         groups = None if groups is None else _checked_groups(groups, rows.n)
         for start in range(0, rows.n, BLOCK):
-            check = rows.block if from_logits else Rows(probs, False, names).check
+            check = rows.block if from_logits else Rows(probs, names=names).check
             check(start, min(start + BLOCK, rows.n))
     return names, groups
 
@@ -164,7 +155,7 @@ def _checked(
 def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any]:
     """Groups as whole numbers, if all are, else as text."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
-        raise ValueError(f"Row {values.index(None)} has no group, expected a name or a whole number: add it.")
+        raise InputError(f"Row {values.index(None)} has no group, expected a name or a whole number", "add it")
     checked = as_groups(groups, n)
     whole = checked.dtype.kind == "U" and all(_PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
     return checked.astype(np.int64) if whole else checked

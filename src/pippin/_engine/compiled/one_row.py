@@ -1,36 +1,31 @@
 """Rows with any number of classes, one at a time, ranked only as far as needed: compiled.
 
 The true label's score needs only the classes above it; a set needs only the classes in
-it and one more: `ranks.py` finds these. Sums run in rank order in float64, as in
-`plain.py`: the same bits.
+it and one more: `walk.py` finds these. Sums run in rank order in float64, as in the plain
+engine: the same bits.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.bounds import Limits, compare, limits_of
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
+from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
 from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.sorting import sort_down
 from pippin._engine.compiled.walk import (
     CHUNK,
-    NONE,
     any_at_least,
     append,
     best_class,
     collect_above,
-    compiled,
-    compiled_score_at,
-    doubled,
     is_broken,
     is_doubtful,
     largest_but,
     rank_more,
-    sort_down,
     total,
     window,
 )
-from pippin._engine.plain import Indices, Vector
-from pippin._inputs.rows import Floats
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 
@@ -111,7 +106,7 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
 def _collect_inside(
     row: Floats,
     c: Coefficients,
-    limits: Limits,
+    cutoff: Cutoff,
     best: int,
     top: float,
     threshold: float,
@@ -126,7 +121,7 @@ def _collect_inside(
                 values[size], classes[size] = row[k], k
                 size += 1
         return size
-    low = row.dtype.type(limits.base + limits.weight * top - limits.slack)
+    low = row.dtype.type(cutoff.base + cutoff.weight * top - cutoff.slack)
     if best >= 0 and not low <= row[best]:
         low = row[best]
     for start in range(0, row.size, CHUNK):
@@ -134,7 +129,7 @@ def _collect_inside(
             continue
         for here in range(start, min(start + CHUNK, row.size), LANES):
             begin, every = window(row, here)
-            inside, unsure = compare(row, begin, every, limits, top)
+            inside, unsure = compare(row, begin, every, cutoff, top)
             while unsure != 0:
                 lane = lanes.first(unsure)
                 if compiled_score_at(c, 1, np.float64(row[begin + lane]), mass, 0.0) <= threshold:
@@ -148,7 +143,7 @@ def _collect_inside(
 
 @compiled
 def _set_size_shallow(
-    row: Floats, c: Coefficients, limits: Limits, threshold: float, values: Floats, classes: Indices
+    row: Floats, c: Coefficients, cutoff: Cutoff, threshold: float, values: Floats, classes: Indices
 ) -> int:
     best, top = -1, 0.0
     if c.reach == 1:
@@ -157,20 +152,20 @@ def _set_size_shallow(
         second = np.float64(largest_but(row, best)) if c.second != 0.0 else 0.0
         if not compiled_score_at(c, 0, top, c.second * second, 0.0) <= threshold:
             return 0
-    size = _collect_inside(row, c, limits, best, top, threshold, values, classes)
+    size = _collect_inside(row, c, cutoff, best, top, threshold, values, classes)
     sort_down(values[:size], classes[:size])
     return size
 
 
 @compiled
 def set_size(
-    row: Floats, c: Coefficients, limits: Limits, u: float, threshold: float, values: Floats, classes: Indices
+    row: Floats, c: Coefficients, cutoff: Cutoff, u: float, threshold: float, values: Floats, classes: Indices
 ) -> int:
     """Ranks as many classes as the set needs; classes[:size] are its members."""
     if not np.isnan(c.price):
         return _set_size_socop(row, c, u, threshold, values, classes)
     if c.reach <= 1:
-        return _set_size_shallow(row, c, limits, threshold, values, classes)
+        return _set_size_shallow(row, c, cutoff, threshold, values, classes)
     known = rank_more(row, NONE, values, classes)
     mass = 0.0
     if c.second != 0.0:
@@ -189,7 +184,7 @@ def set_size(
 @compiled
 def label_places(
     block: Floats,
-    labels: NDArray[np.int64],
+    labels: Codes,
     parts: Parts,
     u: Vector,
     ranks: Indices,
@@ -197,7 +192,7 @@ def label_places(
     masses: Vector,
     scores: Vector,
 ) -> int:
-    """As in `kernels.py`."""
+    """As in `protocol.py`."""
     c, n_classes = Coefficients(*parts), block.shape[1]
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
@@ -216,10 +211,10 @@ def label_places(
 
 
 @compiled
-def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: NDArray[np.int64]) -> tuple[Indices, int]:
-    """As in `kernels.py`."""
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """As in `protocol.py`."""
     c = Coefficients(*parts)
-    limits, (n, n_classes) = limits_of(c, threshold), block.shape
+    cutoff, (n, n_classes) = cutoff_of(c, threshold), block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
     found = np.empty(4 * n + n_classes, np.int32)
@@ -232,9 +227,20 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: NDA
         suspects += is_doubtful(total(row))
         if used + n_classes > found.size:
             found = doubled(found)
-        size = set_size(row, c, limits, u[i], threshold, values, classes)
+        size = set_size(row, c, cutoff, u[i], threshold, values, classes)
         for j in range(size):
             found[used + j] = classes[j]
         sizes[i] = size
         used += size
     return found[:used].copy(), suspects
+
+
+@compiled
+def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indices, bool]:
+    """The members of one row's set, best first, and whether the row is suspect."""
+    c = Coefficients(*parts)
+    values = np.empty(row.size, row.dtype)
+    classes = np.empty(row.size, np.int32)
+    if is_broken(row):
+        return classes[:0], True
+    return classes[: set_size(row, c, cutoff_of(c, threshold), u, threshold, values, classes)], is_doubtful(total(row))

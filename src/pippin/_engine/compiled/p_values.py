@@ -5,20 +5,23 @@ its scores therefore only moves up: a step or two at most ranks, and a search wh
 jumps. Where cells differ they are small, and each is searched.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled.engine import rank_all, scores_down
-from pippin._engine.compiled.walk import compiled, is_broken, is_doubtful, total
-from pippin._engine.plain import Indices, Vector
-from pippin._inputs.rows import Floats
+from pippin._engine.compiled.build import compiled
+from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._engine.compiled.whole_rows import rank_all, scores_down, whole_order
+from pippin._engine.protocol import Draws, FillP, Held
+from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 STEPS = 4  # taken one by one before the rest of the cell is halved
 
 
 @compiled
-def run_ends(scores: Vector, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def run_ends(scores: Vector, offsets: Codes) -> Codes:
     """Where the scores equal to each one end, within its cell."""
     ends = np.empty(scores.size, np.int64)
     for cell in range(offsets.size - 1):
@@ -47,41 +50,36 @@ def _p(begin: int, low: int, high: int, stop: int, v: float) -> float:
     return ((stop - high) + v * (1 + (high - low))) / (stop - begin + 1)
 
 
-@compiled
-def fill_p_values(
-    block: Floats,
-    order: NDArray[np.uint64],
-    c: Coefficients,
-    u: Vector,
-    v: Vector,
-    of: Indices,
-    alone: NDArray[np.bool_],
-    group: NDArray[np.int64],
-    scores: Vector,
-    offsets: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    found: Vector,
-) -> int:
-    """Fills `found` with the p-value of every class; returns how many rows are suspect.
+class Searched(NamedTuple):
+    """`Held`, with where the scores equal to each one end, and which groups hold all classes against one cell."""
 
-    `of`, `scores` and `offsets` are those of `Cells`, `ends` those of `run_ends`; `alone`
-    says which rows of `of` hold one cell. v = −1 asks for p-values that are not smoothed.
-    """
+    of: Indices
+    offsets: Codes
+    scores: Vector
+    ends: Codes
+    alone: Flags
+
+
+@compiled
+def _fill(
+    block: Floats, order: NDArray[np.uint64], c: Coefficients, group: Codes, draws: Any, held: Searched, p: Vector
+) -> int:
+    """Fills in the p-value of every class; returns how many rows are suspect. v = −1 asks for plain ones."""
     n, n_classes = block.shape
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
     down = np.empty(n_classes)
-    suspects = 0
+    scores, ends, suspects = held.scores, held.ends, 0
     for i in range(n):
         if is_broken(block[i]):
             suspects += 1
             continue
         suspects += is_doubtful(total(block[i]))
         rank_all(block[i], order[i], values, classes)
-        scores_down(block[i], c, u[i], values, classes, down)
-        cells = of[group[i]]
-        begin, stop = offsets[cells[0]], offsets[cells[0] + 1]
-        if alone[group[i]]:
+        scores_down(block[i], c, draws.u[i], values, classes, down)
+        cells, v = held.of[group[i]], draws.v[i]
+        begin, stop = held.offsets[cells[0]], held.offsets[cells[0] + 1]
+        if held.alone[group[i]]:
             low = _first_at_least(scores, begin, stop, down[0])
             for rank in range(n_classes):
                 near = min(low + STEPS, stop)
@@ -90,14 +88,27 @@ def fill_p_values(
                 if low == near:
                     low = _first_at_least(scores, low, stop, down[rank])
                 high = ends[low] if low < stop and scores[low] == down[rank] else low
-                found[i, classes[rank]] = _p(begin, low, high, stop, v[i])
+                p[i, classes[rank]] = _p(begin, low, high, stop, v)
         else:
             for rank in range(n_classes):
-                found[i, classes[rank]] = down[rank]
+                p[i, classes[rank]] = down[rank]
             for k in range(n_classes):
-                score = found[i, k]
-                begin, stop = offsets[cells[k]], offsets[cells[k] + 1]
+                score = p[i, k]
+                begin, stop = held.offsets[cells[k]], held.offsets[cells[k] + 1]
                 low = _first_at_least(scores, begin, stop, score)
                 high = ends[low] if low < stop and scores[low] == score else low
-                found[i, k] = _p(begin, low, high, stop, v[i])
+                p[i, k] = _p(begin, low, high, stop, v)
     return suspects
+
+
+def p_values(c: Coefficients, held: Held) -> FillP:
+    """A function that fills in the p-value of every class of a block, and returns how many rows are suspect."""
+    of, offsets, scores = read_only(held.of), read_only(held.offsets), read_only(held.scores)  # as loops are made for
+    ends, alone = run_ends(scores, offsets), (of == of[:, :1]).all(axis=1)
+    searched = Searched(of, offsets, scores, ends, alone)
+
+    def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> int:
+        given = draws if draws.v is not None else Draws(draws.u, np.full(len(block), -1.0))
+        return _fill(block, whole_order(block), c, group, given, searched, p)
+
+    return fill

@@ -1,12 +1,11 @@
 """Prediction sets whose threshold depends on the class and the object, in a compiled loop."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
 from pippin._engine.compiled.one_row import next_mass
-from pippin._engine.compiled.walk import NONE, compiled, compiled_score_at, doubled, is_broken, is_doubtful, total
-from pippin._engine.plain import Indices, Vector
-from pippin._inputs.rows import Floats
+from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 
 
@@ -16,9 +15,9 @@ def members_within(
     c: Coefficients,
     limits: Vector,
     rank_limits: Indices,
-    group: NDArray[np.int64],
+    group: Codes,
     u: Vector,
-    sizes: NDArray[np.int64],
+    sizes: Codes,
 ) -> tuple[Indices, int]:
     """Fills `sizes`; returns the members of all rows, best first, and how many rows are suspect.
 

@@ -1,20 +1,22 @@
-"""`counting.py` in compiled loops, without a branch that depends on who calibrates."""
+"""Many splits of one score, counted in compiled loops without a branch that depends on who calibrates."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pippin._engine.compiled.walk import compiled, compiled_score_at, smallest
-from pippin._engine.plain import Indices, Vector
-from pippin._engine.plain_splits import Counts, Known, Scored
+from pippin._engine.compiled.build import compiled, compiled_score_at
+from pippin._engine.compiled.sorting import smallest
+from pippin._engine.protocol import ScoredPlaces, Shared
+from pippin._runtime.arrays import Flags, Indices, Vector
 from pippin._theory.formula import PENALTY, Coefficients
+
+Counts = tuple[Any, Any, Any, Any, Any]  # threshold; test rows covered; sum of sizes; singletons; empty sets
 
 
 @compiled
-def _count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts:
-    """As in `counting.py`, in one pass over the labels from the top, one over the places and one over the sizes."""
-    scores, label_row, place_scores = known.label.scores, known.label_row, known.place.scores
+def _count_fixed(shared: Shared, calibration: Flags, k: int) -> Counts:
+    """As in the plain engine, in one pass over the labels from the top, one over the places and one over the sizes."""
+    scores, label_row, place_scores = shared.label.scores, shared.label_row, shared.place.scores
     left, end = _how_many(calibration) - k + 1, scores.size
     while left > 0:
         end -= 1
@@ -25,27 +27,27 @@ def _count_fixed(known: Known, calibration: NDArray[np.bool_], k: int) -> Counts
         inside += calibration[label_row[end]]
         end += 1
     stop = np.searchsorted(place_scores, threshold, side="right")
-    level = stop // known.step
+    level = stop // shared.step
     firsts, seconds, others = 0, 0, 0
-    for j in range(level * known.step, stop):
-        enters = not calibration[known.place_row[j]]
-        firsts += enters & (known.kind[j] == 0)
-        seconds += enters & (known.kind[j] == 1)
-        others += enters & (known.kind[j] == 2)
-    return _with_sizes(threshold, end - inside, firsts, seconds, others, known.sizes[level], calibration)
+    for j in range(level * shared.step, stop):
+        enters = not calibration[shared.place_row[j]]
+        firsts += enters & (shared.kind[j] == 0)
+        seconds += enters & (shared.kind[j] == 1)
+        others += enters & (shared.kind[j] == 2)
+    return _with_sizes(threshold, end - inside, firsts, seconds, others, shared.sizes[level], calibration)
 
 
 @compiled
-def _count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: Vector) -> Counts:
-    """As in `counting.py`."""
+def _count_randomized(shared: Shared, calibration: Flags, k: int, u: Vector) -> Counts:
+    """As in the plain engine."""
     n = calibration.size
     scores, tail = np.empty(n), np.empty(n)
-    _fill(known.label, u, scores)
+    _fill(shared.label, u, scores)
     before, size = 0, 0
     for i in range(n):
         tail[size] = scores[i]
-        size += calibration[i] & (scores[i] >= known.low)
-        before += calibration[i] & (scores[i] < known.low)
+        size += calibration[i] & (scores[i] >= shared.low)
+        before += calibration[i] & (scores[i] < shared.low)
     if before >= k:
         before, size = 0, 0
         for i in range(n):
@@ -55,15 +57,15 @@ def _count_randomized(known: Known, calibration: NDArray[np.bool_], k: int, u: V
     covered = 0
     for i in range(n):
         covered += (scores[i] <= threshold) & (not calibration[i])
-    pairs, larger = np.searchsorted(known.kind, 1), np.searchsorted(known.kind, 2)
-    firsts = _entering(known, 0, pairs, calibration, u, threshold)
-    seconds = _entering(known, pairs, larger, calibration, u, threshold)
-    others = _entering(known, larger, known.kind.size, calibration, u, threshold)
-    return _with_sizes(threshold, covered, firsts, seconds, others, known.sizes[0], calibration)
+    pairs, larger = np.searchsorted(shared.kind, 1), np.searchsorted(shared.kind, 2)
+    firsts = _entering(shared, 0, pairs, calibration, u, threshold)
+    seconds = _entering(shared, pairs, larger, calibration, u, threshold)
+    others = _entering(shared, larger, shared.kind.size, calibration, u, threshold)
+    return _with_sizes(threshold, covered, firsts, seconds, others, shared.sizes[0], calibration)
 
 
 @compiled
-def _fill(scored: Scored, u: Vector, scores: Vector) -> None:
+def _fill(scored: ScoredPlaces, u: Vector, scores: Vector) -> None:
     if scored.adaptive:
         penalty = scored.c.table[:, PENALTY]
         for i in range(scores.size):
@@ -74,9 +76,9 @@ def _fill(scored: Scored, u: Vector, scores: Vector) -> None:
 
 
 @compiled
-def _entering(known: Known, begin: Any, end: Any, calibration: NDArray[np.bool_], u: Vector, threshold: float) -> int:
+def _entering(shared: Shared, begin: Any, end: Any, calibration: Flags, u: Vector, threshold: float) -> int:
     """How many of these places enter a set of the test rows."""
-    place, place_row, count = known.place, known.place_row, 0
+    place, place_row, count = shared.place, shared.place_row, 0
     if place.adaptive:
         penalty = place.c.table[:, PENALTY]
         for j in range(begin, end):
@@ -92,7 +94,7 @@ def _entering(known: Known, begin: Any, end: Any, calibration: NDArray[np.bool_]
 
 
 @compiled
-def _how_many(rows: NDArray[np.bool_]) -> int:
+def _how_many(rows: Flags) -> int:
     count = 0
     for i in range(rows.size):
         count += rows[i]
@@ -107,7 +109,7 @@ def _with_sizes(
     seconds: int,
     others: int,
     sizes: Indices,
-    calibration: NDArray[np.bool_],
+    calibration: Flags,
 ) -> Counts:
     total, singletons, empty = 0, 0, 0
     for i in range(sizes.size):
@@ -119,21 +121,19 @@ def _with_sizes(
 
 
 @compiled
-def count_splits(
-    known: Known, k: int, randomized: bool, calibrations: NDArray[np.bool_], u: Vector, counts: Vector
-) -> None:
+def count_splits(shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector) -> None:
     """Fills `counts`, one row per split, from (splits, n) arrays of who calibrates and of u."""
     for i in range(calibrations.shape[0]):
         if randomized:
-            found = _count_randomized(known, calibrations[i], k, u[i])
+            found = _count_randomized(shared, calibrations[i], k, u[i])
         else:
-            found = _count_fixed(known, calibrations[i], k)
+            found = _count_fixed(shared, calibrations[i], k)
         counts[i, 0], counts[i, 1], counts[i, 2], counts[i, 3], counts[i, 4] = found
 
 
 @compiled
 def place_scores(row: Indices, rank: Indices, p: Vector, mass: Vector, c: Coefficients, u: Vector) -> Vector:
-    """`plain.at_places` without a row of coefficients for every place."""
+    """The score of every place; u has one number per row."""
     scores = np.empty(row.size)
     for j in range(row.size):
         scores[j] = compiled_score_at(c, rank[j], p[j], mass[j], u[row[j]])

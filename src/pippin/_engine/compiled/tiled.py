@@ -9,11 +9,10 @@ goes down the ranks. For linear scores only.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pippin._engine.compiled.walk import FEW, compiled, compiled_score_at, doubled, is_doubtful
-from pippin._engine.plain import Indices, Vector
-from pippin._inputs.rows import Floats
+from pippin._engine.compiled.build import compiled, compiled_score_at, doubled
+from pippin._engine.compiled.walk import FEW, is_doubtful
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 TILE = 256  # rows ranked together
@@ -91,9 +90,7 @@ def _sort(tile: Floats, classes: Indices) -> None:
 
 
 @compiled
-def _enter(
-    c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, threshold: float, sizes: NDArray[np.int64]
-) -> int:
+def _enter(c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, threshold: float, sizes: Codes) -> int:
     """Enters the class at `rank` into every set that holds it, and goes on to the next M; returns how many do."""
     weight, inside = c.table[rank, ABOVE], 0
     for i in range(TILE):
@@ -111,8 +108,8 @@ def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
 
 
 @compiled
-def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: NDArray[np.int64]) -> tuple[Indices, int]:
-    """As in `kernels.py`."""
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """As in `protocol.py`."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
     tile = np.zeros((n_classes, TILE), block.dtype)
@@ -164,7 +161,7 @@ def _add_above(rank: int, weight: float, line: Floats, ranks: Indices, mass: Vec
 @compiled
 def label_places(
     block: Floats,
-    labels: NDArray[np.int64],
+    labels: Codes,
     parts: Parts,
     u: Vector,
     ranks: Indices,
@@ -172,7 +169,7 @@ def label_places(
     masses: Vector,
     scores: Vector,
 ) -> int:
-    """As in `kernels.py`."""
+    """As in `protocol.py`."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
     tile = np.zeros((n_classes, TILE), block.dtype)

@@ -1,25 +1,34 @@
 """Scores that look at no class but the best one, in rows that fit into the lanes: compiled.
 
-One comparison with `limits.py` settles all classes of a row, and nothing is sorted but what is in a set.
+One comparison with `cutoff.py` settles all classes of a row, and nothing is sorted but what is in a set.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.bounds import Limits, compare, limits_of
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined
+from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.walk import NONE, compiled, compiled_score_at, doubled, inlined, is_broken, is_doubtful
-from pippin._engine.plain import Indices, Vector
-from pippin._inputs.rows import Floats
+from pippin._engine.compiled.walk import is_broken, is_doubtful
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 Lanes = NDArray[np.uint32]
-Sizes = NDArray[np.int64]
 
 TILE = 256  # rows whose sets are found before they are written
+
+
+class Tile(NamedTuple):
+    """Rows from `begin` on, in a flat array; of each its largest probability, and the lane of its best class."""
+
+    flat: Floats
+    begin: int
+    n_classes: int
+    best: Lanes
+    top: Vector
 
 
 def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
@@ -63,12 +72,11 @@ def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: A
 
 
 @compiled
-def _find_best(
-    flat: Floats, begin: int, n_classes: int, c: Coefficients, threshold: float, best: Lanes, top: Vector
-) -> None:
-    """Of every row of the tile the largest probability, and the lane of its class; none, if its score is too large."""
+def _find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
+    """Fills in the largest probability of every row, and the lane of its class; none, if its score is too large."""
+    flat, best, top = tile.flat, tile.best, tile.top
     for i in range(best.size):
-        start, _, every = _window(begin + i, flat, n_classes)
+        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
         largest = lanes.largest_of(flat, start, every)
         best[i] = _bit(lanes.first(lanes.at_least(flat, start, largest) & every))
         top[i] = largest
@@ -76,88 +84,69 @@ def _find_best(
     for i in range(best.size):
         outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
     for i in range(best.size if outside else 0):
-        start, _, every = _window(begin + i, flat, n_classes)
+        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
         second = np.float64(lanes.largest_of(flat, start, every & ~best[i]))
         if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
             best[i] = 0
 
 
 @compiled
-def _write_sure(
-    flat: Floats,
-    begin: int,
-    n_classes: int,
-    limits: Limits,
-    best: Lanes,
-    top: Vector,
-    sizes: Sizes,
-    found: Indices,
-    used: int,
-) -> tuple[int, int, bool]:
+def _write_sure(tile: Tile, cutoff: Cutoff, sizes: Codes, found: Indices, used: int) -> tuple[int, int, bool]:
     """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
-    suspects, doubts = 0, np.uint32(0)
-    for i in range(best.size):
-        start, lane, every = _window(begin + i, flat, n_classes)
+    suspects, doubts, flat = 0, np.uint32(0), tile.flat
+    for i in range(tile.best.size):
+        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
         suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        inside, unsure = compare(flat, start, every, limits, top[i])
+        inside, unsure = compare(flat, start, every, cutoff, tile.top[i])
         doubts |= unsure
-        size = _write(flat, start, lane, every, best[i], inside, found, used)
-        sizes[begin + i] = size
+        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
+        sizes[tile.begin + i] = size
         used += size
     return used, suspects, doubts != 0
 
 
 @compiled
 def _write_asked(
-    flat: Floats,
-    begin: int,
-    n_classes: int,
-    limits: Limits,
-    c: Coefficients,
-    threshold: float,
-    best: Lanes,
-    top: Vector,
-    sizes: Sizes,
-    found: Indices,
-    used: int,
+    tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
 ) -> int:
     """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
-    for i in range(best.size):
-        start, lane, every = _window(begin + i, flat, n_classes)
-        inside, unsure = compare(flat, start, every, limits, top[i])
-        mass = c.table[0, ABOVE] * top[i]
+    flat = tile.flat
+    for i in range(tile.best.size):
+        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
+        inside, unsure = compare(flat, start, every, cutoff, tile.top[i])
+        mass = c.table[0, ABOVE] * tile.top[i]
         while unsure != 0:
             own = lanes.first(unsure)
             if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
                 inside |= _bit(own)
             unsure &= unsure - np.uint32(1)
-        size = _write(flat, start, lane, every, best[i], inside, found, used)
-        sizes[begin + i] = size
+        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
+        sizes[tile.begin + i] = size
         used += size
     return used
 
 
 @compiled
-def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Sizes) -> tuple[Indices, int]:
-    """As in `kernels.py`; u is not looked at."""
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """As in `protocol.py`, under one threshold; u is not looked at."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
     flat = block.reshape(block.size)
     if is_broken(flat):
         return np.empty(0, np.int32), 1
-    limits = limits_of(c, threshold)
+    cutoff = cutoff_of(c, threshold)
     bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
     found = np.empty(3 * n + LANES * TILE, np.int32)
     used, suspects = NONE, NONE
     for begin in range(0, n, TILE):
-        best, top = bests[: n - begin], tops[: n - begin]
+        tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])
         if used + LANES * TILE > found.size:
             found = doubled(found)
         if c.reach == 1:
-            _find_best(flat, begin, n_classes, c, threshold, best, top)
-        end, more, unsure = _write_sure(flat, begin, n_classes, limits, best, top, sizes, found, used)
+            _find_best(tile, c, threshold)
+        end, more, unsure = _write_sure(tile, cutoff, sizes, found, used)
         if unsure:
-            end = _write_asked(flat, begin, n_classes, limits, c, threshold, best, top, sizes, found, used)
+            end = _write_asked(tile, cutoff, c, threshold, sizes, found, used)
         used, suspects = end, suspects + more
     return found[:used], suspects
 
@@ -165,7 +154,7 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Siz
 @compiled
 def label_places(
     block: Floats,
-    labels: NDArray[np.int64],
+    labels: Codes,
     parts: Parts,
     u: Vector,
     ranks: Indices,
@@ -173,7 +162,7 @@ def label_places(
     masses: Vector,
     scores: Vector,
 ) -> int:
-    """As in `kernels.py`; a rank is 0 or 1, and u is not looked at."""
+    """As in `protocol.py`; a rank is 0 or 1, and u is not looked at."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
     flat = block.reshape(block.size)

@@ -80,11 +80,3 @@ def encode(pixels: NDArray[np.uint8]) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
-
-
-def need_pillow() -> None:
-    """Raises a ValueError that says how to install Pillow where it is missing."""
-    try:
-        import PIL  # noqa: F401 - only whether it is there
-    except ImportError as missing:
-        raise ValueError('Photographs need Pillow: pip install "pippin-conformal[vision]"') from missing

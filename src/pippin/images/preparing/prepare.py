@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.disk import write_whole
+from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import n_threads
 from pippin.images.preparing.journal import JOURNAL, Journal, open_journal
-from pippin.images.preparing.png import BadImageError, encode, need_pillow, read_header
+from pippin.images.preparing.png import BadImageError, encode, read_header
 from pippin.images.preparing.record import (
     RECORD,
     TABLE,
@@ -83,7 +85,7 @@ def prepare_we3ds(
     Raises:
         ValueError: the download or the output folder is something else, or a photograph is bad under `strict`.
     """
-    need_pillow()
+    need("Cutting photographs", "vision", "PIL")
     began = time.monotonic()
     options = options or Options()
     download = find_download(Path(path))
@@ -137,7 +139,7 @@ class _Run:
         while True:
             table = make_table(counted, self.options)
             if not table.stays.any():
-                raise ValueError(self._nothing(len(counted)))
+                raise self._nothing(len(counted))
             bad = self._write(table)
             if not bad:
                 return table
@@ -182,15 +184,16 @@ class _Run:
             raise _strictly(str(problem))
         self.problems.append(problem)
 
-    def _nothing(self, n_sound: int) -> str:
+    def _nothing(self, n_sound: int) -> InputError:
         if n_sound or not self.problems:
-            return (
-                f"Expected windows to write, but of {n_sound:,} photographs none has any that stay: "
-                "drop fewer classes or ask for some soil."
+            return InputError(
+                f"Expected windows to write, but of {n_sound:,} photographs none has any that stay",
+                "drop fewer classes or ask for some soil",
             )
-        return (
+        return InputError(
             f"Expected photographs that can be cut, but all {len(self.problems):,} are bad, the first because "
-            f"{self.problems[0]}: check the download."
+            f"{self.problems[0]}",
+            "check the download",
         )
 
 
@@ -252,5 +255,5 @@ def _tidy(out: Path) -> None:
     (out / JOURNAL).unlink(missing_ok=True)
 
 
-def _strictly(problem: str) -> ValueError:
-    return ValueError(f"Expected sound photographs under --strict, but {problem}: mend or remove it, or run without.")
+def _strictly(problem: str) -> InputError:
+    return InputError(f"Expected sound photographs under --strict, but {problem}", "mend or remove it, or run without")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pippin._runtime.disk import write_whole
+from pippin._runtime.errors import InputError
 from pippin.images.preparing.journal import JOURNAL, run_of
 from pippin.images.preparing.table import Table
 from pippin.images.preparing.we3ds import VOID, Download, Problem, mask_classes
@@ -85,13 +86,13 @@ def earlier_record(folder: Path, run: dict[str, Any]) -> Record | None:
         record = _read_record(folder / RECORD)
         known = record.run
     elif known is None and [path.name for path in folder.iterdir()] != [JOURNAL]:
-        raise ValueError(
-            f"Expected --out to be an empty folder or that of an earlier run, but {folder} holds other files: "
-            "choose another folder."
+        raise InputError(
+            f"Expected --out to be an empty folder or that of an earlier run, but {folder} holds other files",
+            "choose another folder",
         )
     if known is not None and known != run:
-        raise ValueError(
-            f"{folder} holds windows made with {_difference(known, run)}: choose another --out or delete that folder."
+        raise InputError(
+            f"{folder} holds windows made with {_difference(known, run)}", "choose another --out or delete that folder"
         )
     return record
 
@@ -118,10 +119,12 @@ def _read_record(path: Path) -> Record:
     try:
         content = json.loads(path.read_bytes())
         if content.pop("format") != FORMAT or content.pop("version") != 1:
-            raise ValueError("another format")
+            raise InputError("another format")
         return Record(**content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged or something else: choose another --out or delete that folder.") from error
+        raise InputError(
+            f"{path} is damaged or something else", "choose another --out or delete that folder"
+        ) from error
 
 
 def _difference(known: dict[str, Any], run: dict[str, Any]) -> str:

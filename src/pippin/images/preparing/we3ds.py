@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from pippin._runtime.errors import InputError
+
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 TOPS = ("", "WE3DS/")
 VOID, SOIL = 0, 1  # mask values; all larger ones are plants
@@ -85,15 +87,15 @@ def find_download(path: Path) -> Download:
         ValueError: there is no such thing, or its layout is another.
     """
     if not path.exists():
-        raise ValueError(f"Expected the WE3DS folder or zip file, but there is no {path}: check the path.")
+        raise InputError(f"Expected the WE3DS folder or zip file, but there is no {path}", "check the path")
     sizes_below = _sizes_in_folder if path.is_dir() else _sizes_in_zip
     for top in TOPS:
         images, masks = (sizes_below(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
         if images and masks:
             return _paired(path, top, images, masks)
-    raise ValueError(
-        f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}: "
-        "name the unpacked WE3DS folder or WE3DS.zip itself."
+    raise InputError(
+        f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}",
+        "name the unpacked WE3DS folder or WE3DS.zip itself",
     )
 
 
@@ -129,13 +131,13 @@ def _sizes_in_zip(path: Path, folder: str) -> dict[str, int]:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.startswith(folder)]
     except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"{path} is no zip file, or is damaged or cut short: download it again.") from error
+        raise InputError(f"{path} is no zip file, or is damaged or cut short", "download it again") from error
     found = {m.filename.removeprefix(folder): m for m in members if _is_image(m.filename.removeprefix(folder))}
     for member in found.values():
         if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(
-                f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed in another way: "
-                "unpack it with another program and name the folder."
+            raise InputError(
+                f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed in another way",
+                "unpack it with another program and name the folder",
             )
     return {name.removesuffix(".png"): member.file_size for name, member in found.items()}
 

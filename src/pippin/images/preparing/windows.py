@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.errors import InputError
 from pippin.images.preparing.png import GREY, PALETTE, RGB, BadImageError, Header, read_header, read_pixels
 from pippin.images.preparing.we3ds import RARE, SOIL, VOID, Problem, Reader, image_file, mask_classes, mask_file
 
@@ -37,14 +38,14 @@ class Options:
         names = [known.name for known in mask_classes() if known.value != VOID]
         unknown = [name for name in self.drop if name not in names]
         if unknown:
-            raise ValueError(
-                f"Expected classes to drop among {', '.join(names)}; got {unknown[0]!r}: correct the name."
+            raise InputError(
+                f"Expected classes to drop among {', '.join(names)}; got {unknown[0]!r}", "correct the name"
             )
         if self.label not in get_args(Rule):
-            raise ValueError(f"Expected the label rule plant or all, got {self.label!r}: choose one of them.")
+            raise InputError(f"Expected the label rule plant or all, got {self.label!r}", "choose one of them")
         for name, least in (("window", SMALLEST), ("soil", 0), ("seed", 0)):
             if getattr(self, name) < least:
-                raise ValueError(f"Expected {name} to be at least {least}, got {getattr(self, name)}: raise it.")
+                raise InputError(f"Expected {name} to be at least {least}, got {getattr(self, name)}", "raise it")
         object.__setattr__(self, "drop", tuple(name for name in names if name in self.drop))
 
 

@@ -14,6 +14,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pippin._runtime.errors import InputError
+
 Tool = TypeVar("Tool")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -68,9 +70,9 @@ class Workers(Generic[Tool]):
             while under_way:
                 yield self._result(under_way.popleft())
         except BrokenProcessPool as error:
-            raise ValueError(
-                "A worker process was stopped from outside, perhaps for want of memory: run the same command again, "
-                "with fewer --workers; what is finished is kept."
+            raise InputError(
+                "A worker process was stopped from outside, perhaps for want of memory",
+                "run the same command again, with fewer --workers; what is finished is kept",
             ) from error
         finally:
             for future in under_way:

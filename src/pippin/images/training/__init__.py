@@ -1,13 +1,8 @@
 """From a folder of labelled images to a classifier's logits. Needs the extra `vision`."""
 
-from importlib.util import find_spec
+from pippin._runtime.extras import need
 
-_missing = [name for name in ("torch", "transformers", "safetensors", "PIL") if find_spec(name) is None]
-if _missing:
-    raise ImportError(
-        f"Training on images needs {', '.join(_missing)}, which is not installed: "
-        'pip install "pippin-conformal[vision]"'
-    )
+need("Training on images", "vision", "torch", "transformers", "safetensors", "PIL")
 
 from pippin.images.training.fit import Epoch, Options, Trained, train  # noqa: E402 - after the check above
 

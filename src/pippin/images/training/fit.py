@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+import torch
+from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images, without_doubts
@@ -79,7 +80,7 @@ def train(
                 loss = _epoch(network, optimiser, pixels, images, rows, options, number, rate, device, advance)
             logits = predict(network, pixels, held, options.batch, device)
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
-                raise ValueError(f"Epoch {number} gave no finite numbers: pass a --learning-rate below {rate:g}.")
+                raise InputError(f"Epoch {number} gave no finite numbers", f"pass a --learning-rate below {rate:g}")
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
             epoch = Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began)
             checkpoint.keep(epoch)
@@ -155,7 +156,7 @@ def _blocks(pixels: Pixels, pieces: Any, device: torch.device) -> Iterator[torch
 
 def _device(asked: str) -> torch.device:
     if asked == "cuda" and not torch.cuda.is_available():
-        raise ValueError("Expected a CUDA device for --device cuda, but torch finds none: pass --device auto or cpu.")
+        raise InputError("Expected a CUDA device for --device cuda, but torch finds none", "pass --device auto or cpu")
     return torch.device("cuda" if asked != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -178,8 +179,8 @@ def _settled(device: torch.device, batch: int) -> Iterator[None]:
         ):
             yield
     except torch.cuda.OutOfMemoryError as error:
-        raise ValueError(
-            f"The graphics card's memory is too small for {batch} images at once: pass a smaller --batch or --size."
+        raise InputError(
+            f"The graphics card's memory is too small for {batch} images at once", "pass a smaller --batch or --size"
         ) from error
     finally:
         torch.set_num_threads(threads)

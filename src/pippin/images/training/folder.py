@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
+from pippin._runtime.warn import warn
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory
@@ -64,22 +66,22 @@ def list_images(folder: Path) -> Images:
         ValueError: no such folder, fewer than two classes, or a class with fewer than two images.
     """
     if not folder.is_dir():
-        raise ValueError(f"Expected a folder of images, but there is no folder {folder}: check the path.")
+        raise InputError(f"Expected a folder of images, but there is no folder {folder}", "check the path")
     names = sorted(part.name for part in folder.iterdir() if part.is_dir() and not part.name.startswith("."))
     found = {name: _files(folder, name) for name in names}
     if not any(found.values()):
-        raise ValueError(
-            f"{folder} holds no images in sub-folders: put them in one sub-folder per class "
-            f"({', '.join(sorted(ENDINGS))})."
+        raise InputError(
+            f"{folder} holds no images in sub-folders",
+            f"put them in one sub-folder per class ({', '.join(sorted(ENDINGS))})",
         )
     if len(names) < 2:
-        raise ValueError(f"{folder} holds one class, {names[0]!r}, expected at least two: add a sub-folder per class.")
+        raise InputError(f"{folder} holds one class, {names[0]!r}, expected at least two", "add a sub-folder per class")
     for name, files in found.items():
         if len(files) < 2:
             count = "one image" if files else "no image"
-            raise ValueError(
-                f"The class {name!r} of {folder} has {count}, expected at least two (one trains, one is held out): "
-                "add images or remove the sub-folder."
+            raise InputError(
+                f"The class {name!r} of {folder} has {count}, expected at least two (one trains, one is held out)",
+                "add images or remove the sub-folder",
             )
     labels = np.repeat(np.arange(len(names)), [len(files) for files in found.values()])
     return Images(folder, tuple(file for files in found.values() for file in files), labels, tuple(names))
@@ -111,23 +113,23 @@ def _divide_photos(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     photos = [images.photo(i) for i in range(len(images))]
     if None in photos:
-        raise ValueError(
+        raise InputError(
             "To divide by photograph, expected names such as img_00012_3_4.png (photograph, row, column), got "
-            f"{images.files[photos.index(None)]}: rename the images, or pass --group none."
+            f"{images.files[photos.index(None)]}",
+            "rename the images, or pass --group none",
         )
     counts = Counter(str(photo) for photo in photos)
     if len(counts) < 2:
-        raise ValueError(f"All images are of one photograph, {photos[0]}, expected at least two: pass --group none.")
+        raise InputError(f"All images are of one photograph, {photos[0]}, expected at least two", "pass --group none")
     order = rng.permutation(sorted(counts))
     ends = np.cumsum([counts[str(photo)] for photo in order])
     chosen = set(order[: min(max(int(np.abs(ends - fraction * len(images)).argmin()) + 1, 1), len(order) - 1)])
     trains = np.array([photo in chosen for photo in photos])
     unseen = sorted(set(range(len(images.classes))) - set(images.labels[trains].tolist()))
     if unseen:
-        warnings.warn(
+        warn(
             f"No photograph that trains shows {', '.join(images.classes[k] for k in unseen)}: "
-            "the classifier cannot know it; choose another seed or a larger --train-fraction.",
-            stacklevel=3,
+            "the classifier cannot know it; choose another seed or a larger --train-fraction."
         )
     return np.flatnonzero(trains), np.flatnonzero(~trains)
 
@@ -155,9 +157,9 @@ class Pixels:
             list(pool.map(read, range(len(images))))
         if bad:
             named = ", ".join(sorted(bad)[:NAMED]) + (f" and {len(bad) - NAMED} more" if len(bad) > NAMED else "")
-            raise ValueError(
-                f"Expected images that can be read, but {len(bad)} in {images.root} "
-                f"cannot ({named}): replace or delete them."
+            raise InputError(
+                f"Expected images that can be read, but {len(bad)} in {images.root} cannot ({named})",
+                "replace or delete them",
             )
 
     def batch(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -180,7 +182,7 @@ def read_image(path: Path, size: int) -> NDArray[np.uint8]:
             image.draft("RGB", (size, size))
             square = ImageOps.fit(_eight_bit(ImageOps.exif_transpose(image)), (size, size))
     except Exception as error:  # Pillow's decoders raise many kinds
-        raise ValueError(f"{path} is damaged or no image: replace or delete it.") from error
+        raise InputError(f"{path} is damaged or no image", "replace or delete it") from error
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 

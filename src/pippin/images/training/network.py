@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
-from torch import nn
-
 from pippin._runtime.disk import write_whole
+from pippin._runtime.errors import InputError
+from torch import nn
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"
@@ -95,24 +95,25 @@ def _pretrained(weights: str, names: dict[str, Any]) -> Network:
     """From the folder, from what was downloaded before, or from the network, in this order."""
     if Path(weights).is_dir():
         if not (Path(weights) / "config.json").is_file():
-            raise ValueError(
-                f"Expected weights in {weights}, but it has no config.json: name a folder that train or "
-                "save_pretrained wrote, or pass --weights none."
+            raise InputError(
+                f"Expected weights in {weights}, but it has no config.json",
+                "name a folder that train or save_pretrained wrote, or pass --weights none",
             )
         return _loaded(weights, names, local=True)
     if not _HUB_NAME.fullmatch(weights):
-        raise ValueError(
-            f"Expected --weights to be a folder or a name on the Hugging Face hub, but there is no folder {weights}: "
-            "check the path, or pass --weights none to start from scratch."
+        raise InputError(
+            f"Expected --weights to be a folder or a name on the Hugging Face hub, but there is no folder {weights}",
+            "check the path, or pass --weights none to start from scratch",
         )
     try:
         return _loaded(weights, names, local=True)
     except OSError:
         if not _has_network():
-            raise ValueError(
-                f"The weights {weights} are not on this machine and there is no network: on a machine with one run "
+            raise InputError(
+                f"The weights {weights} are not on this machine and there is no network",
+                f"on a machine with one run "
                 f"transformers.AutoModelForImageClassification.from_pretrained({weights!r}).save_pretrained('weights')"
-                ", copy that folder here and pass --weights FOLDER, or pass --weights none to start from scratch."
+                ", copy that folder here and pass --weights FOLDER, or pass --weights none to start from scratch",
             ) from None
     return _loaded(weights, names, local=False)
 
@@ -128,8 +129,8 @@ def _loaded(weights: str, names: dict[str, Any], local: bool) -> Network:
         if isinstance(error, OSError) and local and not Path(weights).is_dir():
             raise
         told = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"{weights} cannot be used as an image classifier ({told}): name another, or pass --weights none."
+        raise InputError(
+            f"{weights} cannot be used as an image classifier ({told})", "name another, or pass --weights none"
         ) from error
     return Network(model, *_colours(weights, local))
 
@@ -170,7 +171,7 @@ def _check_size(network: Network, weights: str, size: int) -> None:
             network(torch.zeros(1, 3, size, size))
     except Exception as error:  # each architecture has its own way to say it
         told = " ".join(str(error).split())[:200]
-        raise ValueError(f"{weights} cannot take images of {size} × {size} ({told}): pass another --size.") from error
+        raise InputError(f"{weights} cannot take images of {size} × {size} ({told})", "pass another --size") from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from pippin._runtime.errors import InputError
 from pippin.images.training.network import RESNET18
 
 CHOICES = {
@@ -41,15 +42,15 @@ class Options:
         for name, least in (("epochs", 1), ("batch", 2), ("size", 8), ("seed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
-                raise ValueError(f"Expected --{name} to be a whole number of at least {least}, got {value}: raise it.")
+                raise InputError(f"Expected --{name} to be a whole number of at least {least}, got {value}", "raise it")
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                raise ValueError(f"Expected --{name} to be {' or '.join(known)}, got {value!r}: choose one of them.")
+                raise InputError(f"Expected --{name} to be {' or '.join(known)}, got {value!r}", "choose one of them")
         if not 0 < self.train_fraction < 1:
-            raise ValueError(
-                f"Expected --train-fraction between 0 and 1, got {self.train_fraction:g}: write for example 0.7."
+            raise InputError(
+                f"Expected --train-fraction between 0 and 1, got {self.train_fraction:g}", "write for example 0.7"
             )
         rate = self.learning_rate
         if rate is not None and not (math.isfinite(rate) and rate > 0):
-            raise ValueError(f"Expected --learning-rate above 0, got {rate:g}: write for example 0.001.")
+            raise InputError(f"Expected --learning-rate above 0, got {rate:g}", "write for example 0.001")

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+import torch
 from pippin._runtime.disk import write_whole
+from pippin._runtime.errors import InputError
+from pippin._runtime.version import __version__
 from pippin.images.training.folder import Images
 from pippin.images.training.network import Network
 from pippin.images.training.options import Options
@@ -69,11 +71,11 @@ class Checkpoint:
             state = torch.load(self._path, map_location="cpu", weights_only=True)
             known, epochs = state["run"], [Epoch(**epoch) for epoch in state["epochs"]]
         except Exception as error:  # whatever a damaged file makes torch raise
-            raise ValueError(f"{self._path} is no checkpoint, or is damaged: delete it to start anew.") from error
+            raise InputError(f"{self._path} is no checkpoint, or is damaged", "delete it to start anew") from error
         if known != run:
-            raise ValueError(
-                f"{self._path} belongs to another run (other images or options): delete it to start anew, or choose "
-                "another output folder."
+            raise InputError(
+                f"{self._path} belongs to another run (other images or options)",
+                "delete it to start anew, or choose another output folder",
             )
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
@@ -111,11 +113,11 @@ def run_id(options: Options, checksum: str) -> str:
 def check_place(folder: Path, out: Path) -> None:
     """Raises a ValueError where the results would be taken for images, or cannot be put."""
     if out.suffix != ".npz":
-        raise ValueError(f"Expected --out to end in .npz, got {out}: rename it.")
+        raise InputError(f"Expected --out to end in .npz, got {out}", "rename it")
     if folder.resolve() in out.resolve().parents:
-        raise ValueError(f"Expected --out outside the folder of images, got {out}: choose another place.")
+        raise InputError(f"Expected --out outside the folder of images, got {out}", "choose another place")
     if not out.parent.is_dir():
-        raise ValueError(f"Expected --out in a folder that exists, got {out}: make the folder {out.parent} first.")
+        raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
 
 
 def write_trained(
@@ -145,7 +147,7 @@ def write_trained(
         "accuracy": trained.accuracy,
         "epochs": [asdict(epoch) for epoch in trained.epochs],
         "device": device,
-        "versions": {"python": platform.python_version(), "pippin": _pippin()} | _versions(),
+        "versions": {"python": platform.python_version(), "pippin": __version__} | _versions(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     write_whole(out.with_name("train.json"), json.dumps(record, indent=2, ensure_ascii=False).encode())
@@ -159,12 +161,6 @@ def write_trained(
         groups=trained.groups,
     )
     write_whole(out, buffer.getvalue())
-
-
-def _pippin() -> str:
-    from pippin import __version__
-
-    return __version__
 
 
 def _versions() -> dict[str, str]:

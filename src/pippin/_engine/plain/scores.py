@@ -1,30 +1,18 @@
-"""The formula in NumPy: whole blocks, every class, no early stop.
-
-Small data use it, because compiling would cost more than it saves. The loops of
-`kernels.py` give the same bits; this is what they are tested against.
-"""
+"""The formula on whole blocks, every class ranked."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import Floats, ranked_order
+from pippin._engine.protocol import Bounds, Places
+from pippin._runtime.arrays import Codes, Floats, Indices, T, Vector
 from pippin._theory.formula import ABOVE, Coefficients, score_at
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int32]
-T = TypeVar("T", bound=np.generic)
 
-
-class Places(NamedTuple):
-    """Classes and what the formula needs of each: its row, its rank (from 0), p and M."""
-
-    row: Indices
-    rank: Indices
-    p: Vector
-    mass: Vector
+def ranked_order(block: Floats) -> NDArray[np.intp]:
+    """Class indices of each row, most probable first, equal ones by index."""
+    return np.argsort(-block, axis=1, kind="stable")
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
@@ -35,13 +23,19 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
     return scores
 
 
-def label_places(block: Floats, labels: NDArray[np.int64], c: Coefficients, u: Vector) -> tuple[Places, Vector]:
+def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
     """The place of one class per row, and its score."""
     order, p, mass = _ranked(block, c)
     row = np.arange(len(block), dtype=np.int32)
     rank = (order == labels[:, None]).argmax(axis=1).astype(np.int32)
     places = Places(row, rank, p[row, rank], mass[row, rank])
-    return places, at_places(places, c)(u)
+    return places, at_places(places, c)(u), 0
+
+
+def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
+    """Fills in the score of one class per row."""
+    scores[:] = label_places(block, labels, c, u)[1]
+    return 0
 
 
 def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
@@ -50,39 +44,29 @@ def at_places(places: Places, c: Coefficients) -> Callable[[Vector], Vector]:
 
     def scores(u: Vector) -> Vector:
         with np.errstate(divide="ignore", over="ignore"):
-            found: Vector = score_at(here, slice(None), places.p, places.mass, u[places.row])
-        return found
+            made: Vector = score_at(here, slice(None), places.p, places.mass, u[places.row])
+        return made
 
     return scores
 
 
-def members(block: Floats, c: Coefficients, threshold: float | Vector, u: Vector) -> tuple[NDArray[np.int64], Indices]:
-    """How many classes each row's set has, and all members row after row, best first.
-
-    `threshold` is one for all rows, or a column with one for each.
-    """
+def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """Fills in how many classes each row's set has; returns all members row after row, best first."""
     order, p, mass = _ranked(block, c)
-    inside = _by_rank(c, p, mass, u) <= threshold
-    return inside.sum(axis=1), order[inside].astype(np.int32)
+    inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
+    if bounds.ranks is not None:
+        inside &= np.arange(p.shape[1]) < _by_order(bounds.ranks, bounds.group, order)
+    sizes[:] = inside.sum(axis=1)
+    return order[inside].astype(np.int32), 0
 
 
-def members_within(
-    block: Floats, c: Coefficients, limits: Vector, rank_limits: Indices, group: NDArray[np.int64], u: Vector
-) -> tuple[NDArray[np.int64], Indices]:
-    """As `members`, with a limit per group and class, or per group alone; and so for the rank."""
-    order, p, mass = _ranked(block, c)
-    inside = _by_rank(c, p, mass, u) <= _at(limits, group, order)
-    if rank_limits.shape[1] > 1:
-        inside &= np.arange(p.shape[1]) < _at(rank_limits, group, order)
-    return inside.sum(axis=1), order[inside].astype(np.int32)
-
-
-def _at(limits: NDArray[T], group: NDArray[np.int64], order: NDArray[np.intp]) -> NDArray[T]:
-    own = limits[group]
+def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
+    """Each row's own limits, in the order of its classes."""
+    own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
     return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
 
-def band(block: Floats, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.int64], Places]:
+def band(block: Floats, c: Coefficients, low: float, high: float) -> tuple[Codes, Places]:
     """Sizes that every threshold from `low` to `high` reaches, and the places that some reach.
 
     For every u in [0, 1]: a place's score grows with u.

@@ -11,14 +11,14 @@ within rounding of the limit are asked for their score.
 from typing import Any, NamedTuple
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.walk import inlined
-from pippin._inputs.rows import Floats
+from pippin._engine.compiled.build import inlined
+from pippin._runtime.arrays import Floats
 from pippin._theory.formula import ABOVE, OWN, PENALTY, Coefficients
 
 ROUNDING = 1e-6  # more than any limit and score are off in float32, in units of the formula's largest term
 
 
-class Limits(NamedTuple):
+class Cutoff(NamedTuple):
     """A class is in the set if its probability reaches base + weight·p[1], certainly if by more than the slack."""
 
     base: float
@@ -27,17 +27,17 @@ class Limits(NamedTuple):
 
 
 @inlined
-def limits_of(c: Coefficients, threshold: float) -> Limits:
+def cutoff_of(c: Coefficients, threshold: float) -> Cutoff:
     scale = -1.0 / c.table[1, OWN]
     constant, weight = c.constant + c.table[1, PENALTY], c.table[0, ABOVE]
     slack = ROUNDING * scale * (1.0 + abs(constant) + abs(threshold) + weight)
-    return Limits((constant - threshold) * scale, weight * scale, slack)
+    return Cutoff((constant - threshold) * scale, weight * scale, slack)
 
 
 @inlined
-def compare(array: Floats, start: int, every: Any, limits: Limits, top: float) -> tuple[Any, Any]:
+def compare(array: Floats, start: int, every: Any, cutoff: Cutoff, top: float) -> tuple[Any, Any]:
     """The lanes of a window that reach the limit, and those that may, too close to it to tell."""
     real = array.dtype.type
-    limit = limits.base + limits.weight * top
-    sure = lanes.at_least(array, start, real(limit + limits.slack)) & every
-    return sure, (lanes.at_least(array, start, real(limit - limits.slack)) & every) ^ sure
+    limit = cutoff.base + cutoff.weight * top
+    sure = lanes.at_least(array, start, real(limit + cutoff.slack)) & every
+    return sure, (lanes.at_least(array, start, real(limit - cutoff.slack)) & every) ^ sure

@@ -1,0 +1,69 @@
+"""How loops are compiled: once, kept on disk under a stamp of every source that they are made from.
+
+Importing this module imports numba.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+import pippin._engine.protocol
+import pippin._inputs.rows
+import pippin._theory.formula
+from pippin._theory.formula import score_at
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
+
+
+def compiled(function: F, **options: Any) -> F:
+    """Compiles at the first call and keeps the result on disk, where a folder can be written.
+
+    numba's cache looks at the function's own file only; ours depend on each other, so
+    what is kept bears the stamp of all of them.
+    """
+    try:
+        made = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+    except RuntimeError:  # numba found no writable folder for its cache
+        made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
+        kept._source_stamp = _sources()
+    return cast(F, made)
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """A stamp of everything that the compiled loops are made from."""
+    digest = hashlib.sha256()
+    others = (pippin._theory.formula, pippin._inputs.rows, pippin._engine.protocol)
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(module.__file__)) for module in others)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def inlined(function: F) -> F:
+    """Compiles a step of a loop into whoever calls it."""
+    return compiled(function, forceinline=True)
+
+
+compiled_score_at = compiled(score_at)
+
+
+def summing(function: F) -> F:
+    """Compiles a plain sum that may be reordered; no score is ever computed in it."""
+    return compiled(function, fastmath={"reassoc"})
+
+
+@compiled
+def doubled(array: Any) -> Any:
+    wider = np.empty(2 * array.size, array.dtype)
+    for i in range(array.size):
+        wider[i] = array[i]
+    return wider

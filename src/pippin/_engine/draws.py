@@ -1,0 +1,33 @@
+"""One u per object for a randomised score, from a seed or a generator."""
+
+from typing import Any
+
+import numpy as np
+
+from pippin._runtime.arrays import Vector
+from pippin._runtime.errors import InputError
+from pippin._theory.scores import Score
+
+
+def generator_of(seed: Any) -> np.random.Generator:
+    """A generator passes through; a seed makes one, and None one from fresh entropy.
+
+    Raises:
+        InputError: something else stands where the seed belongs, such as groups.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator | None):
+        raise InputError(
+            f"Expected a seed or a Generator, got {type(seed).__name__}",
+            "pass a whole number, and groups and weights by their names",
+        )
+    if isinstance(seed, int | np.integer) and seed < 0:
+        raise InputError(f"Expected a seed of at least 0, got {seed}", "pass for example seed=0")
+    return np.random.default_rng(seed)
+
+
+def draws(score: Score, n: int, seed: Any) -> Vector:
+    """One u per object for a randomised score; zeros for any other, which takes none."""
+    if seed is None and not score.randomized:
+        return np.zeros(n)
+    generator = generator_of(seed)
+    return generator.random(n) if score.randomized else np.zeros(n)

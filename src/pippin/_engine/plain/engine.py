@@ -1,0 +1,35 @@
+"""All that `protocol.Engine` asks for, in NumPy."""
+
+import numpy as np
+
+from pippin._engine.plain.p_values import p_values
+from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
+from pippin._engine.plain.splits import count_splits
+from pippin._engine.protocol import Places
+from pippin._runtime.arrays import Vector
+from pippin._theory.formula import Coefficients
+
+__all__ = [
+    "INSPECTS",
+    "band",
+    "class_scores",
+    "count_splits",
+    "label_places",
+    "label_scores",
+    "members",
+    "p_values",
+    "place_scores",
+    "smallest",
+]
+
+INSPECTS = False
+
+
+def smallest(scores: Vector, k: int) -> float:
+    """The k-th smallest score."""
+    return float(np.partition(scores, k - 1)[k - 1])
+
+
+def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
+    """The score of every place; u has one number per row."""
+    return at_places(places, c)(u)

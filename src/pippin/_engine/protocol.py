@@ -1,0 +1,135 @@
+"""What an engine does with a block of rows, and what it is given and gives back.
+
+`plain/engine.py` does it in NumPy, `compiled/engine.py` in compiled loops, with the same
+bits; `dispatch.py` is the one place that chooses between them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
+from pippin._theory.formula import Coefficients
+
+
+class Places(NamedTuple):
+    """Classes and what the formula needs of each: its row, its rank (from 0), p and M."""
+
+    row: Indices
+    rank: Indices
+    p: Vector
+    mass: Vector
+
+
+class Bounds(NamedTuple):
+    """What the classes of rows must not exceed: a score, and where RC3P asks for it a rank (from 1).
+
+    Row i uses `scores[group[i]]`, or `scores[0]` where there are no groups: a bound for every
+    class, or a single one for all of them; and so for `ranks`, if there are any.
+    """
+
+    scores: Vector
+    group: Codes | None = None
+    ranks: Indices | None = None
+
+    def of_rows(self, start: int, stop: int) -> "Bounds":
+        return self if self.group is None else self._replace(group=self.group[start:stop])
+
+
+class Held(NamedTuple):
+    """The calibration scores that classes are held against, cell after cell, each cell sorted.
+
+    Class k of a row in group g is held against cell `of[g, k]`, and cell c is
+    `scores[offsets[c]:offsets[c + 1]]`.
+    """
+
+    of: Indices
+    offsets: Codes
+    scores: Vector
+
+
+class Draws(NamedTuple):
+    """Uniform numbers, one per row: u of a randomised score, and v of smoothed p-values, if they are."""
+
+    u: Vector
+    v: Vector | None
+
+    def of_rows(self, start: int, stop: int) -> "Draws":
+        return Draws(self.u[start:stop], None if self.v is None else self.v[start:stop])
+
+
+class ScoredPlaces(NamedTuple):
+    """Some classes with what the formula needs of each, and their scores, if these take no u.
+
+    `adaptive` says that the score is u·p + M + g and nothing else, as in APS and RAPS.
+    """
+
+    c: Coefficients
+    p: Vector
+    mass: Vector
+    scores: Vector
+    adaptive: bool
+
+
+class Shared(NamedTuple):
+    """What all splits of one score share.
+
+    The label of every row (`label`, its rows in `label_row`); the lowest threshold that
+    is prepared for (`low`); the size that every set has at all thresholds (`sizes[0]`),
+    and the places above it (`place`, in `place_row`), with what each makes of its set
+    (`kind`): 0 a singleton, 1 a pair, 2 a larger set. If the score takes no u, labels
+    and places are sorted by score, and `sizes[j]` are the sizes after the first
+    `j * step` places; else the places are sorted by kind.
+    """
+
+    label: ScoredPlaces
+    label_row: Indices
+    low: float
+    sizes: Indices
+    step: int
+    place: ScoredPlaces
+    place_row: Indices
+    kind: Any  # int8
+
+
+FillP = Callable[[Floats, Codes, Draws, Vector], int]  # block, group, draws, p-values to fill in -> suspects
+
+
+class Engine(Protocol):
+    """Functions of blocks; those that return `suspects` count the rows that may be no distribution.
+
+    An engine that `inspects` finds such rows on its way; for another one, blocks are checked before.
+    """
+
+    INSPECTS: bool
+
+    def label_places(self, block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
+        """The place of one class per row, its score, and the suspects."""
+
+    def label_scores(self, block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
+        """Fills in the score of one class per row; returns the suspects."""
+
+    def class_scores(self, block: Floats, c: Coefficients, u: Vector) -> Vector:
+        """The score of every class, in the columns' own order."""
+
+    def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+        """Fills in sizes; returns the members of all rows, best first, and the suspects."""
+
+    def band(self, block: Floats, c: Coefficients, low: float, high: float) -> tuple[Codes, Places]:
+        """Sizes that every threshold from `low` to `high` reaches, and the places that some reach, whatever u is."""
+
+    def p_values(self, c: Coefficients, held: Held) -> FillP:
+        """A function that fills in the p-value of every class of a block, and returns the suspects."""
+
+    def smallest(self, scores: Vector, k: int) -> float:
+        """The k-th smallest score."""
+
+    def place_scores(self, places: Places, c: Coefficients, u: Vector) -> Vector:
+        """The score of every place; u has one number per row."""
+
+    def count_splits(
+        self, shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector
+    ) -> None:
+        """Fills in `counts`, one row per split, from (splits, n) arrays of who calibrates and of u.
+
+        They are the threshold, test rows covered, the sum of sizes, singletons and empty sets.
+        """

@@ -1,0 +1,146 @@
+"""The two functions to begin with: scores, and a predictor from calibration rows."""
+
+from typing import Any, Literal, overload
+
+from numpy.typing import ArrayLike
+
+from pippin._engine import dispatch
+from pippin._engine.draws import draws
+from pippin._inputs.index import same_index
+from pippin._inputs.labels import as_classes, as_labelled, as_labels
+from pippin._inputs.rows import as_rows
+from pippin._predictors.conditional import ConditionalPredictor, Grouping, Per, calibrate_conditional
+from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._runtime.arrays import Classes, Seed, Vector
+from pippin._theory.level import exact_alpha
+from pippin._theory.scores import Score, parse_score
+
+Unseen = Literal["error", "marginal"]
+
+
+def score(
+    probs: Any, labels: ArrayLike | None, score: Score | str, *, seed: Seed = None, from_logits: bool = False
+) -> Vector:
+    """Scores of the given labels, (n,); with labels=None of every class, (n, K).
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: one class per row, as indices or as names; None asks for all classes.
+        score: a score or its spelling.
+        seed: for a randomised score; a seed or a Generator.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    >>> import pippin
+    >>> pippin.score([[0.5, 0.25, 0.25]], [2], "pip")
+    array([1.375])
+    """
+    rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
+    chosen = parse_score(score)
+    u = draws(chosen, rows.n, seed)
+    if labels is None:
+        return dispatch.class_scores(rows, chosen, u)
+    return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
+
+
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: None = None,
+    groups: None = None,
+    from_logits: bool = False,
+) -> Predictor: ...
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
+    from_logits: bool = False,
+) -> ConditionalPredictor: ...
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per | None = None,
+    groups: ArrayLike,
+    unseen: Unseen = "error",
+    from_logits: bool = False,
+) -> ConditionalPredictor: ...
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
+    from_logits: bool = False,
+) -> Predictor | ConditionalPredictor: ...
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
+    from_logits: bool = False,
+) -> Predictor | ConditionalPredictor:
+    """A predictor whose sets contain the true class with probability at least 1 − alpha.
+
+    The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉.
+    The guarantee holds on average over calibration and test rows that are exchangeable:
+    use rows the classifier was not trained on.
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        score: a score or its spelling.
+        alpha: the share of errors allowed.
+        classes: names of the K columns; a data frame brings its own.
+        seed: for the randomised scores (APS, RAPS, SAPS) and for clusters; a seed or a Generator.
+        per: what the guarantee holds for, beyond all objects together: every "class", every
+            "group", every "class and group", with rare classes sharing by "cluster", or
+            every class by "rc3p", which bounds its rank as well. See docs/guarantees.md.
+        groups: the group of each row, for a guarantee per group.
+        unseen: what `predict` does with a group that is not among them: an "error", or the
+            "marginal" threshold of all groups together.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", 0.1, classes=data.classes)
+    >>> round(predictor.threshold, 4)
+    1.7291
+    """
+    chosen = parse_score(score)
+    exact_alpha(alpha)
+    data = as_labelled(probs, labels, classes, from_logits)
+    if per is None and groups is None and unseen == "error":
+        return calibrate_marginal(data, chosen, alpha, seed)
+    return calibrate_conditional(data, chosen, alpha, seed, Grouping(per or "group", groups, unseen))

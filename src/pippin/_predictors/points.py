@@ -1,0 +1,37 @@
+"""One class per object instead of a set, and how far to trust it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from pippin._runtime.arrays import Vector, read_only
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PointPredictions:
+    """One class per object, the one with the largest p-value, and how far to trust it.
+
+    `credibility` is that largest p-value: small where no class looks like the calibration
+    examples. `confidence` is 1 − the second largest: the greatest 1 − α at which the
+    prediction set has at most this one class.
+
+    >>> import numpy as np
+    >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))
+    PointPredictions(2 objects, mean confidence 0.745, mean credibility 0.650)
+    """
+
+    labels: NDArray[Any]
+    confidence: Vector
+    credibility: Vector
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "confidence", "credibility"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        means = f"mean confidence {self.confidence.mean():.3f}, mean credibility {self.credibility.mean():.3f}"
+        return f"PointPredictions({len(self):,} objects, {means})"

@@ -1,0 +1,140 @@
+"""All in which marginal, conditional and weighted predictors differ: two rules, and what is asked of them.
+
+A rule says which bounds the classes of a row must keep to, and how a score becomes a
+p-value. With s the score of a class, and the n calibration scores that speak for it,
+
+    p = (1 + #{scores >= s}) / (n + 1)
+    smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
+
+and with weights the same in sums of weights. The set at level α is {classes with p > α}.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pippin._engine import dispatch
+from pippin._engine.plain.p_values import Among, among
+from pippin._engine.protocol import Bounds, Draws
+from pippin._inputs.rows import Rows
+from pippin._predictors.cells import Cells
+from pippin._runtime.arrays import Codes, Flags, Vector
+from pippin._runtime.errors import InputError
+from pippin._theory.scores import Score
+from pippin._theory.weighted_tails import Tails, tails
+
+Use = Callable[[int, Vector], None]  # the p-values of all classes of the rows from start on
+
+
+class Asked(NamedTuple):
+    """Rows to predict, and all that their sets and p-values depend on.
+
+    `group` says which row of a rule's bounds each object uses, `weights` how much it weighs,
+    where the rule wants to know.
+    """
+
+    rows: Rows
+    draws: Draws
+    group: Codes | None = None
+    weights: Vector | None = None
+
+
+class Rule(Protocol):
+    """What `answers.py` asks of every predictor that has one."""
+
+    def bounds(self, asked: Asked) -> Bounds:
+        """What the classes of each row must keep to."""
+
+    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
+        """The p-value of one class per row, from its score."""
+
+    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
+        """Calls use(start, p) with the p-values of every class, (rows, K), tile by tile."""
+
+    def unknown(self) -> Flags | None:
+        """(groups, K): classes that no example speaks for; None where the same ones speak for all classes of a row.
+
+        Then p-values fall with the rank, and the two best classes have the largest.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ByCells:
+    """One threshold for all, or one per class, group or cluster: each from the scores of its own cell."""
+
+    cells: Cells
+    limits: Bounds
+
+    def bounds(self, asked: Asked) -> Bounds:
+        return self.limits._replace(group=asked.group)
+
+    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
+        group = 0 if asked.group is None else asked.group
+        return self._among(scores, self.cells.of[group, labels], asked.draws.v)
+
+    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
+        dispatch.p_values(asked.rows, score, self.cells.held(), asked.group, asked.draws, use)
+
+    def unknown(self) -> Flags | None:
+        of = self.cells.of
+        return None if (of == of[:, :1]).all() else (self.cells.counts == 0)[of]
+
+    @cached_property
+    def _among(self) -> Among:
+        return among(self.cells.held())
+
+
+@dataclass(frozen=True, eq=False)
+class ByWeights:
+    """A threshold for every object, from its own weight and those of the calibration rows, sorted by score."""
+
+    scores: Vector
+    weights: Vector
+    alpha: float
+
+    def bounds(self, asked: Asked) -> Bounds:
+        return Bounds(self.thresholds(_weights(asked))[:, None], np.arange(asked.rows.n))
+
+    def thresholds(self, weights: Vector) -> Vector:
+        """The threshold of each object, from its weight."""
+        distinct, which = np.unique(weights, return_inverse=True)
+        reached = self._tails.reach(distinct, self.alpha)
+        return np.append(self.scores, np.inf)[reached][which]
+
+    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
+        return self._p(scores, _weights(asked))
+
+    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
+        scores, own = dispatch.class_scores(asked.rows, score, asked.draws.u), _weights(asked)
+
+        def work(start: int, stop: int) -> None:
+            use(start, self._p(scores[start:stop], own[start:stop, None]))
+
+        dispatch.in_steps(work, asked.rows.n, dispatch.TILE // (2 * asked.rows.n_classes))
+
+    def unknown(self) -> Flags | None:
+        return None
+
+    def _p(self, scores: Vector, weights: Vector) -> Vector:
+        return self._tails.p(np.searchsorted(self.scores, scores, side="left"), weights)
+
+    @cached_property
+    def _tails(self) -> Tails:
+        return tails(self.weights)
+
+
+def _weights(asked: Asked) -> Vector:
+    assert asked.weights is not None
+    return asked.weights
+
+
+def need_scores(cells: Cells, for_what: str) -> None:
+    """Raises an InputError if a file has left the calibration scores out."""
+    if cells.scores is None:
+        raise InputError(
+            f"This predictor was saved without its calibration scores, so it {for_what}",
+            "calibrate again, or save with scores=True",
+        )

@@ -1,0 +1,133 @@
+"""ConformalHead: a last layer that turns logits into prediction sets, on the device where they are."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import torch
+from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._runtime.errors import InputError
+from pippin._theory.formula import OWN_U, PENALTY_U
+from pippin._theory.scores import coefficients
+from pippin.torch.ops import conformal_sets
+
+LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
+
+
+class TorchSets(NamedTuple):
+    """Prediction sets as tensors on the logits' device.
+
+    `sizes` (…) counts the members; `classes` (…, max_size) lists them, most probable
+    first, then −1; `mask` (…, K) says which classes are members, if that was asked for.
+    """
+
+    sizes: torch.Tensor
+    classes: torch.Tensor
+    mask: torch.Tensor | None
+
+
+def probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """The softmax over the last axis: of float64 in float64, of anything narrower in float32."""
+    return torch.softmax(logits, dim=-1, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
+
+
+class ConformalHead(torch.nn.Module):
+    """A last layer: logits in, prediction sets out, as `predictor.predict` would give them.
+
+    Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
+    listed (64 at most, if not given). Equal probabilities are ranked by class index. On
+    the same float32 or float64 probabilities the sets are the core's to the last bit; on a
+    GPU, where sums run in another order, that holds for SOCOP, or without Triton, only up
+    to rounding. A compiled softmax may round otherwise than an eager one. A row with NaN
+    has an empty set. Probabilities are not checked for summing to 1.
+
+    The coefficients and the threshold are buffers that hold the bits of float64 numbers as
+    int64, so that `half()` and `to(dtype)` cannot round them.
+
+    Args:
+        predictor: what `calibrate` returned or `pippin.load` read.
+        from_probs: whether forward takes probabilities instead of logits.
+        max_size: how many members are listed per set.
+
+    >>> import pippin.torch, torch
+    >>> data = pippin.load_example()
+    >>> head = pippin.torch.ConformalHead(pippin.calibrate(data.probs, data.labels, "pip"), from_probs=True, max_size=3)
+    >>> sets = head(torch.tensor(data.probs[:2]))
+    >>> sets.sizes, sets.classes
+    (tensor([1, 1]), tensor([[ 1, -1, -1],
+            [ 1, -1, -1]]))
+    """
+
+    table_bits: torch.Tensor
+    number_bits: torch.Tensor
+
+    def __init__(self, predictor: Predictor, *, from_probs: bool = False, max_size: int | None = None) -> None:
+        super().__init__()
+        need_one_threshold(predictor)
+        n_classes = len(predictor.classes)
+        width = min(n_classes, LISTED) if max_size is None else max_size
+        if not 1 <= width <= n_classes:
+            raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
+        c = coefficients(predictor.score, n_classes)
+        self.classes, self.from_probs, self.max_size = predictor.classes, from_probs, width
+        self.register_buffer("table_bits", _bits(c.table))
+        self.register_buffer("number_bits", _bits([c.constant, c.second, c.price, predictor.threshold]))
+        self._note_kind()
+
+    @property
+    def threshold(self) -> float:
+        """The largest score that a member of a set has."""
+        return float(self.number_bits[3:].view(torch.float64))
+
+    def forward(self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False) -> TorchSets:
+        """The sets of logits (…, K); of probabilities, if the head was made `from_probs`.
+
+        Args:
+            x: any float type; half floats get their softmax in float32.
+            u: for a randomised score, one number in (0, 1) per object; drawn, if not given.
+            mask: whether membership is also given as a mask.
+        """
+        n_classes = len(self.classes)
+        if x.ndim == 0 or x.shape[-1] != n_classes:
+            raise InputError(
+                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
+                "pass the outputs of the classifier that was calibrated",
+            )
+        shape = x.shape[:-1]
+        probs = (floats(x) if self.from_probs else probabilities(x)).detach().reshape(-1, n_classes).contiguous()
+        if u is not None:
+            draws = u.to(device=x.device, dtype=torch.float64).reshape(-1).contiguous()
+        elif self.randomized:
+            draws = torch.rand(probs.shape[0], dtype=torch.float64, device=x.device)
+        else:
+            draws = torch.zeros(probs.shape[0], dtype=torch.float64, device=x.device)
+        table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+        sizes, classes, inside = conformal_sets(probs, table, numbers, draws, self.linear, self.max_size, mask)
+        return TorchSets(
+            sizes.reshape(shape),
+            classes.reshape(*shape, self.max_size),
+            inside.reshape(*shape, n_classes) if mask else None,
+        )
+
+    def extra_repr(self) -> str:
+        return f"{len(self.classes)} classes, threshold={self.threshold:.6g}, from_probs={self.from_probs}"
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self._note_kind()
+
+    def _note_kind(self) -> None:
+        """What the coefficients say about the kind of score, asked once and not in every forward."""
+        if self.table_bits.is_meta:
+            return
+        table = self.table_bits.view(torch.float64)
+        self.linear = bool(self.number_bits[2:3].view(torch.float64).isnan())
+        self.randomized = bool(table[:, [OWN_U, PENALTY_U]].any())
+
+
+def floats(probs: torch.Tensor) -> torch.Tensor:
+    return probs if probs.dtype in (torch.float32, torch.float64) else probs.float()
+
+
+def _bits(values: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
