@@ -58,7 +58,7 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
     """All cases, by name."""
     repeats = 1 if quick else 5
     n, n_classes = (3_000, 200) if quick else (50_000, 1_000)
-    large = (64, 20_000, 1) if quick else (4_096, 150_000, 3)
+    large = (64, 4_000, 1) if quick else (4_096, 150_000, 3)
     example = pippin.load_example()
     small = np.array(example.probs), np.array(example.labels, dtype=np.int64)
     probs, labels = made(n, n_classes)
@@ -74,7 +74,7 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
         "peers": {name: version(name) if there else None for name, there in contest.present().items()},
         "quick": quick,
         "small": contest.whole(
-            contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, repeats * 3
+            contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, 1 if quick else repeats * 3
         ),
         "middle": contest.whole(contest.QUICK, middle, middle[0], tuple(part[:4_000] for part in middle), repeats * 3),
         "matrix": fresh_process(MATRIX, str(n), str(n_classes), str(repeats)),
@@ -87,7 +87,12 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
             for score in ("repip", "aps(randomized=False)")
         ],
         "growth_classes": [
-            growth("K", [made(200 if quick else 1_000, k) for k in (1_000, 4_000, 16_000, 64_000)], score, repeats)
+            growth(
+                "K",
+                [made(1_000, k) for k in ((125, 250, 500, 1_000) if quick else (1_000, 4_000, 16_000, 64_000))],
+                score,
+                repeats,
+            )
             for score in ("repip", "aps(randomized=False)")
         ],
         "splits": splits.beside_peers(*small, 50 if quick else 1_000, 2 if quick else 30),

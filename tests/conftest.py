@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from pippin.cli import main
 
 settings.register_profile(
-    "laws", deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck)
+    "laws", deadline=None, max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
@@ -28,6 +28,12 @@ def call(monkeypatch, capsys):
         return int(caught.value.code or 0), *capsys.readouterr()
 
     return run_here
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """As if matplotlib were not installed: for tests of what is not drawn, which takes seconds."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pippin
 from support.cli_data import LABELS, PROBS
 from support.command import PIPPIN, run
 from support.folders import tree
+from support.killing import run_until
 
 
 def test_the_installed_script():
@@ -39,7 +39,7 @@ def test_a_reader_that_leaves():
     with subprocess.Popen([*PIPPIN, "toy"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 1
+        assert process.wait() == 1
 
 
 def test_starting_is_light(folder):
@@ -54,49 +54,27 @@ def test_starting_is_light(folder):
     assert done.stdout == "[]\n"
 
 
-LONG = ["compare", "--scores", "aps,repip", "--splits", "30000", "--seed", "5", "--out"]
+LONG = ["compare", "--scores", "aps,repip", "--splits", "900", "--seed", "5", "--out"]
 
 
-def started(out, folder):
-    """A long comparison that has kept something by now."""
-    process = subprocess.Popen([*PIPPIN, *LONG, out], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not (folder / out / "compare.checkpoint.npz").exists() and time.monotonic() < until:
-        assert process.poll() is None
-        time.sleep(0.005)
-    return process
-
-
-def test_a_killed_comparison_goes_on_to_the_same_end(folder):
+def test_a_killed_comparison_goes_on_to_the_same_end(folder, call, no_figures):
     """The table is that of an uninterrupted run; other options on the same folder are refused."""
-    with started("killed", folder) as process:
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    left = {path.name for path in (folder / "killed").iterdir()}
-    assert "compare.checkpoint.npz" in left
-    assert not {"results.parquet", "summary.csv"} & left
+    assert run_until("os:replace", 2, *LONG, "killed", after=True, folder=folder).returncode == -signal.SIGKILL
     before = tree(folder / "killed")
-    refused = run(
-        "compare", "--scores", "aps,repip", "--splits", "30000", "--seed", "6", "--out", "killed", folder=folder
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert "belongs to another run" in refused.stderr
+    assert [path.name for path in before] == ["compare.checkpoint.npz"]
+    code, _, refused = call(" ".join([*LONG[:6], "6", "--out", "killed"]))
+    assert code == 2
+    assert refused.count("\n") == 1
+    assert "belongs to another run" in refused
     assert tree(folder / "killed") == before
-    with np.load(folder / "killed" / "compare.checkpoint.npz") as kept:
-        finished = kept["values"].shape[1]
-    assert 0 < finished < 29_000
-    short = [*LONG[:4], str(finished + 300), *LONG[5:]]
-    assert run(*short, "killed", folder=folder).returncode == 0
-    assert run(*short, "whole", folder=folder).returncode == 0
+    for out in ("killed", "whole"):
+        assert call(" ".join([*LONG, out]))[0] == 0
     for name in ("results.parquet", "summary.csv"):
         assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()
     assert {path.name for path in (folder / "killed").iterdir()} == {path.name for path in (folder / "whole").iterdir()}
 
 
 def test_an_interrupted_comparison_ends_quietly(folder):
-    with started("stopped", folder) as process:
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    done = run_until("os:replace", 2, *LONG, "stopped", after=True, folder=folder, by=int(signal.SIGINT))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     assert [path.name for path in (folder / "stopped").iterdir()] == ["compare.checkpoint.npz"]

@@ -1,20 +1,20 @@
 """Repeated splits: what the fast counting must equal, and what it may not depend on."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import pippin
 from pippin._compare import counted
+from pippin._compare.comparison import AT_ONCE
 from pippin._compare.counted import METRICS
 from pippin._compare.splits import draw_split, split_generator
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 from pippin._theory.level import quantile_rank
 from support.engines import compiled, plain
+from support.killing import run_until
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
 from support.trials import trial_of
@@ -217,28 +217,21 @@ def test_too_few_rows_give_full_sets():
 CHECKPOINTED = """
 import sys, pippin
 data = pippin.load_example()
-pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=200_000, checkpoint=sys.argv[1])
+pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=2000, checkpoint=sys.argv[1])
 """
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
-    """kill -9 at random moments, then the rest: the same table as without a stop."""
+    """kill -9 while a checkpoint is written, before and after it takes its name; then the rest: the same table."""
     data = pippin.load_example()
     path = tmp_path / "kept.npz"
-    rng = np.random.default_rng(0)
     lengths = []
-    while len(lengths) < 3:
-        process = subprocess.Popen([sys.executable, "-c", CHECKPOINTED, str(path)])
-        try:
-            process.wait(timeout=1 + rng.random())
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if path.exists():
-            with np.load(path) as kept:
-                lengths.append(kept["values"].shape[1])
-    assert lengths == sorted(lengths)
-    assert lengths[0] < lengths[-1]
+    for event, number, after in (("os:replace", 2, True), ("write", 2, False), ("os:replace", 3, False)):
+        done = run_until(event, number, path, after=after, code=CHECKPOINTED)
+        assert done.returncode == -9
+        with np.load(path) as kept:
+            lengths.append(kept["values"].shape[1])
+    assert lengths == [2 * AT_ONCE, 3 * AT_ONCE, 5 * AT_ONCE]
     splits = lengths[-1] + 100
     resumed = pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=splits, checkpoint=str(path)).values
     assert np.array_equal(resumed, pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=splits).values)

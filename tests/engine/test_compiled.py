@@ -169,3 +169,24 @@ def test_no_predictor_compiles_after_warm_up(kind):
     pippin.calibrate_weighted(probs, labels, ones).predict(probs, ones)
     pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
     assert compilations() == before
+
+
+WARM = """
+import pippin
+from pippin._engine import dispatch
+from pippin._engine.compiled import band, one_row, p_values, per_class, tiled, unranked
+from pippin._engine.warm_up import _elsewhere
+
+pippin.warm_up()
+loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
+loops += [one_row.one_set, band._band, per_class.members_within]
+print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
+print(_elsewhere("float64").wait())
+"""
+
+
+def test_warm_up_loads_every_loop():
+    """For both precisions, and the loops serve from then on; what a second process would compile, it can."""
+    pippin.warm_up()
+    done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, check=True)
+    assert done.stdout == "True {2} 1\n0\n"

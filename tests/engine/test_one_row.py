@@ -1,16 +1,22 @@
 """Rows with many classes, ranked as far as needed: the bits of NumPy, wherever a window of lanes ends."""
 
+import numba
 import numpy as np
 import pytest
 
-from pippin._engine.compiled import one_row
+from pippin._engine.compiled import one_row, walk
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import MANY
-from pippin._engine.compiled.walk import CHUNK, best_class, largest_below, largest_but
+from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
+
+# Parts of loops have no door to Python of their own.
+best_class = numba.njit(lambda row: walk.best_class(row))
+largest_below = numba.njit(lambda row, high: walk.largest_below(row, high))
+largest_but = numba.njit(lambda row, label: walk.largest_but(row, label))
 
 CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, MANY + 50)
 

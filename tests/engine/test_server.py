@@ -74,9 +74,9 @@ def test_use_in_joblib_workers(backend):
 THREADS = """
 import threading, numpy as np, pippin, sys
 before = threading.active_count()
-probs = np.random.default_rng(0).dirichlet(np.full(200, 0.05), 20000)
+probs = np.random.default_rng(0).dirichlet(np.full(200, 0.05), 8000)
 for _ in range(3):
-    pippin.calibrate(probs, np.zeros(20000, int), "pip")
+    pippin.calibrate(probs, np.zeros(8000, int), "pip")
     pippin.score(probs, None, "aps")
 print(threading.active_count() - before)
 """

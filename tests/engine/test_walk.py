@@ -1,10 +1,15 @@
 """Sorting and choosing in compiled loops, against NumPy."""
 
+import numba
 import numpy as np
 import pytest
 
-from pippin._engine.compiled.sorting import MANY, SEVERAL, smallest, sort_down
-from pippin._engine.compiled.walk import is_broken
+from pippin._engine.compiled import sorting, walk
+from pippin._engine.compiled.sorting import MANY, SEVERAL, smallest
+
+# Parts of loops have no door to Python of their own.
+sort_down = numba.njit(lambda values, classes: sorting.sort_down(values, classes))
+is_broken = numba.njit(lambda row: walk.is_broken(row))
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])

@@ -19,12 +19,12 @@ from support.scores import EVERY_SCORE
 GCC = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 STRICT = [*GCC, "-ffp-contract=off"]
 
-MAIN = """\
+INCLUDES = """\
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include "head.h"
-
+"""
+BODY = """
 /* Reads rows of doubles, and u of each, until the input ends; prints size and classes; with an
    argument, also how long one object takes. */
 int main(int argc, char **argv)
@@ -62,17 +62,17 @@ int main(int argc, char **argv)
 """
 
 
-def library(predictor, folder, flags=STRICT, prefix="pippin"):
-    """The header compiled as a shared library."""
-    header = folder / f"{prefix}.h"
-    header.write_text(c_header(predictor, prefix))
-    target = folder / f"{prefix}-{len(list(folder.iterdir()))}.so"
-    define = f"-D{prefix.upper()}_API="
-    subprocess.run([*flags, define, "-shared", "-fPIC", "-x", "c", header, "-o", target], check=True)
+def library(predictors, folder, flags=STRICT):
+    """The headers of some predictors, compiled together as one shared library; names begin pippin0, pippin1, …"""
+    header, target = folder / "heads.h", folder / f"{len(list(folder.iterdir()))}.so"
+    header.write_text("".join(c_header(predictor, f"pippin{i}") for i, predictor in enumerate(predictors)))
+    defines = [f"-DPIPPIN{i}_API=" for i in range(len(predictors))]
+    subprocess.run([*flags, *defines, "-shared", "-fPIC", "-x", "c", header, "-o", target], check=True)
     loaded = ctypes.CDLL(str(target))
-    for name in ("predict", "predict_float"):
-        getattr(loaded, f"{prefix}_{name}").argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
-    getattr(loaded, f"{prefix}_class_name").restype = ctypes.c_char_p
+    for i in range(len(predictors)):
+        for name in ("predict", "predict_float"):
+            getattr(loaded, f"pippin{i}_{name}").argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+        getattr(loaded, f"pippin{i}_class_name").restype = ctypes.c_char_p
     return loaded
 
 
@@ -86,8 +86,8 @@ def found_sets(function, probs, u):
     return sizes, members
 
 
-def assert_same(loaded, predictor, probs, u):
-    function = loaded.pippin_predict if probs.dtype == np.float64 else loaded.pippin_predict_float
+def assert_same(loaded, predictor, probs, u, prefix="pippin0"):
+    function = getattr(loaded, f"{prefix}_predict" + ("" if probs.dtype == np.float64 else "_float"))
     sizes, members = found_sets(function, probs, u)
     wanted_sizes, wanted = dispatch.members(as_rows(probs), predictor.score, one_bound(predictor.threshold), u)
     np.testing.assert_array_equal(sizes, wanted_sizes)
@@ -98,16 +98,18 @@ def assert_same(loaded, predictor, probs, u):
 def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
     """Awkward rows in double and float; short and full sets."""
     rng = np.random.default_rng(0)
+    cases = []
     for n_classes in (2, 12, 70):
         rows = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS])
         labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in rows])
         u = rng.random(len(rows))
         predictor = pippin.calibrate(rows, labels, score, 0.2, seed=0)
         endless = pippin.Predictor(score, 0.1, float("inf"), 3, range(n_classes), None)
-        for at in (predictor, endless):
-            loaded = library(at, tmp_path)
-            for probs in (rows, rows.astype(np.float32)):
-                assert_same(loaded, at, probs, u)
+        cases += [(predictor, rows, u), (endless, rows, u)]
+    loaded = library([predictor for predictor, _, _ in cases], tmp_path)
+    for number, (predictor, rows, u) in enumerate(cases):
+        for probs in (rows, rows.astype(np.float32)):
+            assert_same(loaded, predictor, probs, u, f"pippin{number}")
 
 
 @pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
@@ -117,7 +119,7 @@ def test_real_data(score, tmp_path):
     for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
         predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
         rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
-        assert_same(library(predictor, tmp_path), predictor, rest, u)
+        assert_same(library([predictor], tmp_path), predictor, rest, u)
 
 
 @pytest.mark.parametrize("score", ["raps", "pip(beta=0.5)"])
@@ -144,29 +146,39 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
         assert found_sets(function, probs[row], u[row])[1] == wanted.tolist()
 
 
-@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_sanitizers_find_nothing(score, tmp_path):
-    """A program over the example, and broken rows, under the address and undefined behaviour sanitizers."""
+def test_sanitizers_find_nothing(tmp_path):
+    """A program of all scores over the example, and broken rows, under the address and undefined sanitizers."""
     data = pippin.load_example()
-    predictor = pippin.calibrate(data.probs, data.labels, score, seed=0, classes=data.classes)
     probs = np.concatenate([data.probs[:300].astype(np.float64), np.full((1, 12), np.nan), np.zeros((1, 12))])
     u = np.random.default_rng(1).random(302)
-    binary = program(predictor, tmp_path, [*STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
-    given = np.column_stack([u, probs]).tobytes()
-    run = subprocess.run([binary], input=given, capture_output=True)
-    assert (run.returncode, run.stderr) == (0, b"")
-    lines = [line.split(" float ") for line in run.stdout.decode().splitlines()]
-    sizes, members = dispatch.members(as_rows(probs[:300]), predictor.score, one_bound(predictor.threshold), u[:300])
-    ends = np.cumsum(sizes)
-    for (first, second), size, end in zip(lines[:300], sizes, ends, strict=True):
-        assert [int(x) for x in first.split()] == [size, *members[end - size : end]]
-        assert second.split()[1:] == ([data.classes[size - 1]] if size else [])
-    assert [line[0] for line in lines[300:]] == ["-1", "-1"]
+    heads = [pippin.calibrate(data.probs, data.labels, score, seed=0, classes=data.classes) for score in EVERY_SCORE]
+    headers = [c_header(head, f"head{i}") for i, head in enumerate(heads)]
+    mains = [
+        BODY.replace("pippin_", f"head{i}_").replace("PIPPIN_", f"HEAD{i}_").replace("main", f"main{i}")
+        for i in range(len(heads))
+    ]
+    cases = "\n".join(f"    case {i}: return main{i}(1, argv);" for i in range(len(heads)))
+    chosen = f"switch (atoi(argv[argc - 1])) {{\n{cases}\n    }}\n    return 1;"
+    main = f"int main(int argc, char **argv)\n{{\n    {chosen}\n}}\n"
+    (tmp_path / "all.c").write_text(INCLUDES + "".join((*headers, *mains)) + main)
+    checked = [*STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([*checked, "all.c", "-o", "all"], check=True, cwd=tmp_path)
+    for i, head in enumerate(heads):
+        given = np.column_stack([u, probs]).tobytes()
+        run = subprocess.run([tmp_path / "all", str(i)], input=given, capture_output=True)
+        assert (run.returncode, run.stderr) == (0, b"")
+        lines = [line.split(" float ") for line in run.stdout.decode().splitlines()]
+        sizes, members = dispatch.members(as_rows(probs[:300]), head.score, one_bound(head.threshold), u[:300])
+        ends = np.cumsum(sizes)
+        for (first, second), size, end in zip(lines[:300], sizes, ends, strict=True):
+            assert [int(x) for x in first.split()] == [size, *members[end - size : end]]
+            assert second.split()[1:] == ([data.classes[size - 1]] if size else [])
+        assert [line[0] for line in lines[300:]] == ["-1", "-1"]
 
 
 def program(predictor, folder, flags):
     (folder / "head.h").write_text(c_header(predictor))
-    (folder / "main.c").write_text(MAIN)
+    (folder / "main.c").write_text(f'{INCLUDES}#include "head.h"\n{BODY}')
     subprocess.run([*flags, "main.c", "-o", "main"], check=True, cwd=folder)
     return folder / "main"
 
@@ -186,25 +198,25 @@ def test_how_long_one_object_takes(tmp_path, capsys):
 
 def test_rows_that_are_no_distribution(tmp_path):
     """−1, for what the core refuses too."""
-    loaded = library(pippin.Predictor(pippin.pip(), 0.1, 1.0, 9, range(3), None), tmp_path)
+    loaded = library([pippin.Predictor(pippin.pip(), 0.1, 1.0, 9, range(3), None)], tmp_path)
     rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
-    assert found_sets(loaded.pippin_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
+    assert found_sets(loaded.pippin0_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
 
 
 def test_u_is_not_looked_at_without_need(tmp_path):
     """A score that is not randomised gives the same set for any u, NaN among them."""
-    loaded = library(pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(3), None), tmp_path)
+    loaded = library([pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(3), None)], tmp_path)
     rows = np.tile([0.5, 0.4, 0.1], (2, 1))
-    assert found_sets(loaded.pippin_predict, rows, [0.0, np.nan])[0] == [2, 2]
+    assert found_sets(loaded.pippin0_predict, rows, [0.0, np.nan])[0] == [2, 2]
 
 
 def test_names_reach_c_whatever_they_hold(tmp_path):
     """Quotes, backslashes, trigraphs, line breaks, digits behind an escape, other alphabets."""
     names = ('a"b', "c\\d", "??=e", "\n7", "maïs 7", "крот", "%s", "*/")
     predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, names, None)
-    loaded = library(predictor, tmp_path, prefix="leaf")
-    assert [loaded.leaf_class_name(k).decode() for k in range(8)] == list(names)
-    assert loaded.leaf_class_name(8) == loaded.leaf_class_name(-1) == b""
+    loaded = library([predictor], tmp_path)
+    assert [loaded.pippin0_class_name(k).decode() for k in range(8)] == list(names)
+    assert loaded.pippin0_class_name(8) == loaded.pippin0_class_name(-1) == b""
 
 
 def test_the_header_needs_nothing(tmp_path):

@@ -205,15 +205,6 @@ def test_without_onnx_the_remedy_is_told(tmp_path):
     assert done.stderr.strip().endswith('pip install "pippin-conformal[onnx]".')
 
 
-def test_the_example_runs():
-    """Sets with names, from a graph without pippin."""
-    script = ROOT / "examples" / "onnx_alone.py"
-    assert len(script.read_text().splitlines()) < 30
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 5
-
-
 def test_thresholds_per_class_are_refused():
     """In a sentence that says what to do."""
     data = pippin.load_example()

@@ -1,9 +1,6 @@
 """Cutting windows, stopped anywhere and run again: the same files, and nothing is cut twice."""
 
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +8,9 @@ import pytest
 
 from pippin.images.preparing.journal import JOURNAL
 from pippin.images.preparing.prepare import prepare_we3ds
-from support.command import PIPPIN, run
+from support.command import run
 from support.folders import content, times
+from support.killing import run_until
 from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)
@@ -26,61 +24,23 @@ def uninterrupted(tmp_path_factory):
     files, _ = made_files(range(8), SLOWER)
     broken, bad = broken_files(SMALL)[0], ("undecodable", "three channels", "lonely mask")
     write_zip(folder / "in.zip", files | {n: d for n, d in broken.items() if Path(n).stem in bad})
-    began = time.monotonic()
     run(*LINE, folder=folder, check=True)
-    return folder, content(folder / "out"), time.monotonic() - began
+    return folder, content(folder / "out")
 
 
-def children(process: int) -> list[int]:
-    tasks = Path(f"/proc/{process}/task/{process}/children")
-    return [int(child) for child in tasks.read_text().split()] if tasks.exists() else []
+RESULT = "pippin.images.preparing.workers:Workers._result"  # first of every mask, then of every photograph
+NOTED = "pippin.images.preparing.journal:Journal.add"
 
 
-def has_ended(process: int) -> bool:
-    """Whether it is gone, or dead and waiting to be collected."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def run_and_kill(folder, is_time):
-    """Kills the run, not its workers, when it is time; whether it was still alive. Its workers must follow."""
-    process = subprocess.Popen([*PIPPIN, *LINE], cwd=folder, stdout=subprocess.DEVNULL)
-    while process.poll() is None and not is_time():
-        time.sleep(0.002)
-    left = children(process.pid)
-    process.send_signal(signal.SIGKILL)
-    killed = process.wait() == -signal.SIGKILL
-    deadline = time.monotonic() + 30
-    while not all(has_ended(child) for child in left):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.01)
-    return killed
-
-
-def lines_noted(out: Path) -> int:
-    path = out / JOURNAL
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_at_random_points(seed, uninterrupted, tmp_path):
-    """While masks are read, while windows are written, at any time: the rest of the work gives the same files."""
-    folder, expected, seconds = uninterrupted
+def test_killed_anywhere(uninterrupted, tmp_path):
+    """While masks are read, before any and after the last, and while windows are written: the same files in the end."""
+    folder, expected = uninterrupted
     shutil.copy(folder / "in.zip", tmp_path)
-    out, rng = tmp_path / "out", np.random.default_rng(seed)
-    n_windows = sum("/" in name for name in expected)
-    masks, few, many = rng.integers(1, 8), rng.integers(1, n_windows // 2), rng.integers(n_windows // 2, n_windows)
-    deadline = time.monotonic() + rng.uniform(0.1, seconds)
-    points = [
-        lambda: time.monotonic() > deadline,
-        lambda: lines_noted(out) > masks,
-        lambda: len(list(out.glob("*/*.png"))) >= few,
-        lambda: len(list(out.glob("*/*.png"))) >= many,
-    ]
-    assert sum(run_and_kill(tmp_path, is_time) for is_time in points) >= 2
+    out = tmp_path / "out"
+    for event, number, after in ((NOTED, 1, False), (NOTED, 3, True), (RESULT, 8, False), (RESULT, 4, True)):
+        assert run_until(event, number, *LINE, after=after, folder=tmp_path).returncode == -9
     earlier = {name: when for name, when in times(out).items() if name.endswith(".png") and "/" in name}
+    assert earlier
     run(*LINE, folder=tmp_path, check=True)
     assert content(out) == expected
     later = times(out)

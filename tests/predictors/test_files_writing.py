@@ -1,16 +1,14 @@
 """Predictor files are never half-written: not by a full disk, a kill, or threads that save to one path."""
 
-import os
-import random
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import pippin
+from support.killing import run_until
 from support.predictor_files import held, save_one
 
 
@@ -57,42 +55,34 @@ def test_the_old_file_survives_a_write_that_fails_halfway(tmp_path):
     assert list(saved.parent.iterdir()) == [saved]
 
 
-SAVE_FOREVER = """
+SAVE = """
 import sys
 import numpy as np
 import pippin
 
-versions = [pippin.Predictor(pippin.ip(), 0.00006, t, 20_000, range(2), np.linspace(0, t, 20_000)) for t in (1.0, 2.0)]
-while True:
-    for version in versions:
-        version.save(sys.argv[1])
+pippin.Predictor(pippin.ip(), 0.00006, 2.0, 20_000, range(2), np.linspace(0, 2, 20_000)).save(sys.argv[1])
 """
 
 
-def test_a_killed_save_leaves_a_whole_file(tmp_path):
-    """kill -9 in the midst of writing: the file is one of the versions, entire."""
+@pytest.mark.parametrize(
+    ("event", "after", "renamed"),
+    [
+        ("write", False, False),
+        ("os:fsync", False, False),
+        ("os:fsync", True, False),
+        ("os:replace", False, False),
+        ("os:replace", True, True),
+    ],
+)
+def test_a_killed_save_leaves_a_whole_file(tmp_path, event, after, renamed):
+    """kill -9 at every step of writing: the file is the old one or the new one, entire."""
     path = tmp_path / "p.json"
-    chance = random.Random(1)
-
-    def look():
-        return path.stat().st_mtime_ns, path.stat().st_size, sorted(os.listdir(tmp_path))
-
     held(np.linspace(0, 1, 20_000)).save(path)
-    for _ in range(12):
-        before = look()
-        child = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path])
-        try:
-            while look() == before and child.poll() is None:
-                pass  # a write has begun when the folder changes
-            time.sleep(chance.choice([0, 0, 0.0005, 0.001, 0.1]) * chance.random())
-        finally:
-            child.kill()
-            assert child.wait() == -9
-        back = pippin.load(path)
-        assert back.calibration_scores.tobytes() == np.linspace(0, back.calibration_scores[-1], 20_000).tobytes()
-        drafts = [file for file in tmp_path.iterdir() if file != path]
-        for draft in drafts:
-            draft.unlink()
+    assert run_until(event, 1, path, after=after, code=SAVE).returncode == -9
+    top = 2 if renamed else 1
+    assert pippin.load(path).calibration_scores.tobytes() == np.linspace(0, top, 20_000).tobytes()
+    drafts = [file for file in tmp_path.iterdir() if file != path]
+    assert len(drafts) == (not renamed)
 
 
 def test_threads_may_save_to_one_path(tmp_path):

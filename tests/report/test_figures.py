@@ -216,7 +216,7 @@ def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, want
 
 
 @pytest.mark.parametrize("beside", [False, True])
-@pytest.mark.parametrize("n_classes", [2, 12, 40, 41, 200, 1000])
+@pytest.mark.parametrize("n_classes", [2, 40, 41, 1000])
 def test_class_names_can_be_read(n_classes, beside):
     """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
     by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))

@@ -19,8 +19,7 @@ METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0
 
 def write_study(out, made):
     """Its report, as `pippin compare` writes it."""
-    known = {"comparison": made.comparison, "verdict": made.verdict, "curves": made.curves}
-    return write_report(out, title=TITLE, **known, evaluations=made.evaluations, run={})
+    return write_report(out, made, title=TITLE, run={})
 
 
 @pytest.fixture(scope="module")

@@ -150,11 +150,12 @@ def test_too_few_rows_to_calibrate():
 def test_a_guarantee_per_class(per):
     """The thresholds that `calibrate` finds on the rows held out; `per` is a parameter like the others."""
     rows, y = load_digits(return_X_y=True)
-    clf = clone(ConformalClassifier(alpha=0.1, random_state=0, score="pip").set_params(per=per)).fit(rows, y)
+    unfitted = ConformalClassifier(GaussianNB(), alpha=0.1, random_state=0, score="pip").set_params(per=per)
+    clf = clone(unfitted).fit(rows, y)
     assert isinstance(clf.predictor_, pippin.ConditionalPredictor)
     assert clf.predictor_.per == per
     assert clf.predictor_.thresholds.shape == (1, 10)
     assert len(clf.predict_set(rows[:7])) == 7
     assert clf.predict_set(rows[:7], alpha=0.2).classes == clf.predictor_.classes
     with pytest.raises(ValueError, match="Expected per to be one of"):
-        ConformalClassifier(random_state=0, per="colour").fit(rows, y)
+        ConformalClassifier(GaussianNB(), random_state=0, per="colour").fit(rows, y)

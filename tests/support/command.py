@@ -8,4 +8,4 @@ PIPPIN = [sys.executable, "-m", "pippin.cli"]
 
 def run(*args, folder, **options):
     """A real process."""
-    return subprocess.run([*PIPPIN, *args], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([*PIPPIN, *args], cwd=folder, capture_output=True, text=True, **options)

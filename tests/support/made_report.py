@@ -7,6 +7,7 @@ from pippin._compare import verdict
 from pippin._compare.curves import level_curve
 from pippin._compare.evidence import CoverageCheck
 from pippin._compare.splits import draw_split
+from pippin._compare.study import Study
 from pippin.report import write_report
 from support.trials import trial_of
 
@@ -36,11 +37,13 @@ def written(out, data, scores, splits, alpha=0.1):
     judged = verdict.Verdict(judged.sentences, judged.compared, judged.tuned, judged.fronts, (*judged.checks, doubt))
     path = write_report(
         out,
+        Study(
+            comparison,
+            judged,
+            tuple(level_curve(trial, method) for method in comparison.scores),
+            {str(s): evaluated(data, trial, s.score, alpha)[1] for s in comparison.scores},
+        ),
         title=TITLE,
-        comparison=comparison,
-        verdict=judged,
-        curves=[level_curve(trial, score) for score in comparison.scores],
-        evaluations={str(s): evaluated(data, trial, s.score, alpha)[1] for s in comparison.scores},
         run={"command": "pippin compare 'a <file>.npz'", "data": "<a file>", "checksum": "sha256 " + 8 * "0123abcd"},
     )
     return SimpleNamespace(path=path, data=data, trial=trial, comparison=comparison, verdict=judged)

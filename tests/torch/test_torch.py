@@ -205,15 +205,6 @@ def test_without_torch_the_remedy_is_told():
     assert 'pip install "pippin-conformal[torch]"' in run.stderr.strip().splitlines()[-1]
 
 
-def test_the_example_runs():
-    """A network on digits, with its coverage."""
-    script = ROOT / "examples" / "torch_network.py"
-    assert len(script.read_text().splitlines()) < 30
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert float(run.stdout.split("%")[0]) > 95
-
-
 def test_thresholds_per_class_are_refused():
     """In a sentence that says what to do."""
     data = pippin.load_example()

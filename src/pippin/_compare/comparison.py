@@ -112,7 +112,11 @@ class Comparison:
         return self.n - self.n_calibration
 
     def metric(self, name: str) -> Vector:
-        """One metric, (scores, splits)."""
+        """One metric, (scores, splits).
+
+        Args:
+            name: "threshold", "coverage", "efficiency", "informativeness" or "empty_rate".
+        """
         if name not in METRICS:
             raise InputError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}")
         return self.values[:, :, METRICS.index(name)]

@@ -94,6 +94,9 @@ class Method:
 def parse_method(text: Any) -> Method:
     """Reads a method's spelling, such as `pip per class`; a Method passes through, a Score becomes a plain one.
 
+    Args:
+        text: a method, a score, or a spelling.
+
     >>> import pippin
     >>> method = pippin.parse_method("raps(lam=0.1) per class and group")
     >>> method.score, method.per

@@ -155,12 +155,12 @@ def p_values(
 
 def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
     """A function of one object's row and u that gives the members of its set, best first; always compiled."""
-    from pippin._engine.compiled.one_row import one_set
+    from pippin._engine.compiled import engine
 
-    parts = coefficients(score, n_classes)[:]
+    parts, compiled_one_set = coefficients(score, n_classes)[:], engine.one_set
 
     def find(row: NDArray[Any], u: float) -> Indices:
-        found, suspect = one_set(read_only(row), parts, threshold, u)
+        found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
         if suspect and (fault := find_fault(row[None])) is not None:
             raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
         return found

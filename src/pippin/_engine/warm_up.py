@@ -1,11 +1,18 @@
 """Compiling all loops, or loading them from disk, before they are needed."""
 
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
 import numpy as np
 
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import read_only
+from pippin._runtime.threads import n_threads
 from pippin._theory.scores import parse_score
 
 EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each kind of rows
@@ -14,24 +21,52 @@ EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a sha
 def warm_up() -> None:
     """Loads the compiled loops now, so that no later call waits for them.
 
-    The first time on a machine this compiles for some seconds and keeps the result on
-    disk; after that it takes well under a second. Call it when a service starts, or
-    while its image is built.
+    The first time on a machine this compiles for half a minute and keeps the result on disk;
+    after that it takes a second. Where there are two cores, a second process compiles the
+    loops for float64 meanwhile. Call it when a service starts, or while its image is built.
     """
+    other = _elsewhere("float64") if not _is_kept() and n_threads() > 1 else None
+    load_loops("float32")
+    if other is not None:
+        other.wait()
+    load_loops("float64")
+
+
+def load_loops(kind: str) -> None:
+    """Calls every loop once, with probabilities of this kind."""
     ip, one, none = parse_score("ip"), np.ones((1, 1)), np.zeros(1)
     group = np.zeros(1, dtype=np.int64)
     held = Held(np.zeros((1, 2), dtype=np.int32), np.array([0, 1]), np.full(1, 0.5))
-    for kind in (np.float32, np.float64):
-        row = np.full((1, 2), 0.5, dtype=kind)
-        dispatch.one_set(ip, 2, 1.0)(row[0], 0.0)
-        for name, shape in EVERY_LOOP.items():
-            score, rows = parse_score(name), as_rows(np.full(shape, 1 / shape[1], dtype=kind))
-            labels, u = read_only(np.zeros(shape[0], np.int64)), np.zeros(shape[0])
-            scores = dispatch.label_scores(rows, labels, score, u)
-            dispatch.members(rows, score, Bounds(one), u)
-        rows = as_rows(row)
-        dispatch.smallest(scores, 1)
-        dispatch.members(rows, ip, Bounds(np.ones((1, 2)), group), none)
-        dispatch.band(rows, ip, 1.0, 1.0)
-        dispatch.class_scores(rows, ip, none)
-        dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
+    row = np.full((1, 2), 0.5, dtype=kind)
+    dispatch.one_set(ip, 2, 1.0)(row[0], 0.0)
+    for name, shape in EVERY_LOOP.items():
+        score, rows = parse_score(name), as_rows(np.full(shape, 1 / shape[1], dtype=kind))
+        labels, u = read_only(np.zeros(shape[0], np.int64)), np.zeros(shape[0])
+        dispatch.label_scores(rows, labels, score, u)
+        dispatch.members(rows, score, Bounds(one), u)
+    rows = as_rows(row)
+    dispatch.members(rows, ip, Bounds(np.ones((1, 2)), group), none)
+    dispatch.band(rows, ip, 1.0, 1.0)
+    dispatch.class_scores(rows, ip, none)
+    dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
+
+
+def _is_kept() -> bool:
+    """Whether the disk has the loops already, or cannot keep them; the smallest of them tells."""
+    from pippin._engine.compiled.sorting import smallest
+
+    loop: Any = smallest
+    loop(np.ones(1), 0)
+    return not loop.stats.cache_misses or not loop.stats.cache_path
+
+
+def _elsewhere(kind: str) -> "subprocess.Popen[bytes] | None":
+    """Another process that compiles the loops of this kind onto the disk; None, if there can be none."""
+    code = f"from pippin._engine.warm_up import load_loops; load_loops({kind!r})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with suppress(OSError):
+        if sys.executable:
+            quiet = subprocess.DEVNULL
+            command = [sys.executable, "-c", code]
+            return subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
+    return None

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
-from pippin._engine.protocol import Draws
+from pippin._engine.protocol import Bounds, Draws
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labels
 from pippin._inputs.rows import Rows, as_rows
@@ -45,9 +45,13 @@ def drawn(score: Score, n: int, seed: Seed, smoothed: bool = False) -> Draws:
     return Draws(draws(score, n, generator), generator.random(n))
 
 
-def sets(predictor: Ruled, asked: Asked, nonempty: bool) -> PredictionSets:
-    """The set of every row; with `nonempty` the most probable class is put into those that would be empty."""
-    found = dispatch.members(asked.rows, predictor.score, predictor._rule.bounds(asked), asked.draws.u)
+def sets(predictor: Ruled, asked: Asked, nonempty: bool, bounds: Bounds | None = None) -> PredictionSets:
+    """The set of every row; with `nonempty` the most probable class is put into those that would be empty.
+
+    `bounds` are those of the predictor's rule, if somebody has looked at them already.
+    """
+    limits = predictor._rule.bounds(asked) if bounds is None else bounds
+    found = dispatch.members(asked.rows, predictor.score, limits, asked.draws.u)
     if nonempty:
         found = dispatch.with_best(asked.rows, found)
     return PredictionSets(*found, predictor.classes, asked.rows.index)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,6 +38,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._theory.scores import Score
 from pippin._theory.shortage import named
+
+if TYPE_CHECKING:
+    import polars
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
@@ -219,6 +222,10 @@ class ConditionalPredictor:
         """The row of `thresholds` that each object uses; the group 1 may be spelled "1", and the other way round.
 
         None without groups, where all use the same.
+
+        Args:
+            groups: the group of each row, whole numbers or text.
+            n: how many rows there are.
         """
         if self.groups is None:
             if groups is not None:
@@ -247,8 +254,8 @@ class ConditionalPredictor:
             )
         return codes
 
-    def table(self) -> Any:
-        """A polars frame, one row per class (and group): its examples, its threshold, the coverage to expect.
+    def table(self) -> "polars.DataFrame":
+        """One row per class (and group): its examples, its threshold, the coverage to expect.
 
         `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; of a
         cluster for its classes together, and with RC3P the least that it can be. `lacking` says how
@@ -295,7 +302,11 @@ class ConditionalPredictor:
         )
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """What its file holds; without the calibration scores, if `scores` is False."""
+        """What its file holds.
+
+        Args:
+            scores: whether the calibration scores are part of it.
+        """
         kept = self.cells.scores if scores else None
         return {
             "kind": "conditional",

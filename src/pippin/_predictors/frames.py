@@ -1,12 +1,15 @@
 """Prediction sets as a data frame; each library is imported only for its own users."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
+
+if TYPE_CHECKING:
+    import polars
 
 
 def sets_frame(
@@ -35,7 +38,7 @@ def sets_frame(
     return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
 
 
-def polars_frame(columns: dict[str, Any]) -> Any:
+def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":
     """A polars frame of these columns."""
     import polars
 

@@ -170,7 +170,11 @@ class Predictor:
         )
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """What its file holds; without the calibration scores, if `scores` is False."""
+        """What its file holds.
+
+        Args:
+            scores: whether the calibration scores are part of it.
+        """
         kept = self.calibration_scores if scores else None
         return {
             "score": self.score.content(),

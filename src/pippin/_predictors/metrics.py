@@ -17,22 +17,39 @@ from pippin._theory.level import as_alpha
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
-    """The share of sets that contain the true label."""
+    """The share of sets that contain the true label.
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+    """
     return _mean(sets.contains(labels))
 
 
 def efficiency(sets: PredictionSets) -> float:
-    """The mean set size; smaller is better."""
+    """The mean set size; smaller is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
     return _mean(sets.sizes)
 
 
 def informativeness(sets: PredictionSets) -> float:
-    """The share of sets with exactly one class (oneC); larger is better."""
+    """The share of sets with exactly one class (oneC); larger is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
     return _mean(sets.sizes == 1)
 
 
 def empty_rate(sets: PredictionSets) -> float:
-    """The share of sets with no class at all."""
+    """The share of sets with no class at all.
+
+    Args:
+        sets: what `predict` returned.
+    """
     return _mean(sets.sizes == 0)
 
 

@@ -35,7 +35,11 @@ class ConformalPredictor(Protocol):
     def takes(self) -> frozenset[str]: ...
 
     def predict(self, probs: Any, /, *args: Any, **kwargs: Any) -> PredictionSets:
-        """The prediction set of every row."""
+        """The prediction set of every row.
+
+        Args:
+            probs: (n, K) probabilities; what else there is to say, by name.
+        """
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
@@ -44,4 +48,8 @@ class ConformalPredictor(Protocol):
         """What its file holds."""
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it."""
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+        """

@@ -83,12 +83,20 @@ class PredictionSets:
         return read_only(mask)
 
     def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each object's set holds the given label (an index or a class name)."""
+        """Whether each object's set holds the given label.
+
+        Args:
+            labels: one class per object, as indices or as names.
+        """
         same_index("sets", self.index, labels=labels)
         return self.hold(as_labels(labels, len(self), self.classes))
 
     def hold(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each object's set holds the class of that index."""
+        """Whether each object's set holds the class of that index.
+
+        Args:
+            wanted: one class index per object, known to be one.
+        """
         inside = np.zeros(len(self), dtype=bool)
         hit = self.members == np.repeat(wanted, self.sizes)
         inside[np.repeat(np.arange(len(self)), self.sizes)[hit]] = True
@@ -104,6 +112,9 @@ class PredictionSets:
         """A data frame with the columns size and labels, and with `classes=True` one boolean per class.
 
         pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
+
+        Args:
+            classes: whether there is a column of its own for every class.
 
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))

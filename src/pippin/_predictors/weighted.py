@@ -275,8 +275,9 @@ class WeightedPredictor:
         return Asked(rows, drawn(self.score, rows.n, seed), weights=_as_weights(weights, rows.n))
 
     def _sets(self, asked: Asked, nonempty: bool) -> PredictionSets:
-        found = answers.sets(self, asked, nonempty)
-        heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(self._rule.bounds(asked).scores).sum())
+        bounds = self._rule.bounds(asked)
+        found = answers.sets(self, asked, nonempty, bounds)
+        heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(bounds.scores).sum())
         if heavy:
             warn(
                 f"{heavy:,} of {asked.rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: "

@@ -21,11 +21,19 @@ class InputError(ValueError):
         self.what, self.remedy, self.in_files = what, remedy, in_files
 
     def at(self, place: object) -> "InputError":
-        """The same error of one part of several, such as `Model 2`."""
+        """The same error of one part of several.
+
+        Args:
+            place: the part, such as `Model 2`.
+        """
         return InputError(f"{place}: {self.what}", self.remedy, self.in_files)
 
     def in_file(self, name: object) -> "InputError":
-        """The same error for someone whose data are in this file."""
+        """The same error for someone whose data are in a file.
+
+        Args:
+            name: the file.
+        """
         return InputError(f"{name}: {self.what}", self.in_files or self.remedy)
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[str, str | None, str | None]]:

@@ -36,7 +36,7 @@ def exact_alpha(alpha: Any) -> Fraction:
     return simplest(level)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2048)
 def simplest(number: float) -> Fraction:
     """The fraction of the smallest denominator that rounds to a positive number.
 

@@ -52,6 +52,9 @@ class Plan:
     def below(self, by: float = 0.0) -> float:
         """The probability that coverage is less than 1 − alpha − by.
 
+        Args:
+            by: a distance; 0.01 is one percentage point.
+
         >>> import pippin
         >>> round(pippin.plan(0.1, 2000).below(0.01), 4)
         0.0699
@@ -60,6 +63,9 @@ class Plan:
 
     def within(self, distance: float) -> float:
         """The probability that coverage is at most this far from 1 − alpha.
+
+        Args:
+            distance: how far; 0.01 is one percentage point.
 
         >>> import pippin
         >>> round(pippin.plan(0.1, 2000).within(0.01), 4)

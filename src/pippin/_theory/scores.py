@@ -54,6 +54,9 @@ class Score:
     def replace(self, **parameters: Value) -> "Score":
         """The same score with some parameters changed.
 
+        Args:
+            parameters: their new values, by name.
+
         >>> import pippin
         >>> print(pippin.raps().replace(lam=0.1))
         raps(lam=0.1)
@@ -97,6 +100,9 @@ def aps(randomized: bool = True) -> Score:
 
     Romano, Sesia, Candès (2020), Classification with valid and adaptive coverage.
 
+    Args:
+        randomized: whether u is drawn for each object; else it is 1.
+
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.aps(randomized=False))
     array([[0.5 , 0.75, 1.  ]])
@@ -108,6 +114,11 @@ def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
     """Regularised APS: APS + λ·(R − k_reg)⁺.
 
     Angelopoulos, Bates, Malik, Jordan (2021), Uncertainty sets for image classifiers.
+
+    Args:
+        lam: λ, what each rank beyond k_reg costs.
+        k_reg: the ranks that cost nothing.
+        randomized: whether u is drawn for each object; else it is 1.
 
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.raps(1, 2, randomized=False))
@@ -123,6 +134,9 @@ def pip(beta: float = 1.0) -> Score:
     β = 0 adds the whole mass above y; a large β gives 1 + margin below rank 1.
     Melki et al. (2024).
 
+    Args:
+        beta: β, how fast the classes above y lose weight with their rank.
+
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.pip())
     array([[0.5  , 1.25 , 1.375]])
@@ -132,6 +146,11 @@ def pip(beta: float = 1.0) -> Score:
 
 def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
     """Regularised PIP: PIP + γ·(R − k_reg)⁺. PIP's singletons in smaller sets.
+
+    Args:
+        gamma: γ, what each rank beyond k_reg costs.
+        k_reg: the ranks that cost nothing.
+        beta: β of `pip`.
 
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.repip(gamma=1, k_reg=2))
@@ -144,6 +163,10 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
     """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomised.
 
     Huang et al. (2024), Conformal prediction for deep classifier via label ranking.
+
+    Args:
+        lam: λ, what each rank beyond the first costs.
+        randomized: whether u is drawn for each object; else it is 1.
 
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.saps(0.5, randomized=False))
@@ -168,6 +191,9 @@ def socop(mu: float = 8.0) -> Score:
     s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
     μ = 0 gives IP's sets. Wang, Sun, Dobriban (2025), arXiv 2509.24095.
 
+    Args:
+        mu: μ, what leaving a singleton costs, in classes.
+
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.socop(mu=1))
     array([[2., 6., 6.]])
@@ -178,8 +204,11 @@ def socop(mu: float = 8.0) -> Score:
 def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vector = (0.0,)) -> Score:
     """Your own score: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r, from two vectors over the ranks.
 
-    `weights` are w_1, w_2, … (not negative), `penalties` g_1, g_2, … (not decreasing); the
-    last value of each holds for all later ranks. IP is `linear((0,))`.
+    The last value of each holds for all later ranks. IP is `linear((0,))`.
+
+    Args:
+        weights: w_1, w_2, …, none negative.
+        penalties: g_1, g_2, …, none smaller than the one before.
 
     >>> import pippin
     >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.linear(weights=(1, 0.5)))

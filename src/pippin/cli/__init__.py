@@ -7,10 +7,12 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated, TextIO
 
 import typer
 
+from pippin._runtime.errors import InputError
 from pippin._runtime.extras import MissingExtraError
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
@@ -42,8 +44,19 @@ app.add_typer(reproduce, name="reproduce")
 def pippin(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this module first, such as one that registers scores of your own; anywhere in the line.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Prediction sets that contain the true class with a chosen probability."""
+    for module in modules or ():
+        _import(module)
     if version:
         from pippin._runtime.version import __version__
 
@@ -51,6 +64,34 @@ def pippin(
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+def _import(module: str) -> None:
+    """Imports a module of the user's, from the current folder too."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise InputError(f"Cannot import {module} ({error})", "check its name, and where it is looked for") from error
+    finally:
+        sys.path.remove(os.getcwd())
+
+
+def _imports_first(arguments: list[str]) -> list[str]:
+    """The arguments with each `--import MODULE` before the command, where the command line wants them.
+
+    >>> _imports_first(["toy", "--import", "mine", "--out", "x"])
+    ['--import', 'mine', 'toy', '--out', 'x']
+    """
+    first: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--import":
+            first += [word, *(following for following in [next(words, None)] if following is not None)]
+        else:
+            (first if word.startswith("--import=") else rest).append(word)
+    return first + rest
 
 
 def main() -> None:
@@ -67,7 +108,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(_imports_first(sys.argv[1:]), standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130

@@ -82,15 +82,7 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
         "data": data.name,
         "SHA-256 of the data": data.checksum,
     }
-    return write_report(
-        out,
-        title=f"Which score for {data.name}?",
-        comparison=found.comparison,
-        verdict=found.verdict,
-        curves=found.curves,
-        evaluations=found.evaluations,
-        run=run,
-    )
+    return write_report(out, found, title=f"Which score for {data.name}?", run=run)
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:

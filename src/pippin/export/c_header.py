@@ -22,7 +22,11 @@ COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "pena
 
 
 def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
-    """The text of the header; `prefix` begins the names in it.
+    """The text of the header.
+
+    Args:
+        predictor: one with a single threshold.
+        prefix: what the names in it begin with.
 
     >>> import pippin
     >>> data = pippin.load_example()

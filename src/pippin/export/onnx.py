@@ -61,7 +61,12 @@ class Graph:
 
 
 def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
-    """The head alone; `source` is "probs" or "logits", `dtype` "float32" or "float64".
+    """The head alone.
+
+    Args:
+        predictor: one with a single threshold.
+        source: what it takes, "probs" or "logits".
+        dtype: what these numbers are, "float32" or "float64".
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -90,8 +95,13 @@ def appended_model(
 ) -> onnx.ModelProto:
     """The classifier's graph with the head behind its output of probabilities (or logits).
 
-    `output` names that output; if not given, it is the only one of floats with K columns.
     The classifier's outputs stay, and the opset too, if it is at least 13.
+
+    Args:
+        model: the classifier's graph.
+        predictor: one with a single threshold.
+        source: what the classifier gives, "probs" or "logits".
+        output: the output that holds them; if not given, the only one of floats with K columns.
     """
     need_one_threshold(predictor)
     whole = onnx.ModelProto()

@@ -1,56 +1,44 @@
 """Figures and the report page: results as files. Needs the extra `report`; draws and computes nothing new."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from pippin._compare.comparison import Comparison
-from pippin._compare.curves import LevelCurve
+from pippin._compare.study import Study
 from pippin._compare.sweeping import Sweep
-from pippin._compare.verdict import Verdict
-from pippin._predictors.metrics import Evaluation
 from pippin._runtime.disk import write_whole
 from pippin._runtime.extras import need
 
 __all__ = ["write_report", "write_sweep", "write_toy"]
 
 
-def write_report(
-    out: Path,
-    *,
-    title: str,
-    comparison: Comparison,
-    verdict: Verdict,
-    curves: Sequence[LevelCurve],
-    evaluations: dict[str, Evaluation],
-    run: dict[str, str],
-) -> Path:
+def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) -> Path:
     """Writes the figures (PNG and SVG) and report.html into the folder, and returns the page's path.
 
     Args:
-        curves: one for each compared score, all of the same split.
-        evaluations: the sets of one split for each score, by its spelling.
+        out: the folder, which is made where it is missing.
+        study: what is to be told.
+        title: the page's heading.
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
     need("A figure or report", "report", "matplotlib")
     from pippin.report import figures
     from pippin.report.classes import classes, classes_told
     from pippin.report.fronts import front, read_front
-    from pippin.report.page import build_page
-    from pippin.report.style import inline, save_figure
+    from pippin.report.page import Drawn, build_page
+    from pippin.report.style import inline, rendered, save_figure
 
+    comparison, verdict = study.comparison, study.verdict
     drawings = {"violins": figures.violins(comparison), "front": front(comparison, verdict)}
     by_class = classes_told(comparison, str(verdict.compared[-1].score))
-    if evaluations:
-        drawings["sizes"] = figures.sizes(evaluations)
+    if study.evaluations:
+        drawings["sizes"] = figures.sizes(study.evaluations)
         sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
-    images = {name: inline(figure) for name, figure in drawings.items()}
-    page = build_page(
-        title, comparison, verdict, curves, evaluations, by_class, read_front(comparison, verdict), images, run
-    )
+    svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
+    images = {name: inline(svg) for name, svg in svgs.items()}
+    page = build_page(study, Drawn(by_class, read_front(comparison, verdict), images), title, run)
     out = _folder(out)
     for name, figure in drawings.items():
-        save_figure(figure, out, name)
+        save_figure(figure, out, name, svgs[name])
     write_whole(out / "report.html", page.encode())
     return out / "report.html"
 

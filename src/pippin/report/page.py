@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pippin._compare.comparison import POOLED, Comparison
 from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
+from pippin._compare.study import Study
 from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import Evaluation
 from pippin._runtime.version import __version__
@@ -46,18 +47,18 @@ NAMES = {
 FEW_PAIRS = 15  # pairs of scores that are shown at once
 
 
-def build_page(
-    title: str,
-    comparison: Comparison,
-    verdict: Verdict,
-    curves: Sequence[LevelCurve],
-    evaluations: dict[str, Evaluation],
-    by_class: dict[str, ClassCoverage],
-    front: Front,
-    images: dict[str, str],
-    run: dict[str, str],
-) -> str:
-    """The page's HTML; `by_class` tells of the classes under one score, and under its version per class."""
+class Drawn(NamedTuple):
+    """What is drawn: the classes under one score and under its version per class, the fronts, and figures as SVG."""
+
+    by_class: dict[str, ClassCoverage]
+    front: Front
+    images: dict[str, str]
+
+
+def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> str:
+    """The page's HTML."""
+    comparison, verdict, curves = study.comparison, study.verdict, study.curves
+    by_class, front, images = drawn
     pairs = list(zip(*(differences(comparison, name) for name in ("efficiency", "informativeness")), strict=True))
     conditional = comparison.conditional().to_dicts()
     step = min(max(round(1000 * comparison.alpha), FIRST_STEP), LAST_STEP)
@@ -99,7 +100,7 @@ def build_page(
         first_step=FIRST_STEP,
         last_step=LAST_STEP,
         step=step,
-        details=_details(evaluations, by_class, images, comparison),
+        details=_details(study.evaluations, by_class, images, comparison),
         n_pairs=f"{len(pairs):,} pair{'s' if len(pairs) != 1 else ''} of scores",
         pairs_open=" open" if len(pairs) <= FEW_PAIRS else "",
         pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),

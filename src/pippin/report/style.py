@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from pippin._compare.methods import Method
@@ -123,19 +124,22 @@ def size_axis(ax: Axes, axis: str, low: float, high: float) -> None:
     here.set_minor_locator(FixedLocator([]))
 
 
-def rendered(figure: Figure, kind: str, transparent: bool = False) -> bytes:
-    """The figure as the bytes of a PNG or SVG file; the same figure gives the same bytes."""
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as the bytes of a PNG or of an SVG file without a background; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, transparent=transparent)
+        if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # once is enough, however often it is drawn
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg")
     return buffer.getvalue()
 
 
-def inline(figure: Figure) -> str:
-    """The figure as SVG to stand inside a page, whose theme gives the ink, the grid and the background."""
-    text = rendered(figure, "svg", transparent=True).decode()
+def inline(svg: bytes) -> str:
+    """A drawing to stand inside a page, whose theme gives the ink, the grid and the background."""
+    text = svg.decode()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', text, count=1)
     for colour, name in THEMED.items():
@@ -143,7 +147,10 @@ def inline(figure: Figure) -> str:
     return text
 
 
-def save_figure(figure: Figure, folder: Path, name: str) -> None:
-    """Writes `name`.png and `name`.svg."""
-    for kind in ("png", "svg"):
-        write_whole(folder / f"{name}.{kind}", rendered(figure, kind))
+def save_figure(figure: Figure, folder: Path, name: str, svg: bytes | None = None) -> None:
+    """Writes `name`.png and `name`.svg, on white; `svg` is the drawing, if it was rendered before."""
+    drawing = rendered(figure, "svg") if svg is None else svg
+    start = drawing.index(b">", drawing.index(b"<svg")) + 1
+    paper = b'\n <rect width="100%" height="100%" fill="#ffffff"/>'
+    write_whole(folder / f"{name}.png", rendered(figure, "png"))
+    write_whole(folder / f"{name}.svg", drawing[:start] + paper + drawing[start:])

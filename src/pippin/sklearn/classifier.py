@@ -82,15 +82,22 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.per = per
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with `deep` the estimator's too."""
+        """The parameters by name.
+
+        Args:
+            deep: whether those of the estimator come too.
+        """
         return {**super().get_params(deep), "score": vars(self)["score"]}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "ConformalClassifier":
         """Fits on some of the rows and calibrates on the others; a fitted estimator is only calibrated.
 
-        `sample_weight` and `fit_params` go to the estimator, cut to its rows; weights for a
-        pipeline to its last step. Weights do not enter the calibration, whose promise is
-        about rows as they come.
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
+            sample_weight: goes to the estimator, cut to its rows; of a pipeline, to its last step.
+                Weights do not enter the calibration, whose promise is about rows as they come.
+            fit_params: more for the estimator's fit, cut likewise; `groups` for a splitter.
         """
         if self._is_prefit:
             if sample_weight is not None or fit_params:
@@ -112,6 +119,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def calibrate(self, X: Any, y: Any) -> "ConformalClassifier":
         """Finds the threshold (again) on rows that the estimator was not fitted on.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
 
         Raises:
             ValueError: `fit` used these rows. What an estimator saw before it came here
@@ -139,20 +150,31 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row; the first of equal ones."""
+        """The most probable class of each row; the first of equal ones.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """The estimator's probabilities, a column for each of `classes_`."""
+        """The estimator's probabilities, a column for each of `classes_`.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
         check_is_fitted(self)
         return probabilities(self.estimator_, self.classes_, X)
 
     def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
-        A randomised score draws from `seed`; without it, from `random_state` and the rows
-        themselves, so that the same rows get the same sets again.
+        Args:
+            X: rows of features, as the estimator takes them.
+            alpha: the share of errors allowed; by default the classifier's own.
+            seed: for a randomised score; without it, u comes from `random_state` and the rows
+                themselves, so that the same rows get the same sets again.
         """
         check_is_fitted(self)
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)

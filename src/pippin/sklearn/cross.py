@@ -72,14 +72,22 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with `deep` the estimator's too."""
+        """The parameters by name.
+
+        Args:
+            deep: whether those of the estimator come too.
+        """
         return {**super().get_params(deep), "score": vars(self)["score"]}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
         """Fits a model per fold, and calibrates on what each says of its own fold.
 
-        `sample_weight` and `fit_params` go to the estimators, cut to their rows; weights for a
-        pipeline to its last step. Weights do not enter the calibration.
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
+            sample_weight: goes to the estimators, cut to their rows; of a pipeline, to its last
+                step. Weights do not enter the calibration.
+            fit_params: more for the estimators' fit, cut likewise; `groups` for a splitter.
         """
         X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
         classes = several(y)
@@ -108,20 +116,31 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row; the first of equal ones."""
+        """The most probable class of each row; the first of equal ones.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """The mean of the models' probabilities, a column for each of `classes_`."""
+        """The mean of the models' probabilities, a column for each of `classes_`.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
         mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
         return mean
 
     def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
-        A randomised score draws from `seed`; without it, from `random_state` and the rows
-        themselves, so that the same rows get the same sets again.
+        Args:
+            X: rows of features, as the estimator takes them.
+            alpha: the share of errors aimed at; by default the classifier's own.
+            seed: for a randomised score; without it, u comes from `random_state` and the rows
+                themselves, so that the same rows get the same sets again.
         """
         check_is_fitted(self)
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)

@@ -17,8 +17,10 @@ LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwis
 class TorchSets(NamedTuple):
     """Prediction sets as tensors on the logits' device.
 
-    `sizes` (…) counts the members; `classes` (…, max_size) lists them, most probable
-    first, then −1; `mask` (…, K) says which classes are members, if that was asked for.
+    Args:
+        sizes: (…), how many members each set has.
+        classes: (…, max_size), the members, most probable first, then −1.
+        mask: (…, K), which classes are members, if that was asked for.
     """
 
     sizes: torch.Tensor
@@ -27,7 +29,11 @@ class TorchSets(NamedTuple):
 
 
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
-    """The softmax over the last axis: of float64 in float64, of anything narrower in float32."""
+    """The softmax over the last axis: of float64 in float64, of anything narrower in float32.
+
+    Args:
+        logits: (…, K), of any float type.
+    """
     return torch.softmax(logits, dim=-1, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
 
 

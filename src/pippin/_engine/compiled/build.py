@@ -23,15 +23,16 @@ NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loo
 
 
 def compiled(function: F, **options: Any) -> F:
-    """Compiles at the first call and keeps the result on disk, where a folder can be written.
+    """Compiles a loop at its first call and keeps the result on disk, where a folder can be written.
 
     numba's cache looks at the function's own file only; ours depend on each other, so
     what is kept bears the stamp of all of them.
     """
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     try:
-        made = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+        made = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache
-        made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        made = numba.njit(**options)(function)
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = _sources()
@@ -48,20 +49,25 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
+def part(function: F, **options: Any) -> F:
+    """Compiles a part of loops, which only they call: without a door for Python, it is compiled sooner."""
+    return compiled(function, no_cpython_wrapper=True, **options)
+
+
 def inlined(function: F) -> F:
     """Compiles a step of a loop into whoever calls it."""
-    return compiled(function, forceinline=True)
-
-
-compiled_score_at = compiled(score_at)
+    return part(function, forceinline=True)
 
 
 def summing(function: F) -> F:
     """Compiles a plain sum that may be reordered; no score is ever computed in it."""
-    return compiled(function, fastmath={"reassoc"})
+    return part(function, fastmath={"reassoc"})
 
 
-@compiled
+compiled_score_at = part(score_at)
+
+
+@part
 def doubled(array: Any) -> Any:
     wider = np.empty(2 * array.size, array.dtype)
     for i in range(array.size):

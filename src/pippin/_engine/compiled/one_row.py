@@ -8,7 +8,7 @@ engine: the same bits.
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, part
 from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import sort_down
@@ -29,7 +29,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 
-@compiled
+@part
 def lowest_price(
     row: Floats, price: float, enough: float, known: int, values: Floats, classes: Indices
 ) -> tuple[float, int]:
@@ -48,7 +48,7 @@ def lowest_price(
     return tau, known
 
 
-@compiled
+@part
 def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, classes: Indices) -> tuple[int, float]:
     """The label's rank and M."""
     if c.reach == 0:
@@ -73,7 +73,7 @@ def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, cl
     return 1, lowest_price(row, c.price, 1.0 / (np.float64(row[label]) + 0.0), known, values, classes)[0]
 
 
-@compiled
+@part
 def next_mass(
     row: Floats, c: Coefficients, rank: int, mass: float, enough: float, known: int, values: Floats, classes: Indices
 ) -> tuple[float, int]:
@@ -92,7 +92,7 @@ def next_mass(
     return before + c.table[rank - 1, ABOVE] * values[rank - 1], known
 
 
-@compiled
+@part
 def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, values: Floats, classes: Indices) -> int:
     known, mass = NONE, 0.0
     for rank in range(row.size):
@@ -102,7 +102,7 @@ def _set_size_socop(row: Floats, c: Coefficients, u: float, threshold: float, va
     return row.size
 
 
-@compiled
+@part
 def _collect_inside(
     row: Floats,
     c: Coefficients,
@@ -141,7 +141,7 @@ def _collect_inside(
     return size
 
 
-@compiled
+@part
 def _set_size_shallow(
     row: Floats, c: Coefficients, cutoff: Cutoff, threshold: float, values: Floats, classes: Indices
 ) -> int:
@@ -157,7 +157,7 @@ def _set_size_shallow(
     return size
 
 
-@compiled
+@part
 def set_size(
     row: Floats, c: Coefficients, cutoff: Cutoff, u: float, threshold: float, values: Floats, classes: Indices
 ) -> int:

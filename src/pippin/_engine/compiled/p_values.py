@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled.build import compiled
+from pippin._engine.compiled.build import compiled, part
 from pippin._engine.compiled.walk import is_broken, is_doubtful, total
-from pippin._engine.compiled.whole_rows import rank_all, scores_down, whole_order
+from pippin._engine.compiled.whole_rows import rank_all, scores_down, whole_order, widened
 from pippin._engine.protocol import Draws, FillP, Held
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
@@ -31,7 +31,7 @@ def run_ends(scores: Vector, offsets: Codes) -> Codes:
     return ends
 
 
-@compiled
+@part
 def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
     """The first place from `low` to `stop` whose score is not smaller: halved without a branch."""
     left = stop - low
@@ -42,7 +42,7 @@ def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
     return low
 
 
-@compiled
+@part
 def _p(begin: int, low: int, high: int, stop: int, v: float) -> float:
     """The p-value of a score that is equal to those from `low` to `high` of its cell; v < 0 stands for none."""
     if v < 0:
@@ -62,7 +62,7 @@ class Searched(NamedTuple):
 
 @compiled
 def _fill(
-    block: Floats, order: NDArray[np.uint64], c: Coefficients, group: Codes, draws: Any, held: Searched, p: Vector
+    block: Vector, order: NDArray[np.uint64], c: Coefficients, group: Codes, draws: Any, held: Searched, p: Vector
 ) -> int:
     """Fills in the p-value of every class; returns how many rows are suspect. v = −1 asks for plain ones."""
     n, n_classes = block.shape
@@ -109,6 +109,6 @@ def p_values(c: Coefficients, held: Held) -> FillP:
 
     def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> int:
         given = draws if draws.v is not None else Draws(draws.u, np.full(len(block), -1.0))
-        return _fill(block, whole_order(block), c, group, given, searched, p)
+        return _fill(widened(block), whole_order(block), c, group, given, searched, p)
 
     return fill

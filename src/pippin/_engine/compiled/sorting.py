@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import compiled
+from pippin._engine.compiled.build import compiled, part
 from pippin._engine.compiled.lanes import LANES
 from pippin._runtime.arrays import Floats, Indices, Vector
 
@@ -15,7 +15,7 @@ DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
 
 
-@compiled
+@part
 def _sort_down_by_digits(values: Floats, classes: Indices) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     n = values.size
@@ -54,7 +54,7 @@ def _sort_down_by_digits(values: Floats, classes: Indices) -> None:
         values[i], classes[i] = wide[i], here[i]
 
 
-@compiled
+@part
 def _sort_down_by_counting(values: Floats, classes: Indices) -> None:
     """Puts each entry where the number of entries before it says, LANES of them counted at once."""
     n = values.size
@@ -73,7 +73,7 @@ def _sort_down_by_counting(values: Floats, classes: Indices) -> None:
         values[np.uint64(rank)], classes[np.uint64(rank)] = p, old_classes[i]
 
 
-@compiled
+@part
 def sort_down(values: Floats, classes: Indices) -> None:
     """Sorts by falling value, none negative; equal values keep their order, which is by rising class."""
     if values.size > MANY:
@@ -89,7 +89,7 @@ def sort_down(values: Floats, classes: Indices) -> None:
             values[j], classes[j] = p, k
 
 
-@compiled
+@part
 def _pivot(values: Vector, low: int, high: int, index: int, draw: int) -> Any:
     """A value that lies about where `index` does in the order of values[low : high + 1]: out of a sample, if many."""
     n = high - low + 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled.build import compiled, compiled_score_at
+from pippin._engine.compiled.build import compiled, compiled_score_at, part
 from pippin._engine.compiled.sorting import smallest
 from pippin._engine.protocol import ScoredPlaces, Shared
 from pippin._runtime.arrays import Flags, Indices, Vector
@@ -13,7 +13,7 @@ from pippin._theory.formula import PENALTY, Coefficients
 Counts = tuple[Any, Any, Any, Any, Any]  # threshold; test rows covered; sum of sizes; singletons; empty sets
 
 
-@compiled
+@part
 def _count_fixed(shared: Shared, calibration: Flags, k: int) -> Counts:
     """As in the plain engine, in one pass over the labels from the top, one over the places and one over the sizes."""
     scores, label_row, place_scores = shared.label.scores, shared.label_row, shared.place.scores
@@ -37,7 +37,7 @@ def _count_fixed(shared: Shared, calibration: Flags, k: int) -> Counts:
     return _with_sizes(threshold, end - inside, firsts, seconds, others, shared.sizes[level], calibration)
 
 
-@compiled
+@part
 def _count_randomized(shared: Shared, calibration: Flags, k: int, u: Vector) -> Counts:
     """As in the plain engine."""
     n = calibration.size
@@ -64,7 +64,7 @@ def _count_randomized(shared: Shared, calibration: Flags, k: int, u: Vector) -> 
     return _with_sizes(threshold, covered, firsts, seconds, others, shared.sizes[0], calibration)
 
 
-@compiled
+@part
 def _fill(scored: ScoredPlaces, u: Vector, scores: Vector) -> None:
     if scored.adaptive:
         penalty = scored.c.table[:, PENALTY]
@@ -75,7 +75,7 @@ def _fill(scored: ScoredPlaces, u: Vector, scores: Vector) -> None:
             scores[i] = compiled_score_at(scored.c, i, scored.p[i], scored.mass[i], u[i])
 
 
-@compiled
+@part
 def _entering(shared: Shared, begin: Any, end: Any, calibration: Flags, u: Vector, threshold: float) -> int:
     """How many of these places enter a set of the test rows."""
     place, place_row, count = shared.place, shared.place_row, 0
@@ -93,7 +93,7 @@ def _entering(shared: Shared, begin: Any, end: Any, calibration: Flags, u: Vecto
     return count
 
 
-@compiled
+@part
 def _how_many(rows: Flags) -> int:
     count = 0
     for i in range(rows.size):
@@ -101,7 +101,7 @@ def _how_many(rows: Flags) -> int:
     return count
 
 
-@compiled
+@part
 def _with_sizes(
     threshold: float,
     covered: int,

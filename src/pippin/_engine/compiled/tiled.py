@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pippin._engine.compiled.build import compiled, compiled_score_at, doubled
+from pippin._engine.compiled.build import compiled, compiled_score_at, doubled, part
 from pippin._engine.compiled.walk import FEW, is_doubtful
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
@@ -18,7 +18,7 @@ from pippin._theory.formula import ABOVE, Coefficients, Parts
 TILE = 256  # rows ranked together
 
 
-@compiled
+@part
 def _load(block: Floats, begin: int, tile: Floats) -> int:
     """Fills the tile with the rows from `begin` on; returns how many of them may be no distribution."""
     rows = min(TILE, block.shape[0] - begin)
@@ -35,7 +35,7 @@ def _load(block: Floats, begin: int, tile: Floats) -> int:
     return suspects
 
 
-@compiled
+@part
 def _add(line: Floats, totals: Floats, lowest: Floats) -> None:
     """A NaN shows in the total."""
     for i in range(TILE):
@@ -43,7 +43,7 @@ def _add(line: Floats, totals: Floats, lowest: Floats) -> None:
         lowest[i] = min(lowest[i], line[i])
 
 
-@compiled
+@part
 def _exchange(a: Floats, b: Floats) -> None:
     """Puts the larger of two probabilities first, in every row."""
     for i in range(TILE):
@@ -53,7 +53,7 @@ def _exchange(a: Floats, b: Floats) -> None:
         b[i] = first if swap else second
 
 
-@compiled
+@part
 def _exchange_classes(a: Floats, b: Floats, a_class: Indices, b_class: Indices) -> None:
     """The same with their classes: of equal probabilities the smaller class goes first."""
     for i in range(TILE):
@@ -66,7 +66,7 @@ def _exchange_classes(a: Floats, b: Floats, a_class: Indices, b_class: Indices) 
         b_class[i] = k if swap else m
 
 
-@compiled
+@part
 def _sort(tile: Floats, classes: Indices) -> None:
     """Sorts every row of the tile downwards; with `classes`, if there are any (Knuth, 5.2.2, algorithm M)."""
     n = tile.shape[0]
@@ -89,7 +89,7 @@ def _sort(tile: Floats, classes: Indices) -> None:
         p //= 2
 
 
-@compiled
+@part
 def _enter(c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, threshold: float, sizes: Codes) -> int:
     """Enters the class at `rank` into every set that holds it, and goes on to the next M; returns how many do."""
     weight, inside = c.table[rank, ABOVE], 0
@@ -143,14 +143,14 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
     return found[:used].copy(), suspects
 
 
-@compiled
+@part
 def _count_above(k: int, line: Floats, own: Floats, labels: Indices, ranks: Indices) -> None:
     """Adds to the rank of every label that class k ranks above."""
     for i in range(TILE):
         ranks[i] += (line[i] > own[i]) | ((line[i] == own[i]) & (k < labels[i]))
 
 
-@compiled
+@part
 def _add_above(rank: int, weight: float, line: Floats, ranks: Indices, mass: Vector) -> None:
     """Adds the class at `rank` to M of every label below it."""
     for i in range(TILE):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, part
 from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.walk import is_broken, is_doubtful
@@ -71,7 +71,7 @@ def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: A
     return size
 
 
-@compiled
+@part
 def _find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
     """Fills in the largest probability of every row, and the lane of its class; none, if its score is too large."""
     flat, best, top = tile.flat, tile.best, tile.top
@@ -90,7 +90,7 @@ def _find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
             best[i] = 0
 
 
-@compiled
+@part
 def _write_sure(tile: Tile, cutoff: Cutoff, sizes: Codes, found: Indices, used: int) -> tuple[int, int, bool]:
     """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
     suspects, doubts, flat = 0, np.uint32(0), tile.flat
@@ -105,7 +105,7 @@ def _write_sure(tile: Tile, cutoff: Cutoff, sizes: Codes, found: Indices, used: 
     return used, suspects, doubts != 0
 
 
-@compiled
+@part
 def _write_asked(
     tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
 ) -> int:

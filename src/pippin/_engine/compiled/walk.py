@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, inlined, summing
+from pippin._engine.compiled.build import NONE, inlined, part, summing
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
@@ -30,7 +30,7 @@ def total(row: Floats) -> Any:
     return mass
 
 
-@compiled
+@part
 def is_broken(row: Floats) -> bool:
     """Whether an entry is negative or NaN."""
     good = True
@@ -39,13 +39,13 @@ def is_broken(row: Floats) -> bool:
     return not good
 
 
-@compiled
+@part
 def is_doubtful(total: Any) -> bool:
     """Whether a row's sum is far enough from 1 to be looked at again."""
     return not abs(total - 1.0) <= DOUBTFUL
 
 
-@compiled
+@part
 def any_at_least(chunk: Floats, low: Any) -> bool:
     found = False
     for k in range(chunk.size):
@@ -71,7 +71,7 @@ def append(row: Floats, begin: int, chosen: Any, end: int, values: Floats, class
     return end
 
 
-@compiled
+@part
 def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
     """Collects the classes that rank above the label (ties by index); returns how many."""
     own, count = row[label], NONE
@@ -91,7 +91,7 @@ def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> 
     return count
 
 
-@compiled
+@part
 def largest_below(row: Floats, high: Any) -> Any:
     """The largest probability under `high`; −1 if there is none."""
     largest = row.dtype.type(-1)
@@ -105,7 +105,7 @@ def largest_below(row: Floats, high: Any) -> Any:
     return largest
 
 
-@compiled
+@part
 def best_class(row: Floats) -> int:
     """The most probable class; the first of equal ones."""
     top = largest_below(row, row.dtype.type(np.inf))
@@ -117,14 +117,14 @@ def best_class(row: Floats) -> int:
     return 0
 
 
-@compiled
+@part
 def largest_but(row: Floats, label: int) -> Any:
     """The largest probability of the other classes."""
     high = row.dtype.type(np.inf)
     return max(largest_below(row[:label], high), largest_below(row[label + 1 :], high))
 
 
-@compiled
+@part
 def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
     """Appends the classes with low <= p < high at `end`; returns the new end."""
     if row.size < LANES:
@@ -142,7 +142,7 @@ def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes
     return end
 
 
-@compiled
+@part
 def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
     """Ranks one or more classes after the first `known`; returns how many are known then.
 

@@ -1,11 +1,14 @@
-"""All classes of a row ranked, and scored: compiled."""
+"""All classes of a row ranked, and scored: compiled.
+
+The loops are made for float64 alone, which holds every float32: next to sorting a row, copying it is nothing.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled.build import compiled, compiled_score_at
+from pippin._engine.compiled.build import compiled, compiled_score_at, part
 from pippin._engine.compiled.one_row import lowest_price
-from pippin._runtime.arrays import Floats, Indices, Vector
+from pippin._runtime.arrays import Floats, Indices, Vector, read_only
 from pippin._theory.formula import ABOVE, Coefficients
 
 
@@ -28,7 +31,12 @@ def whole_order(block: Floats) -> NDArray[np.uint64]:
     return keys
 
 
-@compiled
+def widened(block: Floats) -> Vector:
+    """The block in float64."""
+    return read_only(block.astype(np.float64, copy=False))
+
+
+@part
 def rank_all(row: Floats, order: NDArray[np.uint64], values: Floats, classes: Indices) -> None:
     """The whole ranking of a row; equal probabilities stand together in `order`, and go by class index."""
     settled = True
@@ -43,7 +51,7 @@ def rank_all(row: Floats, order: NDArray[np.uint64], values: Floats, classes: In
             first = rank
 
 
-@compiled
+@part
 def scores_down(row: Floats, c: Coefficients, u: float, values: Floats, classes: Indices, scores: Vector) -> None:
     """The scores of a row that is ranked whole, by rank."""
     mass = c.second * values[1]
@@ -72,5 +80,5 @@ def _class_scores(block: Floats, order: NDArray[np.uint64], c: Coefficients, u: 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
     """The score of every class, in the columns' own order."""
     scores = np.empty(block.shape)
-    _class_scores(block, whole_order(block), c, u, scores)
+    _class_scores(widened(block), whole_order(block), c, u, scores)
     return scores

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images, without_doubts
 from pippin.images.training.network import SCRATCH, Network, make_network, parameters
 from pippin.images.training.options import Options
-from pippin.images.training.outcome import Checkpoint, Epoch, Trained, check_place, run_id, write_trained
+from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained
 
 __all__ = ["Epoch", "Options", "Trained", "train"]
 
@@ -72,12 +73,13 @@ def train(
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         optimiser = torch.optim.AdamW(parameters(network), lr=rate, weight_decay=DECAY)
+        session = _Session(network, optimiser, pixels, images.labels, replace(options, learning_rate=rate), device)
         checkpoint = Checkpoint(out, run_id(options, checksum), network.model, optimiser)
         logits = None
         for number in range(len(checkpoint.epochs) + 1, options.epochs + 1):
             began = time.perf_counter()
             with bar(f"epoch {number}", len(rows)) as advance:
-                loss = _epoch(network, optimiser, pixels, images, rows, options, number, rate, device, advance)
+                loss = _epoch(session, rows, number, advance)
             logits = predict(network, pixels, held, options.batch, device)
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
                 raise InputError(f"Epoch {number} gave no finite numbers", f"pass a --learning-rate below {rate:g}")
@@ -88,7 +90,7 @@ def train(
         if logits is None:  # stopped after the last epoch
             logits = predict(network, pixels, held, options.batch, device)
     trained = _trained(images, held, logits, checkpoint.epochs)
-    write_trained(out, trained, network, options, rate, images, checksum, rows, _named(device))
+    write_trained(out, trained, network, Made(images, checksum, len(rows), session.options, _named(device)))
     checkpoint.remove()
     return trained
 
@@ -103,19 +105,21 @@ def predict(
     return np.concatenate(found)
 
 
-def _epoch(
-    network: Network,
-    optimiser: torch.optim.Optimizer,
-    pixels: Pixels,
-    images: Images,
-    rows: NDArray[np.int64],
-    options: Options,
-    number: int,
-    rate: float,
-    device: torch.device,
-    advance: Callable[[int], None],
-) -> float:
+class _Session(NamedTuple):
+    """What training works with; the options tell the learning rate."""
+
+    network: Network
+    optimiser: torch.optim.Optimizer
+    pixels: Pixels
+    labels: NDArray[np.int64]
+    options: Options
+    device: torch.device
+
+
+def _epoch(session: _Session, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
     """One pass over the images that train, in an order drawn from seed and epoch; the mean loss."""
+    network, optimiser, pixels, every_label, options, device = session
+    rate = options.learning_rate or 0.0
     rng = np.random.default_rng([options.seed, number])
     views = torch.Generator().manual_seed(int(rng.integers(2**62)))
     torch.manual_seed(int(rng.integers(2**62)))  # for a network that draws, as in dropout
@@ -126,7 +130,7 @@ def _epoch(
     for piece, block in zip(pieces, _blocks(pixels, pieces, device), strict=True):
         for group in optimiser.param_groups:
             group["lr"] = rate * _schedule(step, steps)
-        labels = torch.from_numpy(images.labels[piece]).to(device)
+        labels = torch.from_numpy(every_label[piece]).to(device)
         optimiser.zero_grad(set_to_none=True)
         with _mixed(device):
             loss = functional.cross_entropy(network(augmented(block, options.flips, views)).float(), labels)

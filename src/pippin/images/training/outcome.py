@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,33 +120,34 @@ def check_place(folder: Path, out: Path) -> None:
         raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
 
 
-def write_trained(
-    out: Path,
-    trained: Trained,
-    network: Network,
-    options: Options,
-    rate: float,
-    images: Images,
-    checksum: str,
-    rows: NDArray[np.int64],
-    device: str,
-) -> None:
+class Made(NamedTuple):
+    """What a classifier was made from: images and their checksum, how many of them trained, options, and where."""
+
+    images: Images
+    checksum: str
+    n_train: int
+    options: Options
+    device: str
+
+
+def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> None:
     """Writes weights/, train.json and, last, the logits: where these are, the others are too."""
-    network.save(out.with_name("weights"), options.size)
+    images = made.images
+    network.save(out.with_name("weights"), made.options.size)
     counts = np.bincount(images.labels, minlength=len(images.classes))
     record = {
-        "options": asdict(replace(options, learning_rate=rate)),
+        "options": asdict(made.options),
         "images": {
             "folder": str(images.root),
-            "sha256": checksum,
+            "sha256": made.checksum,
             "count": len(images),
-            "train": len(rows),
+            "train": made.n_train,
             "held_out": len(trained.files),
             "classes": dict(zip(images.classes, counts.tolist(), strict=True)),
         },
         "accuracy": trained.accuracy,
         "epochs": [asdict(epoch) for epoch in trained.epochs],
-        "device": device,
+        "device": made.device,
         "versions": {"python": platform.python_version(), "pippin": __version__} | _versions(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -1,0 +1,216 @@
+"""A score of one's own, registered from outside: a score everywhere, on the command line, and held against all laws."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+import pippin
+import pippin.testing
+from pippin._engine.compiled import engine as compiled
+from pippin._engine.plain import engine as plain
+from pippin._theory.formula import FAMILIES, OURS
+from pippin.export.c_header import c_header
+from pippin.export.onnx import head_model
+from pippin.sklearn import ConformalClassifier
+from pippin.torch import ConformalHead
+from support.blobs import X, Y
+
+DATA = pippin.load_example()
+MODULE = """
+import pippin
+
+pippin.register(
+    "steep", pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power})
+)
+"""
+
+
+@pytest.fixture(autouse=True)
+def steep():
+    """Registered for one test."""
+    exec(MODULE, {})
+    yield
+    for name in set(FAMILIES) - OURS:
+        FAMILIES.pop(name)
+
+
+def test_it_is_the_score_that_its_coefficients_say():
+    """With power 1 it is PIP, to the last bit."""
+    ours, theirs = (pippin.score(DATA.probs, None, score) for score in ("steep(power=1)", "pip"))
+    assert np.array_equal(ours, theirs)
+    assert str(pippin.parse_score("steep( power = 3 )")) == "steep(power=3)"
+    assert str(pippin.parse_score("steep(power=2)")) == "steep"
+
+
+def test_everything_that_takes_a_score_takes_it(tmp_path):
+    probs, labels = DATA.probs[:2000], DATA.labels[:2000]
+    ones, folds = np.ones(2000), np.arange(2000) % 3
+    for per in (None, "class", "cluster", "rc3p"):
+        predictor = pippin.calibrate(probs, labels, "steep(power=3)", 0.3, per=per, seed=0)
+        predictor.save(tmp_path / "p.json")
+        again = pippin.load(tmp_path / "p.json")
+        assert np.array_equal(again.predict(probs).members, predictor.predict(probs).members)
+    assert pippin.calibrate_weighted(probs, labels, ones, "steep").predict(probs, ones).sizes.mean() > 1
+    assert pippin.calibrate_cross(probs, labels, folds, "steep").predict([probs] * 3).sizes.mean() > 1
+    compared = pippin.compare(probs, labels, ["steep", "steep per class", "pip"], splits=5)
+    assert [str(score) for score in compared.scores] == ["steep", "steep per class", "pip"]
+    assert pippin.sweep(probs, labels, "steep", values=(1, 2), splits=3).parameter == "power"
+    assert str(pippin.tune(probs, labels, ["steep"], splits=3).score) == "steep"
+    assert len(ConformalClassifier(GaussianNB(), "steep", random_state=0).fit(X, Y).predict_set(X)) == len(X)
+    one = pippin.calibrate(probs, labels, "steep")
+    assert ConformalHead(one, from_probs=True) is not None
+    assert head_model(one).graph.output[0].name == "sizes"
+    assert "pippin_predict" in c_header(one)
+
+
+def test_the_command_line_knows_it_once_its_module_is_imported(call, tmp_path, monkeypatch):
+    """From the current folder, `--import` before or behind the command; without it, one sentence."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_scores.py").write_text(MODULE)
+    FAMILIES.pop("steep")
+    np.savez("data.npz", probs=DATA.probs[:300], labels=DATA.labels[:300])
+    code, _, err = call("calibrate data.npz --score steep --out p.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "Unknown score 'steep'" in err
+    for line in (
+        "--import my_scores calibrate data.npz --score steep",
+        "calibrate data.npz --score steep --import=my_scores",
+    ):
+        sys.modules.pop("my_scores", None)
+        code, out, err = call(f"{line} --out p.json")
+        assert (code, err) == (0, "")
+        assert "steep with threshold" in out
+        FAMILIES.pop("steep")
+    code, _, err = call("predict p.json data.npz --out sets.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "p.json holds no sound predictor (Unknown score 'steep'" in err
+    sys.modules.pop("my_scores")
+    assert call("predict p.json data.npz --out sets.csv --import my_scores")[0] == 0
+    code, _, err = call("toy --import no_such_module")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "Cannot import no_such_module" in err
+
+
+def test_a_file_is_refused_where_its_score_is_not_registered(tmp_path):
+    """In a process that does not know it."""
+    pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
+    code = "import pippin, sys\ntry: pippin.load(sys.argv[1])\nexcept ValueError as error: print(error)"
+    told = subprocess.check_output([sys.executable, "-c", code, tmp_path / "p.json"], text=True)
+    assert "Unknown score 'steep'" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "words"),
+    [
+        ("pip", pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        ("my score", pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        (3, pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        ("mine", lambda r: {"own": -1}, "pass pippin.Family"),
+        ("mine", pippin.Family({"a": "text"}, lambda r, a: {"own": -1}), "pass pippin.Family"),
+        ("mine", pippin.Family({}, lambda r: {"won": -1}), "coefficients by the names own"),
+        ("mine", pippin.Family({}, lambda r: [1, 2]), "coefficients by the names own"),
+        ("mine", pippin.Family({}, lambda r: {"own": np.nan}), "needs own to be one finite number or one per rank"),
+        ("mine", pippin.Family({}, lambda r: {"own": r[1:]}), "needs own to be one finite number or one per rank"),
+        ("mine", pippin.Family({}, lambda r: {"constant": r}), "needs constant to be one finite number, got"),
+        ("mine", pippin.Family({}, lambda r: {"own": 1.0}), "can be smaller at rank 2 than at the rank before"),
+        ("mine", pippin.Family({}, lambda r: {"penalty": -r}), "can be smaller at rank 2"),
+        ("mine", pippin.Family({}, lambda r: {"own": -1.0, "second": 2.0}), "can be smaller at rank 2"),
+    ],
+)
+def test_what_cannot_be_a_score_is_refused(name, family, words):
+    """One sentence, and nothing is registered."""
+    before = dict(FAMILIES)
+    with pytest.raises(pippin.InputError, match=words):
+        pippin.register(name, family)
+    assert before == FAMILIES
+
+
+def test_a_name_may_be_registered_again():
+    """As a notebook does when a cell is run twice; what was parsed before does not linger."""
+    first = pippin.score([[0.5, 0.3, 0.2]], [2], "steep")
+    pippin.register("steep", pippin.Family({"power": 1.0}, lambda r, power: {"own": -1, "above": power}))
+    assert pippin.score([[0.5, 0.3, 0.2]], [2], "steep") != first
+    with pytest.raises(pippin.InputError, match="can be smaller"):
+        pippin.register("steep", pippin.Family({}, lambda r: {"own": 1}))
+    assert pippin.score([[0.5, 0.3, 0.2]], [2], "steep") != first
+
+
+def test_a_randomised_score_is_known_by_its_coefficients():
+    """u is drawn where a column of it is there, whatever the parameters are called."""
+    pippin.register("drawn", pippin.Family({}, lambda r: {"own_u": 1.0, "above": 1.0}))
+    assert pippin.parse_score("drawn").randomized
+    ours, theirs = (pippin.score(DATA.probs, DATA.labels, score, seed=3) for score in ("drawn", "aps"))
+    assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("score", ["steep", "steep(power=0.3)", "aps", "topk", "socop(mu=2)"])
+def test_sound_scores_obey_all_laws(score):
+    pippin.testing.check_score(score)
+
+
+class Broken:
+    """An engine with one function changed."""
+
+    def __init__(self, engine, **changed):
+        self.__dict__.update(
+            {name: getattr(engine, name) for name in dir(engine) if not name.startswith("__")} | changed
+        )
+
+
+def test_check_score_names_the_law_that_is_broken(monkeypatch):
+    """Each law in turn, with the code broken so that it fails."""
+
+    def generous(block, c, bounds, u, sizes):
+        return plain.members(block, c, bounds._replace(scores=bounds.scores + 1e-9), u, sizes)
+
+    def off(block, labels, c, u, scores):
+        suspects = compiled.label_scores(block, labels, c, u, scores)
+        scores += 1e-12
+        return suspects
+
+    def falling(probs, labels, score, **options):
+        found = pippin.score(probs, labels, score, **options)
+        return -found if labels is None else found
+
+    testing = pippin.testing
+    cases = {
+        "in the set exactly if its score": ("compiled", Broken(compiled, members=generous)),
+        "both engines give the same bits": ("compiled", Broken(compiled, label_scores=off)),
+        "never fall with the rank": ("score", falling),
+        "its values are the formula's": (
+            "plain",
+            Broken(plain, class_scores=lambda block, c, u: plain.class_scores(block, c, u) + 1e-9),
+        ),
+        "coverage follows its exact law": (
+            "calibrate",
+            lambda *rows, seed: pippin.calibrate(*rows[:-1], 0.4, seed=seed),
+        ),
+        "does not depend on how it is asked for": (
+            "load",
+            lambda path: pippin.Predictor(pippin.ip(), 0.3, -9.0, 9, range(2), None),
+        ),
+    }
+    for law, (name, broken) in cases.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(testing, name, broken)
+            with pytest.raises(testing.LawError, match=law):
+                testing.check_score("repip")
+
+
+def test_the_laws_are_shipped_without_what_only_our_tests_need():
+    """Neither hypothesis nor pytest."""
+    code = "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; import pippin.testing"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+
+
+def test_what_is_written_says_all_parameters(tmp_path):
+    """So that another default later changes nothing."""
+    pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
+    content = json.loads((tmp_path / "p.json").read_text())["predictor"]
+    assert content["score"] == {"name": "steep", "parameters": {"power": 2.0}}

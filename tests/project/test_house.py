@@ -1,0 +1,118 @@
+"""The floor plan: few doors at the top, one way for data, names that are exported and nothing else, words for all."""
+
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pippin
+import pippin.sklearn
+import pippin.testing
+import pippin.torch
+from pippin.export.c_header import c_header
+from pippin.export.onnx import appended_model, head_model
+
+ROOT = Path(__file__).parents[2]
+EXPORTED = (Path(__file__).parents[1] / "data" / "exported.txt").read_text().split()
+
+
+def test_few_doors():
+    """At most sixteen entries at the top, at most eight layers, and every room has its layer."""
+    entries = [path.name for path in (ROOT / "src" / "pippin").iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 16, sorted(entries)
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    assert len(contract["layers"]) <= 8
+    assert contract["exhaustive"] is True
+
+
+def test_what_is_exported():
+    """`dir(pippin)` is `__all__` and the sub-packages that somebody has imported."""
+    code = "import pippin; print([name for name in dir(pippin) if not name.startswith('_')] == sorted(pippin.__all__))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
+    assert set(EXPORTED) <= set(pippin.__all__)
+    public = {name for name in dir(pippin) if not name.startswith("_")} - set(pippin.__all__)
+    assert public <= {"cli", "export", "images", "report", "sklearn", "tables", "testing", "torch"}
+    assert all(hasattr(pippin, name) for name in pippin.__all__)
+
+
+def test_sub_packages_come_when_they_are_named():
+    code = (
+        "import sys, pippin; assert 'torch' not in sys.modules; pippin.torch.ConformalHead;"
+        "assert 'torch' in sys.modules; pippin.testing.check_score; pippin.nothing"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith("AttributeError: module 'pippin' has no attribute 'nothing'")
+
+
+def test_public_classes_live_at_the_top():
+    """So that a pickle or a link outlasts a move."""
+    classes = [value for value in map(pippin.__dict__.get, pippin.__all__) if isinstance(value, type)]
+    assert {cls.__module__ for cls in classes} == {"pippin"}
+
+
+def public_functions():
+    for module in (pippin, pippin.sklearn, pippin.torch, pippin.testing):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isfunction(found):
+                yield f"{module.__name__}.{name}", found
+            elif inspect.isclass(found):
+                methods = {key: value for key, value in vars(found).items() if inspect.isfunction(value)}
+                yield from ((f"{name}.{key}", value) for key, value in methods.items() if not key.startswith("_"))
+    for function in (head_model, appended_model, c_header):
+        yield function.__name__, function
+
+
+PUBLIC = dict(public_functions())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_argument_is_documented(name):
+    """Under Args, by its name."""
+    given = [key for key in inspect.signature(PUBLIC[name]).parameters if key not in ("self", "args", "kwargs")]
+    text = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.getdoc(PUBLIC[name]) or "", re.DOTALL | re.MULTILINE)
+    told = re.findall(r"^    (\w+):", text.group(1), re.MULTILINE) if text else []
+    assert [key for key in given if key not in told] == []
+    assert [key for key in told if key not in given] == []
+
+
+FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "labels", "weights", "folds")
+THEN = ("score", "scores", "alpha")
+SHARED = ("seed", "groups", "nonempty", "smoothed", "from_logits")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PUBLIC if set(FIRST[:4]) & {*inspect.signature(PUBLIC[name]).parameters}]
+)
+def test_signatures_are_settled(name):
+    """Data first, then score and alpha, everything else by keyword; what many share in one order."""
+    parameters = inspect.signature(PUBLIC[name]).parameters
+    keywords = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
+    others = [key for key in parameters if key not in (*keywords, "self", "args", "kwargs")]
+    data = [key for key in others if key in FIRST]
+    assert others == [*data, *(key for key in THEN if key in others)]
+    assert [key for key in keywords if key in SHARED] == [key for key in SHARED if key in keywords]
+
+
+def test_nobody_rewrites_sentences():
+    """Errors are data: no text of one is changed by another."""
+    for path in (ROOT / "src").rglob("*.py"):
+        assert not re.search(r"str\((error|missing)\)\.(replace|removeprefix)", path.read_text()), path
+
+
+def test_functions_take_few_arguments():
+    """At most eight, but for the public ones and the commands, whose options have names, and one GPU kernel."""
+    import ast
+
+    many = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if len([arg for arg in given if arg.arg != "self"]) > 8 and "cli" not in path.parts:
+                    many.add(node.name)
+    assert many == {"calibrate", "calibrate_combination", "compare", "sweep", "tune", "_walk"}

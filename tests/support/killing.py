@@ -1,0 +1,105 @@
+"""Processes that end themselves by a signal, kill -9 unless told otherwise, at a chosen event and at no hour.
+
+An event is the n-th call of a function, before or after it; or the n-th write into a file
+that was opened for writing, when half of it is written.
+"""
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+AT_EVENT = """
+import builtins, importlib, os, signal, sys
+
+event, number, after, code, signal_number = sys.argv[1:6]
+number, after = int(number), after == "after"
+calls = 0
+
+
+def end():
+    os.kill(os.getpid(), int(signal_number))
+
+
+def counted(function):
+    def call(*given, **named):
+        global calls
+        calls += 1
+        mine = calls
+        if mine == number and not after:
+            end()
+        found = function(*given, **named)
+        if mine == number and after:
+            end()
+        return found
+
+    return call
+
+
+class HalfWritten:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def __enter__(self):
+        self.stream.__enter__()
+        return self
+
+    def __exit__(self, *reason):
+        return self.stream.__exit__(*reason)
+
+    def write(self, data):
+        global calls
+        calls += 1
+        if calls == number:
+            self.stream.write(data[: len(data) // 2])
+            self.stream.flush()
+            end()
+        return self.stream.write(data)
+
+
+if event == "write":
+    real_open = builtins.open
+    builtins.open = lambda path, mode="r", *given, **named: (
+        HalfWritten(real_open(path, mode, *given, **named)) if mode == "wb" else real_open(path, mode, *given, **named)
+    )
+else:
+    module, _, path = event.partition(":")
+    *owners, name = path.split(".")
+    owner = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    setattr(owner, name, counted(getattr(owner, name)))
+sys.argv = ["pippin", *sys.argv[6:]]
+exec(compile(code, "<child>", "exec"))
+"""
+COMMAND = "from pippin.cli import main\nmain()"
+
+
+def run_until(event, number, *args, after=False, code=COMMAND, folder=None, by=9):
+    """Runs the code (the command line, if not given) until the event; the completed process."""
+    when = "after" if after else "before"
+    command = [sys.executable, "-c", AT_EVENT, event, str(number), when, code, str(by), *map(str, args)]
+    mark = uuid.uuid4().hex
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PIPPIN_TEST": mark}, check=False
+    )
+    while processes_with(mark):  # workers of a killed process end by themselves
+        os.sched_yield()
+    return done
+
+
+def processes_with(mark):
+    """Live processes that inherited the mark."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            dead = (process / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+            if not dead and f"PIPPIN_TEST={mark}".encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
