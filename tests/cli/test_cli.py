@@ -114,7 +114,8 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
 def test_lists_of_scores():
     """Commas in parentheses do not split; paper and all stand for several."""
     assert read_scores("paper") == pippin.PAPER_SCORES
-    assert [method.score.name for method in read_scores("all") if method.score.name in OURS][6:] == ["saps", "topk", "socop"]
+    every = [method.score.name for method in read_scores("all")]
+    assert [name for name in every if name in OURS][6:] == ["saps", "topk", "socop"]
     assert read_scores("linear(weights=(1, 0.5), penalties=(0, 1)), ip , raps(lam=0.1, k_reg=2)") == (
         pippin.linear((1, 0.5), (0, 1)),
         pippin.ip(),
