@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 import pippin
-from pippin._engine import plain
+from pippin._engine.plain import scores as plain
+from pippin._engine.protocol import Bounds
 from pippin._theory.scores import coefficients
 from pippin.torch import ConformalHead, gpu, probabilities
 
@@ -54,7 +55,8 @@ def disagreements(predictor: pippin.Predictor, probs: torch.Tensor) -> int:
     rows = probs.cpu().numpy()
     u = np.random.default_rng(1).random(len(rows))
     c = coefficients(predictor.score, rows.shape[1])
-    sizes, members = plain.members(rows, c, predictor.threshold, u)
+    sizes = np.zeros(len(rows), dtype=np.int64)
+    members, _ = plain.members(rows, c, Bounds(np.array([[predictor.threshold]])), u, sizes)
     head = ConformalHead(predictor, from_probs=True).cuda()
     sets = head(probs, torch.from_numpy(u), mask=True)
     mask = np.zeros(rows.shape, bool)

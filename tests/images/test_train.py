@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import torch
+
 from pippin.images.training import train
 from pippin.images.training.folder import read_image
 from pippin.images.training.network import make_network

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-import torch
 from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import Pixels, batches, divide, list_images, read_image
 from support.made_images import CLASSES, make_images

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-
 import torch
+
 from pippin.images.training import network, train
 from support.made_images import CLASSES, make_images
 from support.small_training import quiet, small_options

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
 import pippin
-import torch
 from support.array_kinds import LABELS, NAMES, PROBS, SOURCES, OnlyArray, OnlyDlpack
 
 every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 
 import pippin
-import torch
 from support.array_kinds import LABELS, NAMES, PROBS, OnlyArray, backwards, strided
 
 BY_NAME = [NAMES[k] for k in LABELS]

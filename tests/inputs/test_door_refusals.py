@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 
 import pippin
-import torch
 from support.array_kinds import OnlyDlpack
 
 GOOD = [[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]]

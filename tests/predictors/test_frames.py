@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from pandas.testing import assert_frame_equal
 
 import pippin
-import torch
 from pippin._inputs.rows import as_array, as_rows
 
 NAMES = ("crop", "soil", "weed")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -22,7 +23,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import pippin
-import sklearn
 from pippin.sklearn import ConformalClassifier
 from support.blobs import NAMES, NEW, TRUTH, X, Y, fitted
 

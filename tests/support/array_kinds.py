@@ -5,7 +5,6 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
-
 import torch
 
 RNG = np.random.default_rng(7)

@@ -154,8 +154,7 @@ def _torchcp():
         sys.modules["torchsort"] = empty
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its imports, not of its scores
+        import torch
         from torchcp.classification import score
         from torchcp.classification.predictor import SplitPredictor
-
-        import torch
     return torch, score, SplitPredictor

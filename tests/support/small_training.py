@@ -1,8 +1,8 @@
 """A training that takes seconds: a very small network, few epochs, small images."""
 
+import torch
 from transformers import AutoModelForImageClassification, ResNetConfig
 
-import torch
 from pippin.images.training import Options
 
 

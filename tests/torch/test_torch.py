@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import pippin
 import pippin.torch as pt
-import torch
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows, softmax
 from pippin.torch.ops import conformal_sets

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-
 import torch
+
 from pippin._predictors.calibrating import calibrate as calibrate_rows
 from pippin._predictors.marginal import Predictor
 from pippin._runtime.arrays import Classes, Seed

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-
 import torch
+
 from pippin._predictors.marginal import Predictor, need_one_threshold
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U

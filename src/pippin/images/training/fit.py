@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-import torch
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin.images.training.augmentation import augmented

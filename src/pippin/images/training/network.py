@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
+from torch import nn
+
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
-from torch import nn
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-import torch
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__
