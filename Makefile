@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test bench format clean
+.PHONY: run test lint compiled bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -11,12 +11,17 @@ run: $(VENV)/installed  ## the main job, on the embedded example
 # Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
 test:  ## lint, types, import contract, all tests
 	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-test browser
+	@$(MAKE) --no-print-directory -j2 lint compiled
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+compiled: $(VENV)/installed-test
 	$(BIN)/python -c "import pippin; pippin.warm_up()"
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))

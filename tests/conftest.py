@@ -106,6 +106,7 @@ def visit(browser):
 
     def opened(path, width=1200, height=900, **settings):
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
+        context.set_default_timeout(0)
         contexts.append(context)
         context.route("**/*", asked)
         page = context.new_page()

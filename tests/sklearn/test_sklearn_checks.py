@@ -10,16 +10,16 @@ import pytest
 # before scipy is imported, hence the process of its own.
 CHECKED = {
     "split": (
-        "ConformalClassifier()",
-        "ConformalClassifier(GaussianNB(), score='aps')",
-        "ConformalClassifier(GaussianNB(), cv=ShuffleSplit(1, test_size=0.3, random_state=0))",
-        "ConformalClassifier(GaussianNB(), 'socop', 0.2, 0.5)",
-        "ConformalClassifier(make_pipeline(MaxAbsScaler(), GaussianNB()))",
+        "ConformalClassifier(random_state=0)",
+        "ConformalClassifier(GaussianNB(), score='aps', random_state=0)",
+        "ConformalClassifier(GaussianNB(), cv=ShuffleSplit(1, test_size=0.3, random_state=0), random_state=0)",
+        "ConformalClassifier(GaussianNB(), 'socop', 0.2, 0.5, random_state=0)",
+        "ConformalClassifier(make_pipeline(MaxAbsScaler(), GaussianNB()), random_state=0)",
     ),
     "cross": (
-        "CrossConformalClassifier(cv=3)",
-        "CrossConformalClassifier(GaussianNB(), 'aps', 0.2, 3)",
-        "CrossConformalClassifier(GaussianNB(), cv=KFold(4, shuffle=True, random_state=0))",
+        "CrossConformalClassifier(cv=3, random_state=0)",
+        "CrossConformalClassifier(GaussianNB(), 'aps', 0.2, 3, random_state=0)",
+        "CrossConformalClassifier(GaussianNB(), cv=KFold(4, shuffle=True, random_state=0), random_state=0)",
     ),
 }
 CHECKS = """

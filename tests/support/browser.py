@@ -25,9 +25,9 @@ def find_browser() -> str:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """The browser, without a window."""
+    """The browser, without a window; however long it takes to start on a busy machine."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS), timeout=0)
         try:
             yield browser
         finally:

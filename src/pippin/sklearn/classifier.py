@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, get_tags, indexable
@@ -20,7 +20,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints, seen_before
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
-from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, probabilities, seeded, several, split
+from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, probabilities, several, split
 
 __all__ = ["ConformalClassifier"]
 
@@ -110,9 +110,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         seed = as_seed(self.random_state)
         to_fit, to_split = routed(self, self._estimator, X, sample_weight, fit_params)
         train, held_out = split(self.cv, X, y, seed, to_split)
-        params = {name: cut(value, train, len(y)) for name, value in to_fit.items()}
-        unfitted = clone(self._estimator) if self.random_state is None else seeded(clone(self._estimator), seed)
-        estimator = unfitted.fit(_safe_indexing(X, train), y[train], **params)
+        estimator = fitted(self._estimator, X, y, train, to_fit, None if self.random_state is None else seed)
         self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out])
         self._rows, self._trained = fingerprints(X), train
         return self

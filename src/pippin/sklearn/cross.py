@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +17,7 @@ from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
-from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fold_of_rows, probabilities, seeded, several
+from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, fold_of_rows, probabilities, several
 
 __all__ = ["CrossConformalClassifier"]
 
@@ -98,9 +98,8 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         estimators = []
         for f in range(int(folds.max()) + 1):
             train, own = np.flatnonzero(folds != f), np.flatnonzero(folds == f)
-            params = {name: cut(value, train, len(y)) for name, value in to_fit.items()}
-            unfitted = clone(self._estimator) if self.random_state is None else seeded(clone(self._estimator), seed)
-            estimators.append(unfitted.fit(_safe_indexing(X, train), y[train], **params))
+            own_seed = None if self.random_state is None else seed
+            estimators.append(fitted(self._estimator, X, y, train, to_fit, own_seed))
             probs[own] = probabilities(estimators[f], classes, _safe_indexing(X, own))
         predictor = calibrate_cross(
             probs,

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
@@ -96,6 +97,19 @@ def cut(value: Any, rows: Indices, n: int) -> Any:
     if isinstance(value, str | dict) or not hasattr(value, "__len__") or len(value) != n:
         return value
     return _safe_indexing(value, rows)
+
+
+def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Indices, params: dict[str, Any], seed: int | None) -> Any:
+    """A clone fitted on some of the rows, with seeds of its own unless `seed` is None."""
+    own = {name: cut(value, train, len(y)) for name, value in params.items()}
+    for name, weights in own.items():
+        if name.endswith("sample_weight") and not np.any(weights) and np.any(params[name]):
+            raise InputError(
+                f"Expected a class with weight among the {len(train)} rows to fit on, got weights of 0 only",
+                "give weight to more rows, or pass another random_state or cv",
+            )
+    unfitted = clone(estimator) if seed is None else seeded(clone(estimator), seed)
+    return unfitted.fit(_safe_indexing(X, train), y[train], **own)
 
 
 def weight_name(estimator: Any) -> str:
