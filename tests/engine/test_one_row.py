@@ -36,7 +36,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         wanted_places, wanted, _ = plain.label_places(probs, labels, c, u)
         scores = np.empty(n)
         ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
-        assert one_row.label_places(probs, labels, c[:], u, ranks, p, masses, scores) == 0
+        assert one_row.label_places(probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
         every = plain.class_scores(probs, c, u)

@@ -193,7 +193,7 @@ def test_weights_reach_the_estimator():
     pipe.fit(X, Y, gaussiannb__sample_weight=pd.Series(weights))
     assert np.allclose(pipe.predict_proba(NEW), clf.predict_proba(NEW), atol=1e-6)
     only_held = np.isin(np.arange(len(X)), held).astype(float)
-    with pytest.raises(ValueError, match="a class with weight among the .* rows to fit on, got weights of 0 only"):
+    with pytest.raises(ValueError, match=r"a class with weight among the .* rows to fit on, got weights of 0 only"):
         ConformalClassifier(GaussianNB(), cv=[(train, held)]).fit(X, Y, sample_weight=only_held)
     with pytest.raises(ValueError, match="takes sample_weight, got KNeighborsClassifier"):
         ConformalClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weights)

@@ -20,6 +20,9 @@ class Places(NamedTuple):
     mass: Vector
 
 
+Scored = tuple[Indices, Vector, Vector, Vector]  # ranks, p, M and scores, to fill in
+
+
 class Bounds(NamedTuple):
     """What the classes of rows must not exceed: a score, and where RC3P asks for it a rank (from 1).
 

@@ -52,14 +52,14 @@ def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tu
     n = len(block)
     places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
     scores = np.empty(n)
-    return places, scores, _loops(block, c).label_places(block, labels, c[:], u, *places[1:], scores)
+    return places, scores, _loops(block, c).label_places(block, labels, c[:], u, (*places[1:], scores))
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """Fills in the score of one class per row; returns how many rows may be no distribution."""
     n = len(block)
-    places = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
-    suspects: int = _loops(block, c).label_places(block, labels, c[:], u, *places, scores)
+    places = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n), scores
+    suspects: int = _loops(block, c).label_places(block, labels, c[:], u, places)
     return suspects
 
 

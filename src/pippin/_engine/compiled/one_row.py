@@ -25,6 +25,7 @@ from pippin._engine.compiled.walk import (
     total,
     window,
 )
+from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
@@ -182,18 +183,10 @@ def set_size(
 
 
 @compiled
-def label_places(
-    block: Floats,
-    labels: Codes,
-    parts: Parts,
-    u: Vector,
-    ranks: Indices,
-    p: Vector,
-    masses: Vector,
-    scores: Vector,
-) -> int:
+def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
     """As in `protocol.py`."""
     c, n_classes = Coefficients(*parts), block.shape[1]
+    ranks, p, masses, scores = out
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
     suspects = 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from pippin._engine.compiled.build import compiled, compiled_score_at, doubled, part
 from pippin._engine.compiled.walk import FEW, is_doubtful
+from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
@@ -159,19 +160,11 @@ def _add_above(rank: int, weight: float, line: Floats, ranks: Indices, mass: Vec
 
 
 @compiled
-def label_places(
-    block: Floats,
-    labels: Codes,
-    parts: Parts,
-    u: Vector,
-    ranks: Indices,
-    p: Vector,
-    masses: Vector,
-    scores: Vector,
-) -> int:
+def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
     """As in `protocol.py`."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
+    ranks, p, masses, scores = out
     tile = np.zeros((n_classes, TILE), block.dtype)
     no_classes = np.empty((0, TILE), np.int32)
     own, mass = np.zeros(TILE, block.dtype), np.empty(TILE)

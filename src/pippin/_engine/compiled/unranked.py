@@ -13,6 +13,7 @@ from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, dou
 from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.walk import is_broken, is_doubtful
+from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
@@ -152,19 +153,11 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
 
 
 @compiled
-def label_places(
-    block: Floats,
-    labels: Codes,
-    parts: Parts,
-    u: Vector,
-    ranks: Indices,
-    p: Vector,
-    masses: Vector,
-    scores: Vector,
-) -> int:
+def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
     """As in `protocol.py`; a rank is 0 or 1, and u is not looked at."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
+    ranks, p, masses, scores = out
     flat = block.reshape(block.size)
     broken = is_broken(flat)
     top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
