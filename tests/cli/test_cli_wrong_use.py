@@ -64,8 +64,8 @@ def wrong(tmp_path_factory):
 WRONG = {
     # the data
     "compare none.npz": "There is no file none.npz",
-    "compare folder": "end in .npz, .csv, .parquet or .npy, got folder",
-    "compare file": "end in .npz, .csv, .parquet or .npy, got file",
+    "compare folder": "end in .npz, .csv, .csv.gz, .parquet or .npy, got folder",
+    "compare file": "end in .npz, .csv, .csv.gz, .parquet or .npy, got file",
     "compare empty.csv": "empty.csv is empty",
     "compare heading.csv": "heading.csv: Expected at least one row",
     "compare text.csv": "text.csv: Row 0 has 'half' in column 'b', expected a number",
@@ -76,7 +76,7 @@ WRONG = {
     "compare pickled.npz": "The array probs of pickled.npz holds Python objects",
     "compare nan.npz": "nan.npz: Row 7 has nan in column 1 ('soil')",
     "compare negative.npz": "negative.npz: Row 5 has -0.1 in column 0 ('crop')",
-    "compare logits.npz": "look like logits: save them as the array logits of an .npz file",
+    "compare logits.npz": "look like logits: add --logits, or save them as the array logits of an .npz file",
     "compare moss.npz": "moss.npz: Row 9 has the label 'moss', which is not one of the 3 classes",
     "compare outside.npz": "expected 0 to 2",
     "compare fewer.npz": "fewer.npz: Expected 60 labels",

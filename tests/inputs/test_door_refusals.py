@@ -90,7 +90,10 @@ BAD_LABELS = {
     "floats": ([0.0, 1.0], r"whole numbers or class names, got float64: convert them"),
     "booleans": ([True, False], r"whole numbers or class names, got bool: convert them"),
     "missing": (pd.Series([1, None], dtype="Int64"), r"whole numbers or class names"),
-    "unknown name": (["0", "crop"], r"Row 0 has the label '0', which is not one of the 3 classes \(0, 1, 2\): correct"),
+    "unknown name": (
+        ["0", "crop"],
+        r"Row 1 has the label 'crop', which is not one of the 3 classes \(0, 1, 2\): correct",
+    ),
     "unhashable": (np.array([0, [1, 2]], dtype=object), r"Row 1 has the label \[1, 2\]"),
 }
 
@@ -114,7 +117,7 @@ def test_bad_labels(labels, words):
     [
         (["soil", "wheat"], ["soil", "pea", "rye"], r"Row 1 has the label 'wheat', .* 3 classes \(soil, pea, rye\)"),
         ([10, 2], [10, 20, 30], r"Row 1 has the label 2, which is not one of the 3 classes \(10, 20, 30\)"),
-        (["10", "20"], [10, 20, 30], r"Row 0 has the label '10'"),
+        (["10", "25"], [10, 20, 30], r"Row 1 has the label '25'"),
         ([b"soil", b"pea"], ["soil", "pea", "rye"], r"Row 0 has the label b'soil'"),
         (["soil", None], ["soil", "pea", "rye"], r"Row 1 has the label None"),
         ([0, 3], ["soil", "pea", "rye"], r"Row 1 has the label 3, expected 0 to 2"),

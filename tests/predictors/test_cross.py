@@ -313,7 +313,7 @@ def made():
 
 
 REFUSED = {
-    "short folds": (lambda: pippin.calibrate_cross(P, Y, G[:19]), r"Expected 20 whole numbers .* of shape \(19,\)"),
+    "short folds": (lambda: pippin.calibrate_cross(P, Y, G[:19]), r"Expected 20 folds, one per row, got shape \(19,\)"),
     "real folds": (lambda: pippin.calibrate_cross(P, Y, G + 0.5), "Expected 20 whole numbers .* got float64"),
     "from one": (lambda: pippin.calibrate_cross(P, Y, G + 1), "Expected folds numbered from 0 .* got 1, 2: number"),
     "negative": (lambda: pippin.calibrate_cross(P, Y, G - 1), "Expected folds numbered from 0 .* got -1, 0"),
@@ -345,13 +345,13 @@ REFUSED = {
         "Model 1: Row 0 sums to 2",
     ),
     "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
-    "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 whole numbers .* got object of shape \(\)"),
+    "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 folds, .* got shape \(\)"),
     "ragged folds": (
         lambda: pippin.calibrate_cross(P, Y, [[0], [1, 1]]),
-        "Expected 20 whole .* got list: pass",
+        "Expected 20 folds, .* got list: pass",
     ),
-    "table of folds": (lambda: pippin.calibrate_cross(P, Y, G[:, None]), r"Expected 20 whole .* of shape \(20, 1\)"),
-    "named folds": (lambda: pippin.calibrate_cross(P, Y, ["a"] * 20), "Expected 20 whole numbers .* got <U1"),
+    "table of folds": (lambda: pippin.calibrate_cross(P, Y, G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
+    "named folds": (lambda: pippin.calibrate_cross(P, Y, ["a"] * 20), "Expected 20 whole numbers .* got object"),
     "a hole in folds": (lambda: pippin.calibrate_cross(P, Y, [None] * 20), "Expected 20 whole numbers .* got object"),
     "no probabilities": (
         lambda: pippin.calibrate_cross(None, Y, G),

@@ -104,6 +104,7 @@ def test_randomness_is_an_argument():
     assert fitted(random_state=np.random.RandomState(1)).predictor_.n_calibration == 150
 
 
+@pytest.mark.filterwarnings("ignore:The estimator is right on all")
 def test_row_by_row_is_random_row_by_row():
     """With a fixed seed, single rows do not share one u: the level holds for a stream of objects too."""
     clf = fitted(score="aps", alpha=0.2)

@@ -98,13 +98,6 @@ def test_what_a_label_means(header, labels, expected, tmp_path):
     assert read_data(tmp_path / "d.csv").truth().tolist() == expected
 
 
-def test_a_number_that_is_no_name_among_numbered_names(tmp_path):
-    """Counting from 0 where the classes are named 1, 2, 3 is not guessed at."""
-    (tmp_path / "d.csv").write_text("1,2,3,label\n1,0,0,0\n0,1,0,1\n")
-    with pytest.raises(ValueError, match="Row 0 has the label '0', which is not one of the 3 classes"):
-        read_data(tmp_path / "d.csv").truth()
-
-
 def test_names_are_looked_up_in_the_predictors_classes(tmp_path):
     np.savez(tmp_path / "d.npz", probs=[[0.5, 0.5]] * 2, labels=["b", "a"])
     data = read_data(tmp_path / "d.npz")
@@ -140,8 +133,8 @@ def parquet(**columns):
 
 HALF = [[0.5, 0.5]]
 WRONG = [
-    ("d.txt", b"", "end in .npz, .csv, .parquet or .npy"),
-    ("d", b"", "end in .npz, .csv, .parquet or .npy"),
+    ("d.txt", b"", "end in .npz, .csv, .csv.gz, .parquet or .npy"),
+    ("d", b"", "end in .npz, .csv, .csv.gz, .parquet or .npy"),
     ("d.npz", None, "There is no file"),
     *((f"d.{ending}", b"", "is empty") for ending in FORMATS),
     *((f"d.{ending}", b"\x00\x01garbage\xff" * 20, "damaged|cannot be read") for ending in FORMATS),
@@ -165,7 +158,11 @@ WRONG = [
     ("d.npz", npz(probs=[[1.0]]), "at least two classes"),
     ("d.npz", npz(probs=[[0.5, 0.5], [np.nan, 1]], classes=["a", "b"]), r"Row 1 has nan in column 0 \('a'\)"),
     ("d.npz", npz(logits=[[0.5, 0.5], [np.nan, 1]]), "Row 1 has a largest logit of nan"),
-    ("d.npz", npz(probs=[[3.0, -1.0]]), "look like logits: save them as the array logits of an .npz file"),
+    (
+        "d.npz",
+        npz(probs=[[3.0, -1.0]]),
+        "look like logits: add --logits, or save them as the array logits of an .npz file",
+    ),
     ("d.npz", npz(probs=[[50.0, 50.0]]), "percentages"),
     ("d.csv", b"a,b,label\n", "at least one row"),
     ("d.csv", b"\n\n", "column without a name"),
@@ -177,17 +174,21 @@ WRONG = [
     ("d.csv", b"a,b,label\n0.5,0.5,a,b\n", "equally many cells in every line"),
     ("d.csv", b"a,b,label\n0.5,0.5\n", "Row 0 has no label"),
     ("d.csv", b"a,b\n0.5,0.5\n", "has no labels: add an array labels"),
-    ("d.csv", b"a;b;label\n0.5;0.5;a\n", "expected a number"),
+    ("d.csv", b"a;b;label\n0.5;0.5;a\n", "has ';' between its cells, expected commas"),
     ("d.csv", b"a,b,label\n0.5,0.5,\xff\n", "UTF-8"),
     ("d.csv", b"a,b,label\n0.5,0.5,c\n", "Row 0 has the label 'c'"),
     ("d.csv", b"a,b,label\n0.5,0.5,2\n", "Row 0 has the label 2, expected 0 to 1"),
-    ("d.parquet", parquet(a=["x"], b=[0.5], label=["a"]), "String in column 'a', expected numbers"),
+    (
+        "d.parquet",
+        parquet(a=["x"], b=[0.5], label=["a"]),
+        "the column 'a' of String: name it with --id a",
+    ),
     ("d.parquet", parquet(a=[0.5], b=[0.5], label=[["a"]]), "in column 'label', expected one class per row"),
     ("d.parquet", parquet(a=[0.5, 0.5], b=[0.5, 0.5], label=["a", None]), "Row 1 has no label"),
     ("d.parquet", parquet(a=[0.5], b=[0.5], label=[1.0]), "Row 0 has the label 1.0"),
     ("d.parquet", parquet(a=[0.5], b=[0.5]), "has no labels"),
     ("d.npz", npz(probs=HALF, labels=[0.0]), "whole numbers or class names, got float64"),
-    ("d.npz", npz(probs=HALF, labels=[0, 1]), "Expected 1 labels, .* store one label per row"),
+    ("d.npz", npz(probs=HALF, labels=[0, 1]), "Expected 1 labels, .* store one per row"),
     ("d.npz", npz(probs=HALF, labels=["a"], classes=["b", "c"]), "Row 0 has the label 'a'"),
 ]
 

@@ -1,7 +1,10 @@
 """The door for what belongs to rows: true classes, groups, and the names of the columns."""
 
+import re
+from collections.abc import Set
+from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +13,15 @@ from pippin._inputs.index import same_index
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes, read_only
 from pippin._runtime.errors import InputError
+
+Reading = Literal["names", "indices"]  # what labels are
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # 64 bits hold them
+
+
+class ColumnNumbers(NamedTuple):
+    """Labels that were looked up already."""
+
+    codes: Codes
 
 
 class Labelled(NamedTuple):
@@ -28,33 +40,66 @@ def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, f
     return Labelled(rows, as_labels(labels, rows.n, names), names)
 
 
-def as_labels(labels: ArrayLike, n: int, classes: Classes) -> Codes:
+def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
     """Labels as class indices: given as indices, or as names of `classes`.
 
+    Text is a name, and so is a whole number where classes are whole numbers. Whole numbers
+    beside names that are text are column numbers if one of them is no name, names if one is no
+    column number; where all can be both and the two differ, it is an error.
+
+    Args:
+        labels: one per row.
+        n: the number of rows.
+        classes: the names of the columns.
+        reading: what labels are, where somebody has said it.
+
     Raises:
-        InputError: another number of labels than rows, or a label that is no class.
+        InputError: another number of labels than rows, a label that is no class, or labels of two meanings.
+
+    >>> as_labels([3, 1], 2, ("1", "2", "3"))
+    array([2, 0])
+    >>> as_labels([2, 1], 2, ("1", "2", "3"))
+    Traceback (most recent call last):
+    pippin.InputError: Row 0 has the label 2, which is column 2 ('3') by number and column 1 ('2') by name: pass
+    names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels).
     """
-    try:
-        array = np.asarray(labels)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"Expected {n} labels, one per row, got {type(labels).__name__}", "pass whole numbers or class names"
-        ) from error
-    if array.ndim != 1 or array.size != n:
-        raise InputError(
-            f"Expected {n} labels, one per row, got shape {array.shape}",
-            "pass labels in row order",
-            "store one label per row, in row order",
-        )
-    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
-        array = array.astype(np.int64)
-    if array.dtype.kind in "OUST" or (array.dtype.kind in "iu" and _are_numbered(classes)):
-        return _looked_up(array.tolist(), classes)
-    if array.dtype.kind not in "iu":
+    if isinstance(labels, ColumnNumbers):
+        return labels.codes
+    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
+    if array.dtype.kind not in "iuOUST":
         raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", "convert them")
+    if reading == "names":
+        return _by_name(array.tolist(), classes)
+    if array.dtype.kind in "OUST":
+        values = array.tolist()
+        numbers = None if reading is None and _some_are_names(values, classes) else _numbers(values)
+        return _by_name(values, classes) if numbers is None else _by_number(numbers, classes)
+    if reading == "indices" or isinstance(classes, range):
+        return _by_number(array, classes)
+    if isinstance(classes[0], int):
+        return _by_name(array.tolist(), classes)
+    return _by_either(array, classes)
+
+
+def as_whole(array: NDArray[Any]) -> NDArray[Any]:
+    """Objects that are all whole numbers as such, if 64 bits can hold them."""
+    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
+        with suppress(OverflowError):
+            return array.astype(np.int64)
+    return array
+
+
+def _numbers(given: list[Any]) -> NDArray[np.int64] | None:
+    """Text as the whole numbers it spells; None, if one is none."""
+    if given and all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given):
+        return np.array([int(label) for label in given], dtype=np.int64)
+    return None
+
+
+def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
     indices = np.ascontiguousarray(array, dtype=np.int64)
     unsigned = indices.view(np.uint64)  # there the negative ones are large
-    if n and unsigned[unsigned.argmax()] >= len(classes):
+    if len(indices) and unsigned[unsigned.argmax()] >= len(classes):
         row = int(((array < 0) | (array >= len(classes))).argmax())
         raise InputError(
             f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}",
@@ -63,9 +108,9 @@ def as_labels(labels: ArrayLike, n: int, classes: Classes) -> Codes:
     return read_only(indices)
 
 
-def _looked_up(given: list[Any], classes: Classes) -> Codes:
-    index: dict[Any, int] = {name: i for i, name in enumerate(classes)}
-    codes = [index.get(label, -1) if isinstance(label, str | int) else -1 for label in given]
+def _by_name(given: list[Any], classes: Classes) -> Codes:
+    index = _spelled(classes)
+    codes = [index.get(str(label), -1) if _can_name(label) else -1 for label in given]
     if -1 in codes:
         row = codes.index(-1)
         raise InputError(
@@ -77,27 +122,74 @@ def _looked_up(given: list[Any], classes: Classes) -> Codes:
     return read_only(np.array(codes, dtype=np.int64))
 
 
+def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
+    """Whole numbers beside names that are text: where both readings are possible, they must agree."""
+    different, inverse = np.unique(array, return_inverse=True)
+    index = _spelled(classes)
+    named = np.array([index.get(str(label), -1) for label in different.tolist()])
+    possible = bool(((different >= 0) & (different < len(classes))).all())
+    apart = named != different
+    if possible and (named >= 0).all() and apart.any():
+        row = int(apart[inverse].argmax())
+        number, name = int(array[row]), int(named[inverse[row]])
+        raise InputError(
+            f"Row {row} has the label {number}, which is column {number} ({classes[number]!r}) by number and "
+            f"column {name} ({classes[name]!r}) by name",
+            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
+            "say which with --labels-are names or --labels-are indices",
+        )
+    return _by_number(array, classes) if (named < 0).any() else read_only(named[inverse])
+
+
+def _some_are_names(given: list[Any], classes: Classes) -> bool:
+    index = _spelled(classes)
+    return any(_can_name(label) and str(label) in index for label in given)
+
+
+def _can_name(label: object) -> bool:
+    return isinstance(label, str | int) and not isinstance(label, bool)
+
+
+def _spelled(classes: Classes) -> dict[str, int]:
+    return {str(name): i for i, name in enumerate(classes)}
+
+
+def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
+    """Values as an array of n; nothing may be masked out.
+
+    Raises:
+        InputError: another number, or something that is no array.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = int(np.ma.getmaskarray(values).ravel().argmax())
+        raise InputError(
+            f"Expected {what} without a mask, got row {row} masked", "leave those rows out, of the probabilities too"
+        )
+    try:
+        array: NDArray[Any] = np.asarray(values)
+        if array.dtype.kind == "U" and isinstance(values, list | tuple):
+            array = np.array(values, dtype=object)  # what is missing beside text has become the text "nan"
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
+    if array.shape != (n,):
+        raise InputError(
+            f"Expected {n} {what}, one per row, got shape {array.shape}",
+            f"pass {what} in row order",
+            "store one per row, in row order",
+        )
+    return array
+
+
 def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
     """The group of every row, whole numbers or text.
 
     Raises:
         InputError: another number of groups than rows, a row without one, or something else than numbers or names.
     """
-    try:  # in a list NumPy would turn what is missing beside text into the text "nan"
-        array: NDArray[Any] = np.array(groups, dtype=object) if isinstance(groups, list | tuple) else np.asarray(groups)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"Expected {n} groups, one per row, got {type(groups).__name__}", "pass whole numbers or text"
-        ) from error
-    if array.shape != (n,):
-        raise InputError(
-            f"Expected {n} groups, one per row, got shape {array.shape}",
-            "pass groups in row order",
-            "store one group per row, in row order",
-        )
+    array = one_per_row(groups, n, "groups", "whole numbers or text")
     if array.dtype.kind in "iubU":
         return array
-    given, got = array.tolist(), str(array.dtype)
+    given, got = array.tolist(), "bytes" if array.dtype.kind == "S" else str(array.dtype)
     if array.dtype.kind in "Of":
         row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
         if row is not None:
@@ -138,6 +230,8 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
         if rows.names is None or rows.names == tuple(range(rows.n_classes)):
             return range(rows.n_classes)
         return _unique(rows.names)
+    if isinstance(classes, Set):
+        raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
         raise InputError(f"Expected a list of class names, got {classes!r}", "pass for example ['crop', 'weed']")
     names = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
@@ -189,10 +283,6 @@ def _unique(names: Any) -> Classes:
             raise InputError(f"The class name {name!r} occurs twice", "give every class its own name")
         seen.add(name)
     return tuple(names)
-
-
-def _are_numbered(classes: Classes) -> bool:
-    return not isinstance(classes, range) and isinstance(classes[0], int)
 
 
 def _is_missing(value: object) -> bool:

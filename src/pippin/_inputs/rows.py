@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import NATIVE, Floats, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
 
 SUM_TOLERANCE = 1e-3  # how far a row's sum may be from 1
 BLOCK = 1 << 20  # probabilities that are checked at once
@@ -170,11 +171,35 @@ def find_fault(block: Floats, names: Names | None = None) -> Fault | None:
     """None, if every row of the block is a distribution."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = block.sum(axis=1, dtype=np.float64)
-        good = (np.abs(sums - 1.0) <= SUM_TOLERANCE) & (block >= 0).all(axis=1)
+        positive = (block >= 0).all(axis=1)
+        good = (np.abs(sums - 1.0) <= SUM_TOLERANCE) & positive
     if good.all():
+        return None
+    good |= positive & explained_by_rounding(block, sums)
+    if good.all():
+        warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
         return None
     row = int((~good).argmax())
     return Fault(row, *_what_is_wrong(block[row], float(sums[row]), names))
+
+
+def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
+    """Which rows sum to 1 within half a unit of their last decimal per entry, and at most 0.05.
+
+    Two to six decimals count, those that all entries of the row do with.
+
+    >>> thirds = np.array([[0.33, 0.33, 0.33]])
+    >>> explained_by_rounding(thirds, thirds.sum(axis=1))
+    array([ True])
+    """
+    explained = np.zeros(len(block), dtype=np.bool_)
+    for decimals in range(2, 7):
+        scaled = block.astype(np.float64) * 10**decimals
+        slack = min(0.05, 0.5 * 10.0**-decimals * block.shape[1])
+        with np.errstate(invalid="ignore"):
+            rounded = (np.abs(scaled - np.round(scaled)) <= 1e-7 * 10**decimals).all(axis=1)
+            explained |= rounded & (np.abs(sums - 1.0) <= slack + 1e-9)
+    return explained
 
 
 def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str, ...]:
@@ -191,7 +216,7 @@ def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str,
         return (
             f"sums to {total:.4g}, expected 1: these look like logits",
             "pass from_logits=True",
-            "save them as the array logits of an .npz file",
+            "add --logits, or save them as the array logits of an .npz file",
         )
     if row.min() < 0:
         column = int((row < 0).argmax())
@@ -199,6 +224,7 @@ def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str,
     return (
         f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}",
         "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)",
+        "if every column is a class, add --normalize to divide each row by its sum",
     )
 
 

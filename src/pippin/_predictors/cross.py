@@ -25,7 +25,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.plain.scores import ranked_order
 from pippin._inputs.index import same_index
-from pippin._inputs.labels import agree, as_labelled, as_labels, shortened
+from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, one_per_row, shortened
 from pippin._inputs.rows import Rows, as_rows
 from pippin._predictors.saving import Content, need, rising, shared_content, vector_of, write_predictor
 from pippin._predictors.sets import PredictionSets
@@ -298,15 +298,10 @@ def from_content(content: Content) -> CrossPredictor:
 
 
 def _as_folds(folds: ArrayLike, n: int) -> Codes:
-    try:
-        array = np.asarray(folds)
-    except (TypeError, ValueError, RuntimeError) as error:
+    array = as_whole(one_per_row(folds, n, "folds", "whole numbers from 0"))
+    if array.dtype.kind not in "iu":
         raise InputError(
-            f"Expected {n} whole numbers from 0, the fold of each row, got {type(folds).__name__}", "pass one per row"
-        ) from error
-    if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise InputError(
-            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype} of shape {array.shape}",
+            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype}",
             "pass the fold that the row's model did not see",
         )
     if array.min() < 0 or len(np.unique(array)) != int(array.max()) + 1:

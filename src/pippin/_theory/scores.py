@@ -274,12 +274,17 @@ def register(name: str, family: Family) -> None:
 def parse_score(text: Any) -> Score:
     """Reads a score's spelling, such as `repip(gamma=0.05, k_reg=2)`; a Score passes through.
 
+    Capitals do not matter, and names that other libraries use are understood: LAC, THR and
+    hinge are ip, top_k is topk.
+
     Args:
         text: a score or its spelling.
 
     >>> import pippin
     >>> pippin.parse_score("raps( lam = 1e-2 )")
     raps(lam=0.01)
+    >>> pippin.parse_score("LAC")
+    ip
 
     Raises:
         InputError: the text is not a score's name with keyword parameters.
@@ -294,11 +299,16 @@ def parse_score(text: Any) -> Score:
     return _read_spelling(text)
 
 
+OTHER_NAMES = {"lac": "ip", "hinge": "ip", "thr": "ip", "top_k": "topk", "ms": "margin"}  # what others call ours
+
+
 @lru_cache(maxsize=64)
 def _read_spelling(text: str) -> Score:
     name, parameters = _name_and_parameters(text)
     if name is not None:
-        return make_score(name, parameters)
+        lower = name.lower()
+        known = name if name in FAMILIES else OTHER_NAMES.get(lower, lower if lower in FAMILIES else name)
+        return make_score(known, parameters)
     hint = "write a name or name(parameter=value), like repip(gamma=0.05)"
     if "ip/ms" in text:
         hint = "that is for compare, elsewhere call calibrate_combination"

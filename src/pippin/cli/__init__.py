@@ -7,8 +7,9 @@ Results go to standard output, everything else to standard error. Exit codes: 0 
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -102,7 +103,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _told_once()
         sys.exit(_run())
 
 
@@ -141,12 +142,14 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    print(f"pippin: warning: {' '.join(str(message).split())}", file=sys.stderr)
+def _told_once() -> Callable[..., None]:
+    """Shows a warning as one line, and the same words once."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: object) -> None:
+        words = " ".join(str(message).split())
+        if words not in told:
+            told.add(words)
+            print(f"pippin: warning: {words}", file=sys.stderr)
+
+    return show

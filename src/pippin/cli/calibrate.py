@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
-from pippin.cli.options import Alpha, DataFile, DrawSeed, LabelsFile, WeightsFile
+from pippin.cli.options import Alpha, DataFile, DrawSeed, LabelsFile, WeightsFile, read_or_example, takes_table
 
 if TYPE_CHECKING:
     from pippin._predictors.protocol import ConformalPredictor
+    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
 Per = Annotated[
@@ -25,6 +26,7 @@ Unseen = Annotated[
 ]
 
 
+@takes_table
 def calibrate(
     data: DataFile,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor, .json.", show_default=False)],
@@ -40,17 +42,17 @@ def calibrate(
     no_scores: Annotated[
         bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
     ] = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
     from pippin._predictors.conditional import ConditionalPredictor
     from pippin.cli.outputs import check_target
     from pippin.cli.printing import class_table, console
-    from pippin.tables.reading import read_data
     from pippin.tables.writing import naming_target
 
     check_target(out, ".json")
     _check(per, unseen)
-    given = read_data(data, labels)
+    given = read_or_example(data, labels, layout)
     predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
     with naming_target(out):
         _save(predictor, out, no_scores)
@@ -64,9 +66,9 @@ def _calibrated(
 ) -> "ConformalPredictor":
     """The predictor of the kind that the options ask for."""
     import pippin
-    from pippin.tables.reading import need_groups, read_weights
+    from pippin.tables.reading import known, need_groups, read_weights
 
-    rows, truth, chosen = given.rows, given.truth(), pippin.parse_method(score)
+    rows, truth, chosen = given.rows, known(given), pippin.parse_method(score)
     if chosen.per is not None or chosen.nonempty:
         raise InputError(f"Expected --score to be a score, got {score!r}", "ask for the rest with --per")
     if per is not None and (weights is not None or chosen.margin is not None):

@@ -18,10 +18,12 @@ from pippin.cli.options import (
     SplitSeed,
     read_or_example,
     read_scores,
+    takes_table,
 )
 
 if TYPE_CHECKING:
     from pippin._compare.study import Study
+    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
 CHECKPOINT = "compare.checkpoint.npz"
@@ -36,6 +38,7 @@ Scores = Annotated[
 ]
 
 
+@takes_table
 def compare(
     data: DataOrExample = None,
     scores: Scores = "paper",
@@ -45,6 +48,7 @@ def compare(
     seed: SplitSeed = 0,
     out: OutFolder = Path("out"),
     labels: LabelsFile = None,
+    layout: "Layout | None" = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
     from pippin._compare.study import study
@@ -54,7 +58,7 @@ def compare(
     from pippin.tables.writing import write_table
 
     chosen = read_scores(scores)
-    given = read_or_example(data, labels)
+    given = read_or_example(data, labels, layout)
     labelled = given.labelled
     need_groups(given, *(str(method) for method in chosen if method.by_group))
     with output_folder(out):

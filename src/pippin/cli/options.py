@@ -1,5 +1,8 @@
 """Arguments that several commands share, and how their texts are read."""
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +13,11 @@ from pippin._runtime.errors import InputError
 if TYPE_CHECKING:
     from pippin._compare.methods import Method
     from pippin._predictors.protocol import ConformalPredictor
+    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
-_DATA = ".npz, .csv, .parquet or .npy with one row per object and one column per class"
+_DATA = ".npz, .csv, .csv.gz, .parquet or .npy with one row per object and one column per class, or - for stdin"
+TABLES = "What the columns are"
 
 DataFile = Annotated[Path, typer.Argument(metavar="DATA", help=f"{_DATA}.", show_default=False)]
 DataOrExample = Annotated[
@@ -44,14 +49,74 @@ NonEmpty = Annotated[
 OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
 
 
-def read_or_example(path: Path | None, labels: Path | None) -> "Data":
+def takes_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that say what the columns of a table are; the command gets them as its `layout`."""
+    own = inspect.signature(command)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (default, kind) in _LAYOUT.items()
+    ]
+
+    @wraps(command)
+    def called(*args: Any, **given: Any) -> None:
+        said = {name: given.pop(name, default) for name, (default, _) in _LAYOUT.items()}
+        command(*args, **given, layout=_layout(said))
+
+    kept = [parameter for name, parameter in own.parameters.items() if name != "layout"]
+    called.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
+    return called
+
+
+def _layout(given: dict[str, Any]) -> "Layout":
+    from pippin.tables.layout import Layout
+
+    if given["labels_are"] not in (None, "names", "indices"):
+        raise InputError(f"Expected --labels-are to be names or indices, got {given['labels_are']!r}")
+    names = None if given["classes"] is None else tuple(part.strip() for part in given["classes"].split(","))
+    if names is not None and given["prefix"] is not None:
+        raise InputError("Expected --classes or --prefix, got both", "leave one of them out")
+    return Layout(
+        given["label"],
+        given["id_"],
+        names,
+        given["prefix"],
+        given["logits"],
+        given["normalize"],
+        given["labels_are"],
+    )
+
+
+def _said(help_text: str, *spelling: str, **more: Any) -> Any:
+    return typer.Option(*spelling, help=help_text, show_default=False, rich_help_panel=TABLES, **more)
+
+
+_LAYOUT: dict[str, tuple[Any, Any]] = {
+    "label": (None, Annotated[str | None, _said("The column of true classes, if it is not called label.")]),
+    "id_": (None, Annotated[str | None, _said("A column that names the rows; it comes back with the sets.", "--id")]),
+    "classes": (None, Annotated[str | None, _said("The columns of probabilities, between commas.")]),
+    "prefix": (None, Annotated[str | None, _said("What the columns of probabilities begin with, as in p_.")]),
+    "logits": (False, Annotated[bool, _said("Take a softmax of the columns first.", "--logits")]),
+    "normalize": (False, Annotated[bool, _said("Divide each row by its sum first.", "--normalize")]),
+    "labels_are": (
+        None,
+        Annotated[str | None, _said("names or indices, where whole numbers could be both.", metavar="TEXT")],
+    ),
+}
+
+
+def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | None" = None) -> "Data":
     """The file's data; the embedded example without a file."""
+    from pippin.tables.layout import Layout
     from pippin.tables.reading import example_data, read_data
 
+    said = layout or Layout()
     if path is not None:
-        return read_data(path, labels)
+        return read_data(path, labels, said)
     if labels is not None:
         raise InputError(f"Expected data for the labels of {labels}, got none", "name the file of probabilities first")
+    if said != Layout():
+        raise InputError("Expected a table whose columns these options describe, got none", "name the file first")
     return example_data()
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pippin._runtime.errors import InputError
-from pippin.cli.options import Alpha, LabelsFile
+from pippin.cli.options import Alpha, LabelsFile, takes_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pippin._theory.planning import Plan
+    from pippin.tables.layout import Layout
 
 DISTANCES = (0.005, 0.01, 0.02, 0.05)
 
@@ -26,6 +27,7 @@ Within = Annotated[
 ]
 
 
+@takes_table
 def plan(
     data: Counted = None,
     alpha: Alpha = 0.1,
@@ -34,6 +36,7 @@ def plan(
     delta: Annotated[float, typer.Option(help="In what share of calibrations the statement may fail.")] = 0.05,
     test: Annotated[int | None, typer.Option(help="The rows that will measure coverage.", show_default=False)] = None,
     labels: LabelsFile = None,
+    layout: "Layout | None" = None,
 ) -> None:
     """Say how many calibration examples are needed, and how far coverage will vary."""
     import pippin
@@ -43,7 +46,7 @@ def plan(
         raise InputError(f"Expected DATA or --n, got both {data} and {n}", "the rows of DATA are what is counted")
     if test is not None and data is None and n is None:
         raise InputError("Expected --n beside --test", "name the calibration examples, for example --n 2000")
-    counts = _counts(data, labels)
+    counts = _counts(data, labels, layout)
     distances = DISTANCES if within is None else (within,)
     at_hand = sum(counts.values()) if n is None else n
     found = None if n is None and data is None else pippin.plan(alpha, at_hand, delta=delta, test=test)
@@ -61,7 +64,7 @@ def plan(
     screen.print("Exact for scores without ties (ties only raise coverage), whatever the classifier and the score.")
 
 
-def _counts(data: Path | None, labels: Path | None) -> dict[str | int, int]:
+def _counts(data: Path | None, labels: Path | None, layout: "Layout | None") -> dict[str | int, int]:
     """How many examples each class has."""
     import numpy as np
 
@@ -70,7 +73,7 @@ def _counts(data: Path | None, labels: Path | None) -> dict[str | int, int]:
 
     if data is None and labels is None:
         return {}
-    given = read_or_example(data, labels)
+    given = read_or_example(data, labels, layout)
     classes = as_classes(None, given.rows)
     counted = np.bincount(given.truth(), minlength=len(classes)).tolist()
     return dict(zip(classes, counted, strict=True))

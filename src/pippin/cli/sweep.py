@@ -16,10 +16,12 @@ from pippin.cli.options import (
     SplitSeed,
     read_or_example,
     read_values,
+    takes_table,
 )
 
 if TYPE_CHECKING:
     from pippin._compare.sweeping import Sweep
+    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
 ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]
@@ -33,6 +35,7 @@ Parameter = Annotated[
 Values = Annotated[str, typer.Option(help="Numbers between commas.")]
 
 
+@takes_table
 def sweep(
     data: DataOrExample = None,
     score: ScoreName = "repip",
@@ -44,15 +47,17 @@ def sweep(
     seed: SplitSeed = 0,
     out: OutFolder = Path("out"),
     labels: LabelsFile = None,
+    layout: "Layout | None" = None,
 ) -> None:
     """Vary one parameter of a score, on the same random splits."""
     import pippin
     from pippin.cli.outputs import output_folder
+    from pippin.tables.reading import known
     from pippin.tables.writing import write_table
 
     steps = read_values(values)
-    given = read_or_example(data, labels)
-    truth = given.truth()
+    given = read_or_example(data, labels, layout)
+    truth = known(given)
     with output_folder(out):
         swept = pippin.sweep(
             given.rows,

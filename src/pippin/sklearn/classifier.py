@@ -1,7 +1,7 @@
 """ConformalClassifier: a part of the rows fits, another calibrates, and predictions are sets."""
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from pippin._inputs.rows import row_index
 from pippin._predictors.calibrating import calibrate
+from pippin._predictors.conditional import Per
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin.sklearn.fingerprints import fingerprints, seen_before
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
-from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, probabilities, several, split
+from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fitted, probabilities, several, split
+from pippin.sklearn.trained_on import check_unseen
 
 __all__ = ["ConformalClassifier"]
 
@@ -47,7 +49,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             estimator that has none; None draws fresh entropy, never from NumPy's global
             generator.
         per: None, or what the guarantee holds for beyond all objects together: every "class",
-            "cluster" of classes, or every class by "rc3p"; as in `pippin.calibrate`.
+            "group", "class and group", "cluster" of classes, or every class by "rc3p"; as in
+            `pippin.calibrate`. Groups are given to `fit` and `predict_set`.
 
     Attributes:
         estimator_: the fitted classifier.
@@ -63,7 +66,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     """
 
     score = ScoreParameter()
-    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # it is the estimator that asks for weights
+    __metadata_request__fit: ClassVar = {
+        "sample_weight": UNUSED,
+        "groups": True,
+    }  # it is the estimator that asks for weights
 
     def __init__(
         self,
@@ -72,7 +78,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         alpha: float = 0.1,
         cv: Any = 0.25,
         random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
-        per: "Literal['class', 'cluster', 'rc3p'] | None" = None,
+        per: "Per | None" = None,
     ) -> None:
         self.estimator = estimator
         self.score = score
@@ -89,7 +95,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         return {**super().get_params(deep), "score": vars(self)["score"]}
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "ConformalClassifier":
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any
+    ) -> "ConformalClassifier":
         """Fits on some of the rows and calibrates on the others; a fitted estimator is only calibrated.
 
         Args:
@@ -97,34 +105,42 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             y: their classes.
             sample_weight: goes to the estimator, cut to its rows; of a pipeline, to its last step.
                 Weights do not enter the calibration, whose promise is about rows as they come.
-            fit_params: more for the estimator's fit, cut likewise; `groups` for a splitter.
+            groups: the group of each row, for a guarantee per group, and for a splitter.
+            fit_params: more for the estimator's fit, cut likewise.
         """
+        if groups is not None and not self._by_group:
+            fit_params = {**fit_params, "groups": groups}
         if self._is_prefit:
             if sample_weight is not None or fit_params:
                 raise InputError(
                     "Expected X and y alone, got more", "a fitted estimator is only calibrated, so leave it out"
                 )
-            return self.calibrate(X, y)
+            return self.calibrate(X, y, groups=groups)
         X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
         classes = several(y)
         seed = as_seed(self.random_state)
-        to_fit, to_split = routed(self, self._estimator, X, sample_weight, fit_params)
+        more = {"groups": groups} if self._by_group and hasattr(self.cv, "split") else {}
+        to_fit, to_split = routed(self, self._estimator, X, sample_weight, {**fit_params, **more})
         train, held_out = split(self.cv, X, y, seed, to_split)
         estimator = fitted(self._estimator, X, y, train, to_fit, None if self.random_state is None else seed)
-        self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out])
+        own = None if groups is None else cut(groups, held_out, len(y))
+        self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out], own)
         self._rows, self._trained = fingerprints(X), train
         return self
 
-    def calibrate(self, X: Any, y: Any) -> "ConformalClassifier":
+    def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
         """Finds the threshold (again) on rows that the estimator was not fitted on.
 
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
+            groups: the group of each row, for a guarantee per group.
 
         Raises:
-            ValueError: `fit` used these rows. What an estimator saw before it came here
-                cannot be known; nor can a repetition among rows that mostly repeat anyway.
+            ValueError: `fit` used these rows, or a fitted estimator keeps them from its training,
+                as neighbours, Gaussian processes and support vectors do. Of others it cannot be
+                known what they saw; a warning is given where they are right on every row, or
+                more often than on what they held out themselves.
         """
         if self._is_prefit:
             estimator = self._estimator
@@ -133,7 +149,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                     f"Expected a fitted estimator for cv='prefit', got a {type(estimator).__name__} that is not: "
                     "fit it, and wrap it in sklearn.frozen.FrozenEstimator where it is going to be cloned."
                 )
-            self._accept(estimator, np.asarray(estimator.classes_), as_seed(self.random_state), X, as_targets(X, y))
+            labels = as_targets(X, y)
+            self._accept(estimator, np.asarray(estimator.classes_), as_seed(self.random_state), X, labels, groups)
             return self
         check_is_fitted(self, "estimator_")
         labels = as_targets(X, y)
@@ -144,7 +161,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit",
                 "calibrate on fresh rows, or keep the calibration that fit has made",
             )
-        self._accept(self.estimator_, self.classes_, self._seed, X, labels)
+        self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -165,12 +182,22 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self)
         return probabilities(self.estimator_, self.classes_, X)
 
-    def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
+    def predict_set(
+        self,
+        X: Any,
+        alpha: float | None = None,
+        *,
+        groups: Any = None,
+        nonempty: bool = False,
+        seed: Seed = None,
+    ) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
         Args:
             X: rows of features, as the estimator takes them.
             alpha: the share of errors allowed; by default the classifier's own.
+            groups: the group of each row, where the guarantee is per group.
+            nonempty: whether a set that would be empty gets the most probable class.
             seed: for a randomised score; without it, u comes from `random_state` and the rows
                 themselves, so that the same rows get the same sets again.
         """
@@ -178,7 +205,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
             seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
-        return replace(predictor.predict(self.predict_proba(X), seed=seed), index=row_index(X))
+        options = {"groups": groups} if self._by_group else {}
+        sets: PredictionSets = predictor.predict(self.predict_proba(X), seed=seed, nonempty=nonempty, **options)
+        return replace(sets, index=row_index(X))
 
     @property
     def n_features_in_(self) -> int:
@@ -211,7 +240,13 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _is_prefit(self) -> bool:
         return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
 
-    def _accept(self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any]) -> None:
+    @property
+    def _by_group(self) -> bool:
+        return self.per is not None and "group" in self.per
+
+    def _accept(
+        self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any], groups: Any = None
+    ) -> None:
         """Calibrates, and only then keeps what was made."""
         names = dict(zip(classes.tolist(), as_names(classes), strict=True))
         given = y.tolist()
@@ -223,10 +258,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 "leave the row out, or fit again with that class",
             )
         probs = probabilities(estimator, classes, X)
-        labels = [names[label] for label in given]
+        if self._is_prefit:
+            check_unseen(estimator, X, classes[probs.argmax(axis=1)] == y)
+        labels = [str(names[label]) for label in given]
         draws = np.random.default_rng([seed, 2])
         chosen = vars(self)["score"]
-        predictor = calibrate(
-            probs, labels, chosen, self.alpha, classes=tuple(names.values()), seed=draws, per=self.per
-        )
+        options: Any = {"per": self.per, "groups": groups if self._by_group else None}
+        predictor = calibrate(probs, labels, chosen, self.alpha, classes=tuple(names.values()), seed=draws, **options)
         self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed

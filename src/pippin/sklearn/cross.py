@@ -132,12 +132,15 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
         return mean
 
-    def predict_set(self, X: Any, alpha: float | None = None, *, seed: Seed = None) -> PredictionSets:
+    def predict_set(
+        self, X: Any, alpha: float | None = None, *, nonempty: bool = False, seed: Seed = None
+    ) -> PredictionSets:
         """The prediction set of each row, at the fitted level or at another.
 
         Args:
             X: rows of features, as the estimator takes them.
             alpha: the share of errors aimed at; by default the classifier's own.
+            nonempty: whether a set that would be empty gets the most probable class.
             seed: for a randomised score; without it, u comes from `random_state` and the rows
                 themselves, so that the same rows get the same sets again.
         """
@@ -145,7 +148,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
             seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
-        return replace(predictor.predict(self._fold_probs(X), seed=seed), index=row_index(X))
+        return replace(predictor.predict(self._fold_probs(X), seed=seed, nonempty=nonempty), index=row_index(X))
 
     @property
     def n_features_in_(self) -> int:

@@ -138,11 +138,12 @@ def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]
             "wrap it in sklearn.calibration.CalibratedClassifierCV first."
         )
     probs = np.asarray(estimator.predict_proba(X))
-    known = np.isin(classes, estimator.classes_)
-    if known.all():
+    given, own = classes.tolist(), np.asarray(estimator.classes_).tolist()
+    if own == given:
         return probs
+    place = {name: column for column, name in enumerate(given)}
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
-    full[:, known] = probs
+    full[:, [place[name] for name in own]] = probs  # some estimators do not sort their classes
     return full
 
 

@@ -1,13 +1,16 @@
-"""What a file of each format holds, as arrays by name: `probs` or `logits`, `labels`, `classes`, `groups`.
+"""What a file of each format holds, as arrays by name: `probs` or `logits`, `labels`, `classes`, `groups`, `ids`.
 
 Whatever a damaged file makes a parser raise becomes one sentence that names the file. What
 the arrays mean, and whether they are probabilities at all, is `reading.py`'s to see.
 """
 
+import gzip
 import hashlib
 import io
 import os
+import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,26 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.errors import InputError
+from pippin.tables.layout import Columns, Layout, find_columns, no_class
 
 if TYPE_CHECKING:
     import polars
 
-LABEL, GROUP = "label", "group"  # the columns that are no class
+Stream = io.BufferedReader | io.BytesIO
+Reader = Callable[[Stream, Path, Layout], dict[str, Any]]
+PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
+
+STDIN = Path("-")
 
 
-def read_arrays(path: Path) -> tuple[dict[str, Any], str]:
-    """The arrays of a DATA file by name, and the file's SHA-256.
+def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
+    """The arrays of a DATA file by name, and the file's SHA-256; `-` is standard input.
 
     Raises:
         ValueError: the file is missing, damaged or of another kind; it is named.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    reader = _READERS.get("".join(path.suffixes[-2:]).lower()) or _READERS.get(path.suffix.lower())
+    if reader is None and path != STDIN:
         raise InputError(f"Expected data that end in {_listed(_READERS)}, got {path}", "convert the file")
     with _opened(path) as stream:
         checksum = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
-        return reader(stream, path), checksum
+        return (reader or _sniffed(stream))(stream, path, layout), checksum
 
 
 def read_column(path: Path, what: str) -> NDArray[Any]:
@@ -47,7 +55,15 @@ def read_column(path: Path, what: str) -> NDArray[Any]:
         return _bare(stream, path)
 
 
-def _read_npz(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
+def _sniffed(stream: Stream) -> Reader:
+    """The reader for what these bytes begin like."""
+    begin = stream.read(8)
+    stream.seek(0)
+    known = {b"PAR1": _read_parquet, b"PK": _read_npz, b"\x93NUMPY": _read_npy, b"\x1f\x8b": _read_gzip}
+    return next((reader for magic, reader in known.items() if begin.startswith(magic)), _read_csv)
+
+
+def _read_npz(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     loaded = _loaded(stream, path)
     if isinstance(loaded, np.ndarray):
         raise InputError(f"{path} holds one bare array, expected named arrays", "rename the file to end in .npy")
@@ -55,25 +71,33 @@ def _read_npz(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     if len(found) != 1:
         holds = "both probs and logits" if found else ", ".join(loaded.files) or "nothing"
         raise InputError(f"{path} holds {holds}, expected an array probs or an array logits", "save one of them")
-    wanted = [*found, *(name for name in ("labels", "classes", "groups") if name in loaded.files)]
+    wanted = [*found, *(name for name in ("labels", "classes", "groups", "ids") if name in loaded.files)]
     content = {name: _member(loaded, name, path) for name in wanted}
     if "classes" in content and (content["classes"].ndim != 1 or content["classes"].dtype.kind not in "iuU"):
         raise InputError(f"{path}: expected classes to be one row of names or whole numbers", "save a list of text")
-    return content
+    return content | _said(path, layout)
 
 
-def _read_npy(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
-    return {"probs": _bare(stream, path)}
+def _read_npy(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
+    return {"probs": _bare(stream, path), **_said(path, layout)}
 
 
-def _bare(stream: io.BufferedReader, path: Path) -> NDArray[Any]:
+def _said(path: Path, layout: Layout) -> dict[str, Any]:
+    """What the layout says of arrays, which have no named columns."""
+    named = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
+    if named is not None:
+        raise InputError(f"Expected --{named} with a table, but the arrays of {path} have no named columns")
+    return {} if layout.classes is None else {"classes": layout.classes}
+
+
+def _bare(stream: Stream, path: Path) -> NDArray[Any]:
     loaded = _loaded(stream, path)
     if not isinstance(loaded, np.ndarray):
         raise InputError(f"{path} holds named arrays, expected one bare array", "rename the file to end in .npz")
     return loaded
 
 
-def _loaded(stream: io.BufferedReader, path: Path) -> Any:
+def _loaded(stream: Stream, path: Path) -> Any:
     """What NumPy finds in the file; whatever a damaged one makes it raise becomes one sentence."""
     try:
         return np.load(stream, allow_pickle=False)
@@ -96,7 +120,15 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
         raise InputError(f"The array {name} of {path} is damaged", "write the file again") from error
 
 
-def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
+def _read_gzip(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
+    try:
+        plain = gzip.decompress(stream.read())
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
+    return _read_csv(io.BytesIO(plain), path, layout)
+
+
+def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     """Everything as text first: what a column means does not depend on its first cells."""
     import polars
 
@@ -107,41 +139,53 @@ def _read_csv(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
     )
     frame = frame.with_columns(polars.all().str.strip_chars())
     header, body = frame.row(0), frame[1:]
+    other = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
+    if other is not None:
+        raise InputError(f"{path} has {other!r} between its cells, expected commas", "write it with commas")
     if None in header or "" in header:
-        raise InputError(f"{path} has a column without a name", "head every column with its class, and one with label")
+        raise InputError(
+            f"{path} has a column without a name", "head every column, or leave out a column that only counts the rows"
+        )
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
     body.columns = list(header)
     body = body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
-    numbers = body.drop(LABEL, GROUP, strict=False).with_columns(polars.all().cast(polars.Float64, strict=False))
+    columns = find_columns(header, layout, path)
+    texts = body.select(columns.classes)
+    numbers = texts.with_columns(polars.all().cast(polars.Float64, strict=False))
     for name in numbers.columns:
-        wrong = numbers[name].is_null() & body[name].is_not_null()
+        wrong = numbers[name].is_null() & texts[name].is_not_null()
+        if wrong.all() and len(wrong) > 1:
+            raise no_class(path, [name], f"with text such as {texts[name][0]!r}")
         if wrong.any():
             row = int(wrong.arg_max() or 0)
             raise InputError(
-                f"{path}: Row {row} has {body[name][row]!r} in column {name!r}, expected a number", "mend it"
+                f"{path}: Row {row} has {texts[name][row]!r} in column {name!r}, expected a number", "mend it"
             )
-    return _frame_content(numbers, body)
+    content = _frame_content(numbers, body, columns)
+    labels = content.get("labels")
+    if labels is not None and all(isinstance(v, str) and PLAIN_WHOLE.fullmatch(v) for v in labels.tolist()):
+        content["labels"] = labels.astype(np.int64)  # a table of text has no types: these look like numbers
+    return content
 
 
-def _read_parquet(stream: io.BufferedReader, path: Path) -> dict[str, Any]:
+def _read_parquet(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     import polars
 
     frame = _parsed(lambda: polars.read_parquet(stream), f"{path} is damaged or no Parquet file", "write it again")
-    numbers = frame.drop(LABEL, GROUP, strict=False)
-    for name, what in ((LABEL, "class"), (GROUP, "group")):
-        if name in frame.columns and frame[name].dtype.is_nested():
+    columns = find_columns(frame.columns, layout, path)
+    numbers = frame.select(columns.classes)
+    for name, what in ((columns.label, "class"), (columns.group, "group"), (columns.id, "id")):
+        if name is not None and frame[name].dtype.is_nested():
             raise InputError(
                 f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row", "convert it"
             )
     for name, kind in numbers.schema.items():
         if not kind.is_numeric():
-            raise InputError(
-                f"{path} has {kind} in column {name!r}, expected numbers", f"keep only one column per class and {LABEL}"
-            )
+            raise no_class(path, [name], f"of {kind}")
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
-    return _frame_content(numbers.cast(exact), frame)
+    return _frame_content(numbers.cast(exact), frame, columns)
 
 
 def _parsed(read: "Callable[[], polars.DataFrame]", what: str, remedy: str) -> "polars.DataFrame":
@@ -168,18 +212,24 @@ def _silence() -> Iterator[None]:
         os.close(nothing)
 
 
-def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame") -> dict[str, Any]:
-    content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": tuple(numbers.columns)}
-    for column, name in ((LABEL, "labels"), (GROUP, "groups")):
-        if column in frame.columns:
+def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: Columns) -> dict[str, Any]:
+    content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names}
+    for column, name in ((columns.label, "labels"), (columns.group, "groups"), (columns.id, "ids")):
+        if column is not None:
             values = frame[column]
-            whole = values.dtype.is_integer() and not values.has_nulls()
+            whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
             content[name] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
-    return content
+    return content | {"table": not columns.chosen, "id": columns.id}
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
+def _opened(path: Path) -> Iterator[Stream]:
+    if path == STDIN:
+        given = sys.stdin.buffer.read()
+        if not given:
+            raise InputError("Expected a table on standard input, got nothing", "pipe one into this command")
+        yield io.BytesIO(given)
+        return
     if path.is_dir():
         raise InputError(f"{path} is a folder, expected a file", "name a file in it")
     if not path.exists():
@@ -196,9 +246,10 @@ def _listed(endings: "dict[str, Any]") -> str:
     return f"{', '.join(most)} or {last}"
 
 
-_READERS: dict[str, Callable[[io.BufferedReader, Path], dict[str, Any]]] = {
+_READERS: dict[str, Reader] = {
     ".npz": _read_npz,
     ".csv": _read_csv,
+    ".csv.gz": _read_gzip,
     ".parquet": _read_parquet,
     ".npy": _read_npy,
 }

@@ -1,19 +1,19 @@
-"""DATA files in: probabilities (or logits), labels, class names and groups, checked once.
+"""DATA files in: probabilities (or logits), labels, class names, groups and ids, checked once.
 
 DATA is one of
 
-- `.npz` with `probs` or `logits`, `labels`, and optionally `classes`, `groups`;
-- `.csv` or `.parquet` with one column per class, headed by its name, a column `label`, and optionally
-  a column `group`;
-- `.npy` with the probabilities alone; the labels in a second `.npy` file.
+- `.npz` with `probs` or `logits`, `labels`, and optionally `classes`, `groups`, `ids`;
+- `.csv`, `.csv.gz` or `.parquet` with one column per class, headed by its name, a column `label`, and
+  optionally a column `group`; a `Layout` says where columns are called otherwise;
+- `.npy` with the probabilities alone; the labels in a second `.npy` file;
+- `-`, any of these from standard input.
 
-A label is a class name or a column number counted from 0. Whole numbers are column
-numbers, unless a class has a whole number for its name. Rows are counted from 0 too.
+A label is a class name or a column number counted from 0, as `pippin._inputs.labels` tells
+them apart. Rows are counted from 0 too.
 """
 
 import hashlib
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -23,17 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.labels import Labelled, as_classes, as_groups, as_labels
+from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, as_classes, as_groups, as_labels
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
-from pippin.tables.formats import read_arrays, read_column
+from pippin.tables.formats import PLAIN_WHOLE, STDIN, read_arrays, read_column
+from pippin.tables.layout import Layout, no_class, normalized, strangers
 
 EXAMPLE = "the embedded example"
 BLOCK = 4096  # rows checked at once
-
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,10 +45,12 @@ class Data:
     labels: NDArray[Any] | None
     classes: tuple[str, ...] | None
     groups: NDArray[Any] | None
+    labels_are: Reading | None = None
+    ids: tuple[str, NDArray[Any]] | None = None  # what they are called, and one per row
 
     @property
     def name(self) -> str:
-        return EXAMPLE if self.path is None else str(self.path)
+        return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else str(self.path)
 
     @property
     def rows(self) -> Rows:
@@ -76,31 +76,45 @@ class Data:
         if self.labels.dtype.kind == "O" and None in (values := self.labels.tolist()):
             raise InputError(f"{self.name}: Row {values.index(None)} has no label, expected its true class", "add it")
         known = self.classes or classes or range(self.probs.shape[1])
-        names = known if isinstance(known, range) else [str(name) for name in known]
+        names = known if isinstance(known, range) else tuple(map(str, known))
         with naming(self.name):
-            return as_labels(_spelled(self.labels, names), len(self.probs), names)
+            return as_labels(self.labels, len(self.probs), names, self.labels_are)
 
     def __repr__(self) -> str:
         return f"Data({self.name}: {self.probs.shape[0]:,} rows, {self.probs.shape[1]:,} classes)"
 
 
-def read_data(path: Path, labels_path: Path | None = None) -> Data:
+def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layout()) -> Data:  # noqa: B008 - frozen
     """Reads and checks a DATA file, and its labels from a file of their own where given.
 
     Raises:
         ValueError: the file is missing, damaged, of another kind, or no probabilities; it is named.
     """
     path = Path(path)
-    content, checksum = read_arrays(path)
-    labels = content.get("labels")
+    content, checksum = read_arrays(path, layout)
+    labels, classes, reading = content.get("labels"), content.get("classes"), layout.labels_are
     if labels_path is not None:
         if labels is not None:
             raise InputError(f"{path} has labels of its own, but {labels_path} was given too", "pass one of them")
         labels = read_column(Path(labels_path), "labels")
-    from_logits = "logits" in content
-    probs = content["logits" if from_logits else "probs"]
-    classes, groups = _checked(path, probs, from_logits, content.get("classes"), content.get("groups"))
-    return Data(path, checksum, probs, from_logits, labels, classes, groups)
+    from_logits = "logits" in content or layout.logits
+    probs = content["logits" if "logits" in content else "probs"]
+    if layout.normalize:
+        if from_logits:
+            raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
+        probs = normalized(probs, path)
+    if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":  # whole numbers by name, both of one type
+        reading = reading or "names"
+    names, groups = _checked(path, content, probs, from_logits)
+    ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
+    if ids is not None and ids[1].shape != (len(probs),):
+        raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
+    return Data(path, checksum, probs, from_logits, labels, names, groups, reading, ids)
+
+
+def known(data: Data) -> Any:
+    """The labels as `calibrate` takes them; which column each means was settled when they were read."""
+    return ColumnNumbers(data.truth())
 
 
 def read_weights(path: Path) -> NDArray[Any]:
@@ -137,18 +151,28 @@ def naming(name: object) -> Iterator[None]:
 
 
 def _checked(
-    path: Path, probs: NDArray[Any], from_logits: bool, classes: Any, groups: Any
+    path: Path, content: dict[str, Any], probs: NDArray[Any], from_logits: bool
 ) -> tuple[tuple[str, ...] | None, NDArray[Any] | None]:
     """The class names and groups, after every row has passed the door."""
+    classes, groups = content.get("classes"), content.get("groups")
     with naming(path):
         if probs.dtype.kind not in "fiub":
             raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
         rows = as_rows(probs, from_logits)
         names = None if classes is None else tuple(map(str, as_classes([str(name) for name in classes], rows)))
         groups = None if groups is None else _checked_groups(groups, rows.n)
+    odd = strangers(probs, True) if from_logits and content.get("table") else []
+    try:
         for start in range(0, rows.n, BLOCK):
             check = rows.block if from_logits else Rows(probs, names=names).check
             check(start, min(start + BLOCK, rows.n))
+    except InputError as error:
+        odd = odd or (strangers(probs, False) if content.get("table") and not from_logits else [])
+        if not odd:
+            raise error.in_file(path) from error
+    if odd and names is not None:
+        why = "of whole numbers beside logits" if from_logits else "without which every row sums to 1"
+        raise no_class(path, [names[column] for column in odd], why)
     return names, groups
 
 
@@ -157,17 +181,5 @@ def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any]:
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError(f"Row {values.index(None)} has no group, expected a name or a whole number", "add it")
     checked = as_groups(groups, n)
-    whole = checked.dtype.kind == "U" and all(_PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
+    whole = checked.dtype.kind == "U" and all(PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
     return checked.astype(np.int64) if whole else checked
-
-
-def _spelled(labels: NDArray[Any], names: Sequence[str | int]) -> NDArray[Any]:
-    """Labels as the door wants them: column numbers as integers, names as text."""
-    numbered = not isinstance(names, range) and any(_WHOLE.fullmatch(str(name)) for name in names)
-    if numbered and labels.dtype.kind in "iu":
-        return labels.astype(str)
-    if labels.dtype.kind in "OU" and not numbered:
-        values = labels.ravel().tolist()
-        if values and all(isinstance(v, str) and _WHOLE.fullmatch(v) for v in values):
-            return np.array([int(v) for v in values]).reshape(labels.shape)
-    return labels

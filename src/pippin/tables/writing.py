@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.disk import write_whole
@@ -16,28 +17,48 @@ if TYPE_CHECKING:
     import polars
 
 
-def write_sets(path: Path, sets: PredictionSets) -> None:
-    """Writes one line per object: its row, the size of its set, and the labels, most probable first.
+Ids = tuple[str, NDArray[Any]]  # what they are called, and one per row
+
+
+def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None:
+    """Writes one line per object: its id, its row, the size of its set, and the labels, most probable first.
 
     By the ending: `.parquet` holds a list of labels; `.jsonl` one JSON object per line;
     `.csv` joins the labels by `|`, with a backslash before each `|` or backslash that
     belongs to a name.
     """
-    labels = sets.labels()
     if Path(path).suffix.lower() == ".jsonl":
-        lines = (_json_line(row, names) for row, names in enumerate(labels))
+        name, given = ("", None) if ids is None else (ids[0], ids[1].tolist())
+        lines = (
+            _json_line(({} if given is None else {name: given[row]}) | {"row": row}, names)
+            for row, names in enumerate(sets.labels())
+        )
         _write(path, "".join(lines).encode("utf-8", "surrogatepass"))
         return
+    write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
+
+
+def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool) -> "polars.DataFrame":
+    """One line per object; its labels joined by `|`, or as a list."""
     import polars
 
-    joined = Path(path).suffix.lower() == ".csv"
+    labels = sets.labels()
     kind = polars.Int64 if sets.classes and isinstance(sets.classes[0], int) else polars.String
     column = (
         polars.Series("labels", ["|".join(map(_escaped, names)) for names in labels], polars.String)
         if joined
         else polars.Series("labels", labels, polars.List(kind))
     )
-    write_table(path, polars.DataFrame({"row": np.arange(len(sets)), "size": sets.sizes, "labels": column}))
+    own = {"row": np.arange(len(sets)), "size": sets.sizes, "labels": column}
+    return polars.DataFrame({**id_column(ids), **own})
+
+
+def id_column(ids: Ids | None) -> dict[str, Any]:
+    """The ids as a column by their name, unless a column of ours has it: then with an underscore."""
+    if ids is None:
+        return {}
+    name = ids[0] + "_" if ids[0] in ("row", "size", "labels", "label", "confidence", "credibility") else ids[0]
+    return {name: ids[1].tolist()}
 
 
 def write_table(path: Path, table: "polars.DataFrame") -> None:
@@ -64,8 +85,8 @@ def _write(path: Path, data: bytes) -> None:
         write_whole(path, data)
 
 
-def _json_line(row: int, names: Sequence[str | int]) -> str:
-    return json.dumps({"row": row, "size": len(names), "labels": names}, ensure_ascii=False) + "\n"
+def _json_line(row: dict[str, Any], names: Sequence[str | int]) -> str:
+    return json.dumps({**row, "size": len(names), "labels": names}, ensure_ascii=False) + "\n"
 
 
 def _escaped(name: str | int) -> str:

@@ -1,0 +1,62 @@
+"""What `GridSearchCV` compares conformal classifiers by: callables (classifier, X, y), larger is better.
+
+A search over `score` that compares accuracies compares nothing, since every score leaves
+the classifier's most probable class as it is.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pippin._predictors import metrics
+from pippin._predictors.sets import PredictionSets
+
+
+def singletons(classifier: Any, X: Any, y: Any = None) -> float:
+    """The share of sets with one class.
+
+    Args:
+        classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
+        X: rows of features.
+        y: not looked at.
+
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from pippin.sklearn import ConformalClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> search = GridSearchCV(ConformalClassifier(random_state=0), {"score": ["ip", "socop"]}, scoring=singletons, cv=3)
+    >>> search.fit(X[:, :4], y).best_params_
+    {'score': 'socop'}
+    """
+    return metrics.informativeness(_sets(classifier, X))
+
+
+def fewest_classes(classifier: Any, X: Any, y: Any = None) -> float:
+    """Minus the mean number of classes per set.
+
+    Args:
+        classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
+        X: rows of features.
+        y: not looked at.
+    """
+    return -metrics.efficiency(_sets(classifier, X))
+
+
+def coverage(classifier: Any, X: Any, y: Any) -> float:
+    """The share of sets that hold the true class.
+
+    Args:
+        classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
+        X: rows of features.
+        y: their classes.
+    """
+    sets = _sets(classifier, X)
+    names = dict(zip(np.asarray(classifier.classes_).tolist(), map(str, sets.classes), strict=True))
+    return metrics.coverage(sets, [names[label] for label in np.asarray(y).tolist()])
+
+
+def _sets(classifier: Any, X: Any) -> PredictionSets:
+    if hasattr(classifier, "steps"):
+        return _sets(classifier.steps[-1][1], classifier[:-1].transform(X))
+    sets: PredictionSets = classifier.predict_set(X)
+    return sets

@@ -1,0 +1,203 @@
+"""Tables as people have them: columns by name, ids, prefixes, logits, gzip, standard input; extras are told by name."""
+
+import gzip
+import io
+import shlex
+import subprocess
+
+import numpy as np
+import polars
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+from pippin.tables.layout import Layout
+from pippin.tables.reading import read_data
+from support.command import PIPPIN
+
+EXAMPLE = pippin.load_example()
+N = 300
+PROBS, LABELS, CLASSES = EXAMPLE.probs[:N].astype(float), EXAMPLE.labels[:N], EXAMPLE.classes
+NAMES = [CLASSES[i] for i in LABELS]
+PLAIN = pippin.calibrate(PROBS, NAMES, classes=CLASSES).threshold
+
+
+def table(prefix="", before=None, after=None, values=PROBS):
+    """One column per class, with others around them."""
+    columns = {f"{prefix}{name}": values[:, k] for k, name in enumerate(CLASSES)}
+    return polars.DataFrame({**(before or {}), **columns, **(after or {})})
+
+
+def test_columns_by_name(tmp_path, call):
+    """The label, the id and the classes are found as they are called, and ids come back with the sets."""
+    ids = [f"{i}.png" for i in range(N)]
+    made = table("p_", {"photo": ids, "camera": [3] * N}, {"target": NAMES})
+    made.write_csv(tmp_path / "d.csv")
+    made.write_parquet(tmp_path / "d.parquet")
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress((tmp_path / "d.csv").read_bytes()))
+    options = "--label target --id photo --prefix p_"
+    for name in ("d.csv", "d.parquet", "d.csv.gz"):
+        code, _, err = call(f"calibrate {tmp_path}/{name} {options} --out {tmp_path}/p.json")
+        assert (code, err) == (0, "")
+        found = pippin.load(tmp_path / "p.json")
+        assert (found.threshold, found.classes) == (PLAIN, CLASSES)
+        for ending in ("csv", "parquet", "jsonl"):
+            out = tmp_path / f"sets.{ending}"
+            line = f"predict {tmp_path}/p.json {tmp_path}/{name} {options} --out {out} --p-values {tmp_path}/q.csv"
+            assert call(line)[0] == 0
+            sets = {"csv": polars.read_csv, "parquet": polars.read_parquet, "jsonl": polars.read_ndjson}[ending](out)
+            assert sets.columns == ["photo", "row", "size", "labels"]
+            assert sets["photo"].to_list() == ids
+            assert polars.read_csv(tmp_path / "q.csv")["photo"].to_list() == ids
+    listed = ",".join(f"p_{name}" for name in CLASSES)
+    assert (
+        call(f"calibrate {tmp_path}/d.csv --label target --classes {shlex.quote(listed)} --out {tmp_path}/p.json")[0]
+        == 0
+    )
+    assert pippin.load(tmp_path / "p.json").threshold == PLAIN
+
+
+def test_standard_input_and_output(tmp_path):
+    """A pipe from table to sets; what is said beside them goes elsewhere."""
+    made = table(after={"label": NAMES})
+    for write in (made.write_csv, made.write_parquet):
+        bytes_in = io.BytesIO()
+        write(bytes_in)
+        command = [*PIPPIN, "calibrate", "-", "--out", str(tmp_path / "p.json")]
+        subprocess.run(command, input=bytes_in.getvalue(), check=True, capture_output=True)
+        assert pippin.load(tmp_path / "p.json").threshold == PLAIN
+        command = [*PIPPIN, "predict", str(tmp_path / "p.json"), "-", "--out", "-"]
+        done = subprocess.run(command, input=bytes_in.getvalue(), check=True, capture_output=True)
+        assert polars.read_csv(done.stdout).columns == ["row", "size", "labels"]
+        assert len(polars.read_csv(done.stdout)) == N
+    empty = subprocess.run([*PIPPIN, "calibrate", "-", "--out", str(tmp_path / "p.json")], input=b"", check=False)
+    assert empty.returncode == 2
+
+
+EXTRAS = {
+    "id": list(range(N)),
+    "row": [float(i) for i in range(N)],
+    "target": LABELS.tolist(),
+    "file": [f"{i}.png" for i in range(N)],
+    "confidence": PROBS.max(axis=1).tolist(),
+    "fold": [1 + i % 5 for i in range(N)],
+}
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_extra_column_is_told_by_name(name, ending, tmp_path):
+    """Never taken for a class, and never "divide each row by its sum"."""
+    made, path = table(before={name: EXTRAS[name]}, after={"label": NAMES}), tmp_path / f"d.{ending}"
+    made.write_csv(path) if ending == "csv" else made.write_parquet(path)
+    with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name} or --label {name}"):
+        read_data(path)
+    assert read_data(path, layout=Layout(id=name)).labelled.classes == CLASSES
+
+
+def test_two_extra_columns(tmp_path):
+    table(before={"id": EXTRAS["id"], "target": EXTRAS["target"]}).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match="got the columns 'id', 'target' without which every row sums to 1"):
+        read_data(tmp_path / "d.csv")
+
+
+def test_logits_in_a_table(tmp_path):
+    """--logits takes a softmax; without it the remedy is told; a counting column beside them is told too."""
+    logits = np.log(PROBS + 1e-9)
+    table(values=logits, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match="these look like logits: add --logits"):
+        read_data(tmp_path / "d.csv")
+    data = read_data(tmp_path / "d.csv", layout=Layout(logits=True))
+    found = pippin.calibrate(data.rows, NAMES).threshold
+    assert found == pippin.calibrate(logits, NAMES, classes=CLASSES, from_logits=True).threshold
+    table(values=logits, before={"id": EXTRAS["id"]}).write_csv(tmp_path / "e.csv")
+    with pytest.raises(ValueError, match="got the column 'id' of whole numbers beside logits: name it with --id id"):
+        read_data(tmp_path / "e.csv", layout=Layout(logits=True))
+
+
+def test_normalize(tmp_path):
+    """Counts of votes are divided by their sum, if somebody says so."""
+    votes = np.round(PROBS * 50) + 1
+    table(values=votes, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match="sums to"):
+        read_data(tmp_path / "d.csv")
+    data = read_data(tmp_path / "d.csv", layout=Layout(normalize=True))
+    np.testing.assert_allclose(data.probs, votes / votes.sum(axis=1, keepdims=True))
+    table(values=votes * 0).write_csv(tmp_path / "e.csv")
+    with pytest.raises(ValueError, match="Row 0 sums to 0 or has negative entries, expected what --normalize can"):
+        read_data(tmp_path / "e.csv", layout=Layout(normalize=True))
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4])
+def test_rounded_probabilities(decimals, tmp_path, call):
+    """Rows that miss 1 by no more than their decimals explain are taken, with one word about it."""
+    rounded = PROBS.round(decimals)
+    table(values=rounded, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
+    code, _, err = call(f"calibrate {tmp_path}/d.csv --out {tmp_path}/p.json")
+    assert (code, err.count("\n")) == (0, int(decimals < 4))
+    assert ("as far as their rounded decimals allow" in err) == (decimals < 4)
+    off = rounded.copy()
+    off[5, 0] += 0.2
+    with pytest.raises(ValueError, match="Row 5 sums to 1"):
+        pippin.calibrate(off, NAMES, classes=CLASSES)
+    if decimals < 4:
+        with pytest.warns(UserWarning, match="rounded decimals"):
+            pippin.calibrate(rounded, NAMES, classes=CLASSES)
+
+
+def test_what_was_named_must_be_there(tmp_path, call):
+    table(after={"label": NAMES}).write_csv(tmp_path / "d.csv")
+    np.save(tmp_path / "d.npy", PROBS)
+    for options, words in (
+        ("--label truth", "has no column 'truth' for --label"),
+        ("--id photo", "has no column 'photo' for --id"),
+        ("--classes maize,charlok", "has no column 'charlok' for --classes"),
+        ("--prefix p_", "has no column that begins with 'p_'"),
+        ("--prefix p_ --classes a,b", "Expected --classes or --prefix, got both"),
+        ("--labels-are numbers", "Expected --labels-are to be names or indices, got 'numbers'"),
+        ("--logits --normalize", "Expected --normalize with probabilities, got logits"),
+    ):
+        code, _, err = call(f"calibrate {tmp_path}/d.csv {options} --out {tmp_path}/p.json")
+        assert (code, err.count("\n"), words in err) == (2, 1, True), err
+    code, _, err = call(f"calibrate {tmp_path}/d.npy --label y --out {tmp_path}/p.json")
+    assert (code, "have no named columns" in err) == (2, True)
+    code, _, err = call(f"compare --label y --out {tmp_path}/out")
+    assert (code, "Expected a table whose columns these options describe" in err) == (2, True)
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True).map(repr),
+    st.integers(-(10**30), 10**30).map(str),
+    st.sampled_from(["", "nan", "None", "1e999", "-0", "0x1", "1,5", "é", "a b", "1_0", "☃", "\x00", "'", '""']),
+)
+
+
+def told(path):
+    """The data, or None after one sentence."""
+    sentence = ""
+    try:
+        data = read_data(path)
+        data.truth()
+    except ValueError as error:
+        data, sentence = None, str(error)
+    assert data is not None or (sentence.endswith(".") and "\n" not in sentence)
+    return data
+
+
+@given(
+    cells=st.lists(CELLS, min_size=4, max_size=4),
+    name=st.sampled_from(["id", "y", "Unnamed: 0", "label ", "group", "1", "", "p_charlock", "maize"]),
+    at=st.integers(0, 13),
+)
+def test_odd_columns_are_right_or_one_sentence(cells, name, at, tmp_path_factory):
+    """Any further column: the data without it, or one sentence."""
+    lines = [[*CLASSES, "label"], *([*map(repr, PROBS[i].tolist()), NAMES[i]] for i in range(4))]
+    quoted = [f'"{cell.replace(chr(34), "")}"' for cell in (name, *cells)]
+    text = "\n".join(",".join([*line[:at], extra, *line[at:]]) for line, extra in zip(lines, quoted, strict=True))
+    path = tmp_path_factory.mktemp("odd") / "d.csv"
+    path.write_text(text)
+    data = told(path)
+    if data is not None:
+        np.testing.assert_array_equal(data.probs[:, [data.classes.index(c) for c in CLASSES]], PROBS[:4])
+        assert len(data.classes) == 12 or not np.any(data.probs[:, data.classes.index(name.strip())])
