@@ -148,6 +148,125 @@ def test_no_folder_for_a_cache_is_no_error(tmp_path):
     assert one_loop_in(folder, home, NUMBA_CACHE_DIR=str(home)).startswith("0.5 ")
 
 
+def flip(content: bytes) -> bytes:
+    middle = len(content) * 2 // 3
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+DAMAGES = {"one bit": flip, "emptied": lambda content: b"", "cut": lambda content: content[: len(content) // 2]}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, tmp_path):
+    """Told in one sentence with the folder, or not at all where it only looks out of date; the next process loads."""
+    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
+    home.mkdir()
+    one_loop_in(folder, home)
+    files = list(folder.rglob(f"*.{ending}"))
+    assert len(files) >= 2
+    for path in files:
+        path.write_bytes(damage(path.read_bytes()))
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
+    runs = [subprocess.run([sys.executable, "-c", ONE_LOOP], env=env, capture_output=True, text=True) for _ in range(2)]
+    assert all(run.stdout.startswith("0.5 ") for run in runs), runs[0].stderr
+    assert "cache_hits={}" in runs[0].stdout
+    assert "cache_misses={}" in runs[1].stdout
+    assert runs[0].stderr.count("cannot be used") == (0 if damage(b"a\nb") == b"" else 1)
+    assert runs[1].stderr == ""
+
+
+def test_a_full_disk_is_no_error(tmp_path):
+    """What cannot be kept is compiled in memory, and told once."""
+    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
+    home.mkdir()
+    code = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n" + ONE_LOOP
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert run.stdout.startswith("0.5 "), run.stderr
+    assert run.stderr.count("cannot be written") == 1
+
+
+FORK = """
+import os, sys, threading
+import numpy as np
+import pippin
+from numba.core.compiler_lock import global_compiler_lock
+from pippin._engine.compiled import build
+from pippin._engine.warm_up import load_loops
+
+held, left = threading.Event(), threading.Event()
+
+def hold():  # as a thread that compiles does
+    with global_compiler_lock:
+        held.set()
+        load_loops("float32")
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    probs = np.full((400, 3), 1 / 3)
+    pippin.calibrate(probs, np.zeros(400, int), "socop").predict(probs)
+    os._exit(7)
+print(os.waitpid(child, 0)[1] >> 8)
+thread.join()
+"""
+
+
+def test_a_fork_while_another_thread_compiles():
+    """The child can compile: it begins with no lock that nobody will give back."""
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True)
+    assert done.stdout == "7\n", done.stderr
+
+
+RACE = """
+import threading
+import warnings
+import numpy as np
+import pippin
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+for n_classes, n in ((6, 300), (12, 300), (40, 150), (400, 40)):
+    clean = rng.dirichlet(np.full(n_classes, 0.3), n).astype(np.float32)
+    labels = rng.integers(0, n_classes, n)
+    made = [pippin.calibrate(clean, labels, score) for score in ("ip", "margin", "repip", "socop")]
+    made += [pippin.calibrate(clean, labels, score, 0.3, per="class") for score in ("ip", "repip", "socop")]
+    probs, done = clean.copy(), threading.Event()
+
+    def write():
+        own = np.random.default_rng(1)
+        while not done.is_set():
+            rows = own.integers(0, n, 8)
+            probs[rows] = clean[own.integers(0, n, 8)] if own.random() < 0.7 else 1 / n_classes
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        for predictor in made:
+            found = predictor.predict(probs).members
+            assert not found.size or 0 <= found.min() <= found.max() < n_classes
+            predictor.p_values(probs)
+    done.set()
+    for thread in threads:
+        thread.join()
+print("fine")
+"""
+
+
+def test_rows_that_change_meanwhile_harm_nobody():
+    """Whatever another thread writes: no memory but the arrays' own is touched, and no class is out of range."""
+    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True)
+    assert done.stdout == "fine\n", done.stderr[-2000:]
+
+
 def compilations():
     loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
     loops += [one_row.one_set, band._band, per_class.members_within, sorting.smallest]

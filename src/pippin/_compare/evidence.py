@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from pippin._compare.comparison import Comparison
+from pippin._compare.influence import variance_of_mean
 from pippin._compare.methods import Method
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
@@ -39,8 +39,8 @@ class Difference:
 def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> list[Difference]:
     """first − second of every pair of scores over the splits, with an interval.
 
-    It is the corrected resampled t interval of Nadeau and Bengio (2003), which allows for
-    the overlap of the splits; see docs/scores.md.
+    The truth that the interval is about is the mean difference over new rows of the same
+    kind, for as many calibration rows; see docs/scores.md.
 
     Args:
         comparison: what `compare` returned.
@@ -52,39 +52,56 @@ def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> 
 
 
 def difference(comparison: Comparison, metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
-    """first − second over the splits, with the corrected resampled t interval of Nadeau and Bengio (2003).
+    """first − second over the splits, with a t interval.
 
-    The splits of one data set overlap, so their spread understates the uncertainty. The
-    correction adds the ratio of test to calibration rows to 1/splits in the variance of
-    the mean. It is an approximation for new rows of the same kind and the same classifier;
-    it says nothing of other data sets, nor of a classifier trained anew.
-
-    Nadeau, Bengio: Inference for the generalization error. Machine Learning 52 (2003).
+    The splits of one data set overlap, so their spread alone says little about other rows.
+    The variance is that of what each row contributes, as a test row and as a calibration row
+    (`influence.py`), and of having drawn only so many splits. It says nothing of other data
+    sets, nor of a classifier trained anew. A comparison that does not know its rows takes the
+    larger of the two parts' shares instead, which is too wide.
     """
     values, j = comparison.metric(metric), comparison.splits
-    gaps = values[comparison.scores.index(first)] - values[comparison.scores.index(second)]
+    one, other = comparison.scores.index(first), comparison.scores.index(second)
+    gaps = values[one] - values[other]
     mean = float(gaps.mean())
     if j < 2:
         return Difference(first, second, metric, mean, -math.inf, math.inf)
-    inflated = 1 / j + comparison.n_test / comparison.n_calibration
-    half = student_quantile(0.5 + level / 2, j - 1) * math.sqrt(inflated) * float(gaps.std(ddof=1))
+    if comparison.trial is None:
+        ratio = comparison.n_test / comparison.n_calibration
+        variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
+    else:
+        rows = comparison.rows_of(metric, one) - comparison.rows_of(metric, other)
+        variance = variance_of_mean(comparison.trial, rows, gaps)
+    half = student_quantile(0.5 + level / 2, j - 1) * math.sqrt(variance)
     return Difference(first, second, metric, mean, mean - half, mean + half)
 
 
 def student_quantile(p: float, freedom: int) -> float:
-    """The quantile of Student's t law, by the series of Abramowitz and Stegun 26.7.5.
+    """The quantile of Student's t law, p at least a half, by bisection of its finite series.
 
-    >>> round(student_quantile(0.975, 30), 3)
-    2.042
+    >>> [round(student_quantile(0.975, freedom), 3) for freedom in (1, 2, 30)]
+    [12.706, 4.303, 2.042]
     """
-    z, v = NormalDist().inv_cdf(p), freedom
-    return (
-        z
-        + (z**3 + z) / (4 * v)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
-        + (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * v**4)
-    )
+    low, high = 0.0, 1.0
+    while _student_within(high, freedom) < 2 * p - 1:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_within(middle, freedom) < 2 * p - 1 else (low, middle)
+    return (low + high) / 2
+
+
+def _student_within(t: float, freedom: int) -> float:
+    """P(|T| ≤ t), Abramowitz and Stegun 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, square = math.sin(angle), math.cos(angle) ** 2
+    odd = freedom % 2
+    steps = np.arange(1, (freedom - odd) // 2)
+    factors = (2 * steps if odd else 2 * steps - 1) / (2 * steps + 1 if odd else 2 * steps)
+    series = 1 + np.cumprod(factors * square).sum()
+    if not odd:
+        return float(sine * series)
+    return float(2 / math.pi * (angle + (sine * math.cos(angle) * series if freedom > 1 else 0)))
 
 
 @dataclass(frozen=True)

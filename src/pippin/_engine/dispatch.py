@@ -266,8 +266,9 @@ def _joined(parts: dict[int, Places]) -> Places:
     if len(parts) == 1:
         return parts[0]
     ordered = [(start, parts[start]) for start in sorted(parts)]
+    kind = np.int32 if ordered[-1][0] < 2**30 else np.int64  # a block has fewer rows than the other half
     return Places(
-        np.concatenate([part.row + np.int32(start) for start, part in ordered]),
+        np.concatenate([part.row + kind(start) for start, part in ordered]),
         *(np.concatenate([part[column] for _, part in ordered]) for column in (1, 2, 3)),
     )
 

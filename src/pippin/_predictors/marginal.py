@@ -164,6 +164,11 @@ class Predictor:
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
+        if np.isinf(self.threshold):
+            return (
+                f"{self.score} with an infinite threshold, from {self.n_calibration:,} rows: every set holds all "
+                "classes, since so few rows cannot promise more."
+            )
         return (
             f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets hold the "
             f"true class {100 * self.guarantee:g} % of the time."

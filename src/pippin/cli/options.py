@@ -74,8 +74,6 @@ def _layout(given: dict[str, Any]) -> "Layout":
     if given["labels_are"] not in (None, "names", "indices"):
         raise InputError(f"Expected --labels-are to be names or indices, got {given['labels_are']!r}")
     names = None if given["classes"] is None else tuple(part.strip() for part in given["classes"].split(","))
-    if names is not None and given["prefix"] is not None:
-        raise InputError("Expected --classes or --prefix, got both", "leave one of them out")
     return Layout(
         given["label"],
         given["id_"],

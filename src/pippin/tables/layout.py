@@ -55,17 +55,17 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> Column
             raise InputError(f"{where} has no column {name!r} for {option}, but {shortened(header)}", "check its name")
     label = layout.label or (LABEL if LABEL in header else None)
     group = GROUP if GROUP in header and GROUP not in asked.values() else None
+    begin = layout.prefix or ""
     if layout.classes is not None:
-        found, names = list(layout.classes), layout.classes
+        found = list(layout.classes)
     else:
-        begin = layout.prefix or ""
         taken = (label, group, layout.id)
         found = [name for name in header if name.startswith(begin) and name not in taken and name != begin]
-        names = tuple(name.removeprefix(begin) for name in found)
         if layout.prefix is not None and not found:
             raise InputError(
                 f"{where} has no column that begins with {begin!r}, but {shortened(header)}", "check --prefix"
             )
+    names = tuple(name.removeprefix(begin) for name in found)
     return Columns(found, names, label, group, layout.id, layout.classes is not None or layout.prefix is not None)
 
 

@@ -27,11 +27,13 @@ from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, as_classes, 
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
 from pippin.tables.formats import PLAIN_WHOLE, STDIN, read_arrays, read_column
 from pippin.tables.layout import Layout, no_class, normalized, strangers
 
 EXAMPLE = "the embedded example"
 BLOCK = 4096  # rows checked at once
+FEW_ROWS = 20  # so few may have a group each
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,10 +178,17 @@ def _checked(
     return names, groups
 
 
-def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any]:
-    """Groups as whole numbers, if all are, else as text."""
+def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
+    """Groups as whole numbers, if all are, else as text; None where nearly every row has one of its own."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError(f"Row {values.index(None)} has no group, expected a name or a whole number", "add it")
     checked = as_groups(groups, n)
+    several = len(np.unique(checked))
+    if n >= FEW_ROWS and several > n / 2:
+        warn(
+            f"{several:,} groups of {n:,} rows, such as {str(checked[0])!r}, are ids rather than groups: they are left "
+            "out. A group is what several rows share, such as a photograph or a field."
+        )
+        return None
     whole = checked.dtype.kind == "U" and all(PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
     return checked.astype(np.int64) if whole else checked

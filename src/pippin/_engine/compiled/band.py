@@ -14,8 +14,8 @@ def _band(
     block: Floats, c: Coefficients, low: float, high: float, sizes: Codes
 ) -> tuple[Indices, Indices, Vector, Vector]:
     n, n_classes = block.shape
-    values = np.empty(n_classes, block.dtype)
-    classes = np.empty(n_classes, np.int32)
+    values = np.zeros(n_classes, block.dtype)
+    classes = np.zeros(n_classes, np.int32)
     rows = np.empty(2 * n + n_classes, np.int32)
     ranks = np.empty(rows.size, np.int32)
     p = np.empty(rows.size)

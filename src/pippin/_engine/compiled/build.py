@@ -4,20 +4,29 @@ Importing this module imports numba.
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numba.core.compiler_lock
 import numpy as np
 
 import pippin._engine.protocol
 import pippin._inputs.rows
 import pippin._theory.formula
+from pippin._engine.compiled.cache import SafeCache
 from pippin._theory.formula import score_at
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+if hasattr(os, "register_at_fork"):  # a child must not begin with a lock that a thread of its parent held
+    _compiling = numba.core.compiler_lock.global_compiler_lock._lock
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )
 
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 
@@ -33,16 +42,15 @@ def compiled(function: F, **options: Any) -> F:
         made = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache
         made = numba.njit(**options)(function)
-    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
-    if hasattr(kept, "_source_stamp"):
-        kept._source_stamp = _sources()
+    if hasattr(made._cache, "_cache_file"):
+        made._cache = SafeCache(made._cache, _sources())
     return cast(F, made)
 
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
     """A stamp of everything that the compiled loops are made from."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(numba.__version__.encode())
     others = (pippin._theory.formula, pippin._inputs.rows, pippin._engine.protocol)
     for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(module.__file__)) for module in others)):
         digest.update(path.read_bytes())
@@ -69,7 +77,7 @@ compiled_score_at = part(score_at)
 
 @part
 def doubled(array: Any) -> Any:
-    wider = np.empty(2 * array.size, array.dtype)
+    wider = np.zeros(2 * array.size, array.dtype)
     for i in range(array.size):
         wider[i] = array[i]
     return wider

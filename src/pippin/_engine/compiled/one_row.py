@@ -187,8 +187,8 @@ def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Sco
     """As in `protocol.py`."""
     c, n_classes = Coefficients(*parts), block.shape[1]
     ranks, p, masses, scores = out
-    values = np.empty(n_classes, block.dtype)
-    classes = np.empty(n_classes, np.int32)
+    values = np.zeros(n_classes, block.dtype)
+    classes = np.zeros(n_classes, np.int32)
     suspects = 0
     for i in range(block.shape[0]):
         ranks[i], p[i], masses[i] = 0, 1.0, 0.0
@@ -208,8 +208,8 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
     """As in `protocol.py`."""
     c = Coefficients(*parts)
     cutoff, (n, n_classes) = cutoff_of(c, threshold), block.shape
-    values = np.empty(n_classes, block.dtype)
-    classes = np.empty(n_classes, np.int32)
+    values = np.zeros(n_classes, block.dtype)
+    classes = np.zeros(n_classes, np.int32)
     found = np.empty(4 * n + n_classes, np.int32)
     used, suspects = 0, 0
     for i in range(n):
@@ -232,8 +232,8 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
 def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indices, bool]:
     """The members of one row's set, best first, and whether the row is suspect."""
     c = Coefficients(*parts)
-    values = np.empty(row.size, row.dtype)
-    classes = np.empty(row.size, np.int32)
+    values = np.zeros(row.size, row.dtype)
+    classes = np.zeros(row.size, np.int32)
     if is_broken(row):
         return classes[:0], True
     return classes[: set_size(row, c, cutoff_of(c, threshold), u, threshold, values, classes)], is_doubtful(total(row))

@@ -24,8 +24,8 @@ def members_within(
     Scores grow with the rank, so a row is walked until its score exceeds every limit.
     """
     n, n_classes = block.shape
-    values = np.empty(n_classes, block.dtype)
-    classes = np.empty(n_classes, np.int32)
+    values = np.zeros(n_classes, block.dtype)
+    classes = np.zeros(n_classes, np.int32)
     found = np.empty(4 * n + n_classes, np.int32)
     by_class, ranked = limits.shape[1] > 1, rank_limits.shape[1] > 1
     used, suspects = 0, 0

@@ -70,6 +70,7 @@ def _sort_down_by_counting(values: Floats, classes: Indices) -> None:
             rank += lanes.count(lanes.at_least(old, begin, p))
         for begin in range(here + LANES, n, LANES):
             rank += lanes.count(lanes.above(old, begin, p))
+        rank = min(rank, n - 1)  # a negative number, of rows that change meanwhile, counts the padding too
         values[np.uint64(rank)], classes[np.uint64(rank)] = p, old_classes[i]
 
 

@@ -175,7 +175,7 @@ def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Sco
         suspects += _load(block, begin, tile)
         for i in range(rows):
             tile_labels[i] = labels[begin + i]
-            own[i] = block[begin + i, labels[begin + i]]
+            own[i] = tile[tile_labels[i], i]  # what was loaded, should the block have changed since
         for i in range(TILE):
             mass[i], tile_ranks[i] = 0.0, 0
         for k in range(n_classes):

@@ -62,7 +62,8 @@ def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
 def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: Any, found: Indices, used: int) -> Any:
     """Writes the members of one set by rank, the best one first if it is known; returns their number."""
     size = lanes.count(inside | best)
-    found[np.uint64(used)] = lanes.first(best if best != 0 else inside) - lane
+    first = lanes.first(best if best != 0 else inside) - lane
+    found[np.uint64(used)] = first if size > 0 else 0
     if size > 1:
         inside &= ~best
         while inside != 0:
@@ -137,7 +138,7 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
         return np.empty(0, np.int32), 1
     cutoff = cutoff_of(c, threshold)
     bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
-    found = np.empty(3 * n + LANES * TILE, np.int32)
+    found = np.zeros(3 * n + LANES * TILE, np.int32)
     used, suspects = NONE, NONE
     for begin in range(0, n, TILE):
         tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])

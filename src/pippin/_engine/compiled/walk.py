@@ -2,6 +2,11 @@
 
 With many classes, they are ranked in bands of falling probability (at most 32 can exceed
 1/32), and a band is opened only when the walk gets there.
+
+Somebody may write to the rows meanwhile. Then what is found is of no use, but nothing beyond
+an array is touched: a row that is read twice can seem to have more entries than it has, so
+they are counted where they are written; and what is left unwritten is an older class, since
+arrays of classes begin with zeros.
 """
 
 from typing import Any
@@ -62,8 +67,8 @@ def window(row: Floats, start: int) -> tuple[int, Any]:
 
 @inlined
 def append(row: Floats, begin: int, chosen: Any, end: int, values: Floats, classes: Indices) -> int:
-    """Appends the entries of these lanes at `end`; returns the new end."""
-    while chosen != 0:
+    """Appends the entries of these lanes at `end`, as far as there is room; returns the new end."""
+    while chosen != 0 and end < values.size:
         k = begin + lanes.first(chosen)
         values[np.uint64(end)], classes[np.uint64(end)] = row[np.uint64(k)], k
         end += 1
@@ -129,7 +134,7 @@ def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes
     """Appends the classes with low <= p < high at `end`; returns the new end."""
     if row.size < LANES:
         for k in range(row.size):
-            if low <= row[k] < high:
+            if low <= row[k] < high and end < values.size:
                 values[end], classes[end] = row[k], k
                 end += 1
         return end

@@ -153,14 +153,15 @@ def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> 
     }
     write_whole(out.with_name("train.json"), json.dumps(record, indent=2, ensure_ascii=False).encode())
     buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        logits=trained.logits,
-        labels=np.array(trained.classes)[trained.labels],  # names: a class may be called 3
-        classes=np.array(trained.classes),
-        files=trained.files,
-        groups=trained.groups,
-    )
+    arrays: dict[str, Any] = {
+        "logits": trained.logits,
+        "labels": np.array(trained.classes)[trained.labels],  # names: a class may be called 3
+        "classes": np.array(trained.classes),
+        "files": trained.files,
+    }
+    if len(set(trained.groups.tolist())) < len(trained.groups):  # else each image is a photograph of its own
+        arrays["groups"] = trained.groups
+    np.savez_compressed(buffer, **arrays)
     write_whole(out, buffer.getvalue())
 
 
