@@ -28,7 +28,7 @@ def test_the_verdict_names_the_best_for_each_preference(verdict):
     """IP for size, margin for singletons, RePIP for both; a tuned SOCOP does better still."""
     assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
     assert [pick.score.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
-    assert verdict.sentences[0].startswith("On these data repip gives 73 % singletons at 1.4")
+    assert verdict.sentences[0].startswith("Take repip: on these data it gives 73 % singletons at 1.4")
     assert "ip is smaller" in verdict.sentences[0]
     assert "percentage points" in verdict.sentences[1]
     assert "pippin.tune" in verdict.sentences[2]
@@ -48,7 +48,7 @@ def test_other_comparisons_have_sentences_too(example, scores):
     """One score, the best of all, or neither."""
     data, trial = example
     told = judge(trial, pippin.compare(data.probs, data.labels, scores, splits=10)).sentences
-    assert told[0].startswith("On these data ")
+    assert told[0].startswith("Take ")
     assert all(sentence.endswith(".") for sentence in told)
 
 

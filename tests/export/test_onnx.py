@@ -131,6 +131,35 @@ def test_appended_to_a_classifier(score, opset):
     assert model.SerializeToString() == before
 
 
+def test_what_the_graph_ends_in_tells_probabilities_from_logits():
+    """A network's logits get their softmax without being told; where the end could be either, it is asked."""
+    x = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
+    probs = run(classifier(17), {"x": x})["probs"]
+    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.05)
+    for ends, holds in ((("MatMul",), True), (("MatMul", "Identity"), True), (("MatMul", "Mul"), False)):
+        model = classifier(17)
+        del model.graph.node[1:]
+        model.graph.node[0].output[0] = "mid" if len(ends) > 1 else "probs"
+        if len(ends) > 1:
+            model.graph.node.append(helper.make_node(ends[1], ["mid", "mid"][: 1 + (ends[1] == "Mul")], ["probs"]))
+        if not holds:
+            with pytest.raises(ValueError, match=r"holds probabilities or logits, since it comes from Mul: say"):
+                appended_model(model, predictor)
+            continue
+        found = run(appended_model(model, predictor), {"x": x})["mask"]
+        wanted = run(appended_model(classifier(17), predictor), {"x": x})["mask"]
+        assert (found != wanted).sum() <= 2  # their softmax is in float32
+
+
+def test_minus_zero_is_zero():
+    """SOCOP divides by p: a probability of −0.0 is in no set, and sizes are those of the classes listed."""
+    probs = np.array([[0.7, 0.3, -0.0], [1.0, -0.0, -0.0], [0.5, -0.0, 0.5]], dtype=np.float32)
+    predictor = pippin.Predictor(pippin.socop(), 0.1, 9.0, 9, range(3), None)
+    found = run(head_model(predictor), {"probs": probs})
+    assert_same(found, predictor, probs, np.zeros(3))
+    np.testing.assert_array_equal((found["classes"] >= 0).sum(axis=1), found["sizes"])
+
+
 def test_the_output_is_chosen_by_name():
     """Where several fit, the error lists them."""
     predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None)

@@ -1,11 +1,14 @@
 """Every wrong use of `pippin train` is one sentence: the folder, the options, the weights."""
 
+import json
 import re
+import subprocess
 
 import pytest
 import torch
 
 from pippin.images.training import network, train
+from support.command import PIPPIN
 from support.made_images import CLASSES, make_images
 from support.small_training import quiet, small_options
 
@@ -117,3 +120,18 @@ def test_damaged_weights_are_one_sentence(images, tiny, tmp_path, call):
     code, _, err = call(f"train {images} --out {tmp_path}/p.npz --weights {folder}")
     assert code == 2
     assert re.fullmatch(r"pippin: .* cannot be used as an image classifier \(.*\): name another, or pass .*\n", err)
+
+
+def test_code_in_a_folder_of_weights_is_not_run(tmp_path, images):
+    """Whatever somebody answers: no question is asked, and a folder that wants its own code is refused."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    code = f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\nclass Own: pass\n"
+    (folder / "own.py").write_text(code)
+    told = {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModelForImageClassification": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps(told))
+    command = [*PIPPIN, "train", str(images), "--out", str(tmp_path / "p.npz"), "--weights", str(folder)]
+    done = subprocess.run(command, input="y\ny\ny\n", capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot be used as an image classifier" in done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -8,7 +8,8 @@ from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.evidence import CoverageCheck, check_order, check_spread, difference
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.trial import Trial
-from pippin._compare.tuning import FRONTS, preferred
+from pippin._compare.tuning import CANDIDATES, FRONTS, preferred
+from pippin._predictors.metrics import empty_because
 from pippin._runtime.arrays import Vector
 from pippin._theory.scores import ip
 
@@ -37,6 +38,11 @@ class Verdict:
     fronts: dict[str, Comparison]
     checks: tuple[CoverageCheck, ...]
 
+    @property
+    def take(self) -> Method:
+        """The score to take, if somebody asks for one: the most singletons among sets that are hardly larger."""
+        return self.compared[-1].score
+
 
 def judge(trial: Trial, comparison: Comparison) -> Verdict:
     """Names the best score for each preference, among those compared and among tuned ones.
@@ -48,7 +54,8 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     fronts = {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
     judged = _plain(comparison)
     merged: dict[Method, Vector] = {}
-    for found in (judged, *fronts.values()):
+    tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
+    for found in (judged, *tried):  # nothing is named that `tune` would not find
         merged.update(zip(found.scores, found.values[:, :splits], strict=True))
     everything = Comparison(
         tuple(merged), trial.alpha, trial.seed, trial.n, trial.n_calibration, np.stack(list(merged.values()))
@@ -59,7 +66,12 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         law = (check_spread(judged),) if judged.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
     told = _sentences(judged, compared, tuned)
-    sentences = (*told, *_on_classes(comparison, compared[-1].score), *_too_little(comparison))
+    sentences = (
+        *told,
+        *_on_empty(trial, judged, compared[-1].score),
+        *_on_classes(comparison, compared[-1].score),
+        *_too_little(comparison),
+    )
     return Verdict(sentences, compared, tuned, fronts, checks)
 
 
@@ -90,7 +102,8 @@ def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[
             "These rows are too few, or too hard, for the level: some thresholds are infinite, and then every set "
             "holds all classes.",
         )
-    told = [f"On these data {_means(both)}{_aside(both, smallest, most) if len(comparison.scores) > 1 else ''}."]
+    aside = _aside(both, smallest, most) if len(comparison.scores) > 1 else ""
+    told = [f"Take {both.score}: on these data it gives {_counts(both)}{aside}."]
     if both.score != smallest.score and comparison.splits > 1:
         gap = difference(comparison, "informativeness", both.score, smallest.score)
         sure = "clear" if gap.clear else "not clear"
@@ -105,6 +118,13 @@ def _sentences(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[
             "calibrate."
         )
     return tuple(told)
+
+
+def _on_empty(trial: Trial, comparison: Comparison, recommended: Method) -> tuple[str, ...]:
+    """Why sets are empty, where the classifier is right more often than was asked."""
+    empty = float(comparison.metric("empty_rate")[comparison.scores.index(recommended)].mean())
+    accuracy = float(np.mean(trial.ranks == 0))
+    return (empty_because(accuracy, trial.alpha, empty),) if empty and accuracy > 1 - trial.alpha else ()
 
 
 def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
@@ -164,7 +184,11 @@ def _too_little(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _means(pick: Pick) -> str:
-    return f"{pick.score} gives {_percent(pick)} singletons at {pick.efficiency:.2f} classes per set"
+    return f"{pick.score} gives {_counts(pick)}"
+
+
+def _counts(pick: Pick) -> str:
+    return f"{_percent(pick)} singletons at {pick.efficiency:.2f} classes per set"
 
 
 def _percent(pick: Pick) -> str:
@@ -179,4 +203,9 @@ def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
         )
     if most.informativeness > both.informativeness + 0.005:
         others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
-    return "; " + ", and ".join(others) if others else ", and no other has smaller sets or more singletons"
+    if others:
+        return "; " + ", and ".join(others)
+    tied = {str(pick.score) for pick in (smallest, most)} - {str(both.score)}
+    if tied:
+        return f"; {' and '.join(sorted(tied))} {'does' if len(tied) == 1 else 'do'} as well within half a percent"
+    return ", and no other has smaller sets or more singletons"

@@ -89,6 +89,17 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
     return scores
 
 
+def accuracy(rows: Rows, labels: Codes) -> float:
+    """The share of rows whose most probable class, the first of equal ones, is the label."""
+    right: dict[int, int] = {}
+
+    def work(start: int, stop: int) -> None:
+        right[start] = int(np.count_nonzero(rows.block(start, stop).argmax(axis=1) == labels[start:stop]))
+
+    _in_blocks(work, rows)
+    return sum(right.values()) / rows.n
+
+
 def smallest(scores: Vector, k: int) -> float:
     """The k-th smallest score."""
     return engine_for(scores.size).smallest(scores, k)

@@ -12,8 +12,9 @@ from pippin._inputs.rows import as_rows
 from pippin._predictors.conditional import ConditionalPredictor, Grouping, Per, calibrate_conditional
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._runtime.arrays import Classes, Seed, Vector
-from pippin._theory.level import exact_alpha
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, parse_score
+from pippin._theory.shortage import warn_of_level
 
 Unseen = Literal["error", "marginal"]
 
@@ -139,7 +140,7 @@ def calibrate(
     1.7291
     """
     chosen = parse_score(score)
-    exact_alpha(alpha)
+    warn_of_level(as_alpha(alpha))
     data = as_labelled(probs, labels, classes, from_logits)
     if per is None and groups is None and unseen == "error":
         return calibrate_marginal(data, chosen, alpha, seed)

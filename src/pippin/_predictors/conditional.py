@@ -296,16 +296,16 @@ class ConditionalPredictor:
         """What it is and what it promises, in a sentence."""
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite, of = int(np.isinf(self.thresholds).sum()), self.thresholds.size
-        if infinite == of:
+        infinite = np.isinf(self.thresholds)
+        if infinite.all():
             return (
-                f"{self.score} {how}, from {self.n_calibration:,} rows: all {of:,} thresholds are infinite, so every "
-                "set holds all classes and nothing is learnt from it."
+                f"{self.score} {how}, from {self.n_calibration:,} rows: all its thresholds are infinite, so every set "
+                "holds all classes and tells nothing."
             )
-        full = f"; {infinite:,} of {of:,} thresholds are infinite, and put all classes there into the set"
+        full = "; where its threshold is infinite, by too few rows, a class is in every set"
         return (
             f"{self.score} {how}, from {self.n_calibration:,} rows: for every {whom}, its sets hold the true class "
-            f"{100 * self.guarantee:g} % of the time{full if infinite else ''}."
+            f"{100 * self.guarantee:g} % of the time{full if infinite.any() else ''}."
         )
 
     def content(self, scores: bool = True) -> dict[str, Any]:

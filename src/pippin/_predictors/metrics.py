@@ -1,7 +1,8 @@
 """How good prediction sets are: functions of (sets, labels) that return numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
+
+SURE = 4  # standard errors
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
@@ -53,6 +56,20 @@ def empty_rate(sets: PredictionSets) -> float:
     return _mean(sets.sizes == 0)
 
 
+def empty_because(accuracy: float, alpha: float, empty: float) -> str:
+    """Why sets are empty, in a sentence.
+
+    >>> print(empty_because(0.97, 0.1, 0.08))
+    The classifier is right 97 % of the time, more often than the 90 % that alpha=0.1 asks for, so 8 % of the sets are
+    empty: ask for alpha=0.03 or less, or for sets that are never empty.
+    """
+    return (
+        f"The classifier is right {100 * accuracy:.3g} % of the time, more often than the {100 * (1 - alpha):g} % that "
+        f"alpha={alpha:g} asks for, so {100 * empty:.2g} % of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
+        "less, or for sets that are never empty."
+    )
+
+
 def _mean(values: NDArray[Any]) -> float:
     if not len(values):
         raise InputError("Expected at least one prediction set to measure, got none")
@@ -82,6 +99,36 @@ class Evaluation:
     alpha: float | None = None
     covgap: float | None = None
     sscv: float | None = None
+    n_calibration: int | None = None
+    accuracy: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whether coverage is what was asked for, in a sentence; without a level there is nothing to hold it against.
+
+        The standard error is that of so many rows, and of so many calibration rows where their number is known.
+        """
+        if self.alpha is None:
+            return f"covers {100 * self.coverage:.1f} %; pass alpha to judge that"
+        asked = 1 - self.alpha
+        error = sqrt(asked * self.alpha * (1 / self.n + (1 / self.n_calibration if self.n_calibration else 0)))
+        off = (self.coverage - asked) / error
+        told = f"covers {100 * self.coverage:.1f} % where {100 * asked:g} % were asked"
+        if off < -SURE:
+            return (
+                f"{told}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
+                "other data, or other labels"
+            )
+        if off > SURE:
+            return f"{told}: {off:.0f} standard errors above; tied scores, easier rows, or the calibration rows do that"
+        return f"{told}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
+
+    @property
+    def on_empty(self) -> str | None:
+        """Why sets are empty and what to ask for, where the classifier is right more often than was asked."""
+        if self.alpha is None or self.accuracy is None or self.accuracy <= 1 - self.alpha or self.empty_rate == 0:
+            return None
+        return empty_because(self.accuracy, self.alpha, self.empty_rate)
 
     @property
     def worst_class(self) -> str | int:
@@ -100,6 +147,7 @@ class Evaluation:
             f"efficiency       {self.efficiency:.4f}   mean set size",
             f"informativeness  {self.informativeness:.4f}   share of sets with one class",
             f"empty            {self.empty_rate:.4f}   share of sets with no class",
+            *self._accuracy(),
             *self._conditional(),
             "",
             "size    sets  coverage",
@@ -108,6 +156,11 @@ class Evaluation:
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
         return "\n".join(lines)
+
+    def _accuracy(self) -> list[str]:
+        if self.accuracy is None:
+            return []
+        return [f"accuracy         {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
 
     def _conditional(self) -> list[str]:
         """What a level makes worth knowing beyond the mean coverage."""
@@ -133,7 +186,12 @@ def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, 
 
 
 def evaluate(
-    sets: PredictionSets, labels: ArrayLike, *, groups: ArrayLike | None = None, alpha: float | None = None
+    sets: PredictionSets,
+    labels: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    alpha: float | None = None,
+    n_calibration: int | None = None,
 ) -> Evaluation:
     """All metrics, with coverage per set size and per class (of those that occur).
 
@@ -141,7 +199,8 @@ def evaluate(
         sets: what `predict` returned.
         labels: the true classes, as indices or as names.
         groups: the group of each object, for coverage per group.
-        alpha: the level, for how far the classes, and sets of like size, are from it.
+        alpha: the level, for how far the classes, and sets of like size, are from it, and for `Evaluation.verdict`.
+        n_calibration: the rows that calibrated, which the verdict then allows for.
 
     >>> import pippin
     >>> import numpy as np
@@ -168,7 +227,8 @@ def evaluate(
     if groups is not None:
         group, names = as_numbered_groups(groups, len(sets))
     level = None if alpha is None else as_alpha(alpha)
-    return evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
+    found = evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
+    return replace(found, n_calibration=n_calibration)
 
 
 def evaluation(

@@ -31,9 +31,14 @@ def too_few(n: int, alpha: float, what: str = "calibration examples", level: str
 
 
 def warn_of_few(n: int, alpha: float) -> None:
-    """Warns if n calibration examples cannot give a finite threshold, and of a level that is likely meant otherwise."""
+    """Warns if n calibration examples cannot give a finite threshold."""
     if note := too_few(n, alpha):
         warn(note)
+    warn_of_level(alpha)
+
+
+def warn_of_level(alpha: float) -> None:
+    """Warns of a level that is likely meant the other way round."""
     if alpha > 0.5:
         warn(
             f"alpha is the share of errors: {alpha:g} asks for {100 * (1 - alpha):.3g} % coverage. "

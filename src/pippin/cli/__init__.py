@@ -26,10 +26,12 @@ from pippin.cli.reproduce import reproduce
 from pippin.cli.sweep import sweep
 from pippin.cli.toy import toy
 from pippin.cli.train import train
+from pippin.cli.tune import tune
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command(epilog="Example: pippin compare data.npz --scores 'ip,pip,pip per class' --out out")(compare)
 app.command(epilog="Example: pippin sweep data.npz --score repip --values 0,0.01,0.1 --out out")(sweep)
+app.command(epilog="Example: pippin tune data.csv --prefer singletons --max-size 1.5 --out predictor.json")(tune)
 app.command(epilog="Example: pippin toy")(toy)
 app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
 app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)

@@ -45,6 +45,7 @@ def calibrate(
     layout: "Layout | None" = None,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
+    from pippin._engine.dispatch import accuracy
     from pippin._predictors.conditional import ConditionalPredictor
     from pippin.cli.outputs import check_target
     from pippin.cli.printing import class_table, console
@@ -57,6 +58,12 @@ def calibrate(
     with naming_target(out):
         _save(predictor, out, no_scores)
     print(f"{out}, made from {given.name}: {predictor.describe()}")
+    right, asked = accuracy(given.rows, given.truth()), 1 - predictor.alpha
+    if right > asked:
+        print(
+            f"The classifier is right {100 * right:.3g} % of the time, more often than the {100 * asked:g} % asked "
+            f"for: some sets will be empty. Ask for --alpha {1 - right:.1g} or less, or predict with --non-empty."
+        )
     if isinstance(predictor, ConditionalPredictor):
         console().print(class_table(predictor))
 

@@ -72,7 +72,7 @@ def compare(
         page = _report(found, given, out)
         for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
             finished.unlink(missing_ok=True)
-    _show(found, given, out, page)
+    _show(found, given, out, page, layout)
 
 
 def _report(found: "Study", data: "Data", out: Path) -> Path | None:
@@ -89,9 +89,10 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
     return write_report(out, found, title=f"Which score for {data.name}?", run=run)
 
 
-def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
+def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:
     from pippin._compare.verdict import on_absent
     from pippin.cli.printing import conditional_table, console, metrics_table, setting
+    from pippin.tables.layout import spelled
 
     comparison = found.comparison
     screen = console()
@@ -103,6 +104,10 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None) -> None:
         screen.print(absent)
     for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
         screen.print(f"\n{sentence}")
+    if found.verdict.take.plain and data.path is not None:
+        words = ["pippin", "calibrate", data.name, *spelled(layout)] if layout else ["pippin", "calibrate", data.name]
+        words += ["--score", str(found.verdict.take), "--alpha", f"{comparison.alpha:g}", "--out", "predictor.json"]
+        screen.print(f"\nTo take it: {shlex.join(words)}", soft_wrap=True)
     if page is None:
         screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')
     else:

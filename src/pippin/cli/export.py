@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
 HeaderFile = Annotated[Path | None, typer.Option("--c", metavar="FILE", help="A C99 header, .h.", show_default=False)]
-Source = Annotated[str, typer.Option("--input", help="What the ONNX graph takes: probs or logits.")]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        help="What the ONNX head takes: probs (if not given) or logits; behind a classifier, what its graph ends in.",
+        show_default=False,
+    ),
+]
 Dtype = Annotated[str, typer.Option(help="What the numbers of an ONNX head alone are: float32 or float64.")]
 Model = Annotated[
     Path | None,
@@ -25,7 +32,7 @@ Output = Annotated[str | None, typer.Option(help="Its output that holds them, if
 def export(
     predictor: PredictorFile,
     onnx: OnnxFile = None,
-    source: Source = "probs",
+    source: Source = None,
     dtype: Dtype = "float32",
     append_to: Model = None,
     output: Output = None,
@@ -57,11 +64,12 @@ def export(
         print(f"{calibrated.score} with {len(calibrated.classes):,} classes is in {path}.")
 
 
-def _graph(predictor: "Predictor", source: str, dtype: str, append_to: Path | None, output: str | None) -> bytes:
+def _graph(predictor: "Predictor", source: str | None, dtype: str, append_to: Path | None, output: str | None) -> bytes:
     from pippin.export.onnx import appended_model, head_model
+    from pippin.tables.reading import naming
 
     if append_to is None:
-        return bytes(head_model(predictor, source, dtype).SerializeToString())
+        return bytes(head_model(predictor, source or "probs", dtype).SerializeToString())
     import onnx
 
     try:
@@ -71,4 +79,5 @@ def _graph(predictor: "Predictor", source: str, dtype: str, append_to: Path | No
         raise
     except Exception as error:
         raise InputError(f"{append_to} is no ONNX graph, or keeps its weights elsewhere", "save it whole") from error
-    return bytes(appended_model(model, predictor, source, output).SerializeToString())
+    with naming(append_to):
+        return bytes(appended_model(model, predictor, source, output).SerializeToString())

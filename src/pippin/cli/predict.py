@@ -83,6 +83,11 @@ def predict(
     else:
         write_sets(out, sets, given.ids)
         tell(f"{len(sets):,} sets with {pippin.efficiency(sets):.2f} classes on average are in {out}.")
+    if (empty := pippin.empty_rate(sets)) > calibrated.alpha / 2:
+        tell(
+            f"{100 * empty:.2g} % of the sets are empty: the classifier is right more often than the "
+            f"{100 * (1 - calibrated.alpha):g} % asked for. Calibrate with a smaller alpha, or add --non-empty."
+        )
     if p_values is not None and table is not None:
         write_table(p_values, table)
         tell(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")

@@ -28,6 +28,8 @@ from pippin._theory.scores import coefficients
 OPSET = 17
 OLDEST = 13  # of a classifier's graph that the head is added to
 IR_VERSION = 8
+PASSES_ON = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout")
+ENDS = {"Softmax": "probs"} | dict.fromkeys(("LogSoftmax", "Gemm", "MatMul", "Conv"), "logits")
 FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
 
 
@@ -91,7 +93,7 @@ def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float3
 
 
 def appended_model(
-    model: onnx.ModelProto, predictor: Predictor, source: str = "probs", output: str | None = None
+    model: onnx.ModelProto, predictor: Predictor, source: str | None = None, output: str | None = None
 ) -> onnx.ModelProto:
     """The classifier's graph with the head behind its output of probabilities (or logits).
 
@@ -100,7 +102,7 @@ def appended_model(
     Args:
         model: the classifier's graph.
         predictor: one with a single threshold.
-        source: what the classifier gives, "probs" or "logits".
+        source: what the classifier gives, "probs" or "logits"; if not given, what the end of its graph tells.
         output: the output that holds them; if not given, the only one of floats with K columns.
     """
     need_one_threshold(predictor)
@@ -112,7 +114,7 @@ def appended_model(
     chosen = _chosen_output(whole.graph, len(predictor.classes), output)
     graph = Graph(_names(whole.graph))
     inputs: list[Any] = []
-    outputs = _add_head(graph, predictor, chosen, source, inputs)
+    outputs = _add_head(graph, predictor, chosen, source or _told_source(whole.graph, chosen), inputs)
     whole.graph.node.extend(graph.nodes)
     whole.graph.initializer.extend(graph.constants)
     whole.graph.input.extend(inputs)
@@ -192,7 +194,7 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> str:
         tau = graph.add("GatherElements", ratio, place, axis=1)
     is_first = graph.constant(np.arange(k) == 0, np.bool_)
     mass = graph.add("Where", is_first, graph.constant(0.0), tau)
-    own = graph.add("Div", graph.constant(1.0), graph.add("Add", p, graph.constant(0.0)))
+    own = graph.add("Div", graph.constant(1.0), graph.add("Abs", p))  # −0.0 is 0, and no optimiser drops it
     return str(graph.add("Max", own, mass))
 
 
@@ -213,6 +215,28 @@ def _names(graph: Any) -> set[str]:
     """Every name that the graph uses."""
     used = {value.name for part in (graph.input, graph.output, graph.initializer, graph.value_info) for value in part}
     return used.union(*({node.name, *node.input, *node.output} for node in graph.node))
+
+
+def _told_source(graph: Any, output: str) -> str:
+    """Whether an output holds probabilities or logits, by the operation that makes it.
+
+    Raises:
+        InputError: the operation could make either.
+    """
+    made_by = {name: node for node in graph.node for name in node.output}
+    node = made_by.get(output)
+    while node is not None and node.op_type in PASSES_ON:
+        node = made_by.get(node.input[0])
+    op = "nothing" if node is None else node.op_type
+    if node is not None and op == "Add" and {value.name for value in graph.initializer} & set(node.input):
+        return "logits"  # a bias
+    if op in ENDS:
+        return ENDS[op]
+    raise InputError(
+        f"Cannot tell whether the output {output!r} holds probabilities or logits, since it comes from {op}",
+        "say which, source='probs' or source='logits'",
+        "say which, --input probs or --input logits",
+    )
 
 
 def _chosen_output(graph: Any, n_classes: int, wanted: str | None) -> str:

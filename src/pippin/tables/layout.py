@@ -29,6 +29,20 @@ class Layout(NamedTuple):
     labels_are: Reading | None = None
 
 
+def spelled(layout: Layout) -> list[str]:
+    """The options of the command line that say the same.
+
+    >>> spelled(Layout(id="photo", logits=True))
+    ['--id', 'photo', '--logits']
+    """
+    words: list[str] = []
+    for name, value in layout._asdict().items():
+        if value is not None and value is not False:
+            own = [] if value is True else [",".join(value) if isinstance(value, tuple) else value]
+            words += [f"--{name.replace('_', '-')}", *own]
+    return words
+
+
 class Columns(NamedTuple):
     """The names of the columns by what they hold; `names` are those of the classes."""
 

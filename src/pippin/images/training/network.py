@@ -124,7 +124,7 @@ def _loaded(weights: str, names: dict[str, Any], local: bool) -> Network:
 
     try:
         model = AutoModelForImageClassification.from_pretrained(
-            weights, ignore_mismatched_sizes=True, local_files_only=local, **names
+            weights, ignore_mismatched_sizes=True, local_files_only=local, trust_remote_code=False, **names
         ).float()
     except Exception as error:  # a missing, damaged or foreign file makes transformers raise many kinds
         if isinstance(error, OSError) and local and not Path(weights).is_dir():

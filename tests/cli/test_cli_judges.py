@@ -1,0 +1,124 @@
+"""What commands say of what was asked and what came: coverage judged, empty sets explained, a score to take."""
+
+import shlex
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from pippin._theory.shortage import warn_of_level
+
+EXAMPLE = pippin.load_example()
+
+
+@pytest.fixture
+def halves(tmp_path, monkeypatch):
+    """The example's rows, shuffled: half of them to calibrate, half of them new; and new ones of other labels."""
+    monkeypatch.chdir(tmp_path)
+    order = np.random.default_rng(0).permutation(len(EXAMPLE.labels))
+    old, new = np.array_split(order, 2)
+    for name, rows in (("old", old), ("new", new)):
+        labels = np.array(EXAMPLE.classes)[EXAMPLE.labels[rows]]
+        np.savez(f"{name}.npz", probs=EXAMPLE.probs[rows], labels=labels, classes=EXAMPLE.classes)
+    shifted = np.where(np.random.default_rng(1).random(len(new)) < 0.06, 0, EXAMPLE.labels[new])
+    labels = np.array(EXAMPLE.classes)[shifted]
+    np.savez("shifted.npz", probs=EXAMPLE.probs[new], labels=labels, classes=EXAMPLE.classes)
+    return tmp_path
+
+
+def test_evaluate_judges_coverage(halves, call):
+    """As promised, or so many standard errors off; accuracy beside it; the calibration rows are noticed."""
+    assert call("calibrate old.npz --out p.json")[0] == 0
+    _, out, err = call("evaluate p.json new.npz")
+    assert "where 90 % were asked, as promised: within" in out
+    assert f"accuracy         {np.mean(_best('new') == _labels('new')):.4f}" in out
+    assert err == ""
+    _, out, _ = call("evaluate p.json shifted.npz")
+    assert "standard errors below, so these rows are not like those that calibrated" in out
+    _, _, err = call("evaluate p.json old.npz")
+    assert "These rows seem to be those that calibrated the predictor" in err
+
+
+def _labels(name):
+    with np.load(f"{name}.npz") as kept:
+        return kept["labels"]
+
+
+def _best(name):
+    with np.load(f"{name}.npz") as kept:
+        return np.array(EXAMPLE.classes)[kept["probs"].argmax(axis=1)]
+
+
+def test_the_verdict_in_python():
+    """0.8474 on 5,263 rows at a level of 0.9 is twelve standard errors low."""
+    sets = pippin.PredictionSets(np.ones(5263, int), np.zeros(5263, int), ("a", "b"))
+    labels = np.zeros(5263, int)
+    labels[: round(0.1526 * 5263)] = 1
+    found = pippin.evaluate(sets, labels, alpha=0.1)
+    assert found.verdict.startswith("covers 84.7 % where 90 % were asked: 13 standard errors below")
+    allowed = pippin.evaluate(sets, labels, alpha=0.1, n_calibration=100)
+    assert allowed.verdict.endswith("as promised: within 2 standard errors")
+    assert "pass alpha" in pippin.evaluate(sets, labels).verdict
+
+
+def test_empty_sets_are_explained(halves, call):
+    """Accuracy, why sets are empty, and what to ask for, wherever sets are made or compared."""
+    _, out, _ = call("calibrate old.npz --alpha 0.3 --out p.json")
+    right = f"{100 * np.mean(_best('old') == _labels('old')):.3g}"
+    assert f"is right {right} % of the time, more often than the 70 % asked for: some sets will be empty" in out
+    _, out, _ = call("predict p.json new.npz --out s.csv")
+    assert "% of the sets are empty: the classifier is right more often than the 70 % asked for" in out
+    _, out, _ = call("evaluate p.json new.npz")
+    assert "% of the sets are empty: ask for alpha=0.2 or less" in " ".join(out.split())
+    _, out, _ = call("compare old.npz --alpha 0.3 --splits 20 --scores ip --out out")
+    assert "of the sets are empty: ask for alpha=0.2 or less, or for sets that are never empty" in " ".join(out.split())
+    _, out, _ = call("calibrate old.npz --alpha 0.05 --out p.json")
+    assert "empty" not in out
+
+
+def test_an_alpha_that_is_a_coverage():
+    with pytest.warns(UserWarning, match=r"0.95 asks for 5 % coverage. Did you mean 0.05\?"):
+        pippin.calibrate(EXAMPLE.probs, EXAMPLE.labels, alpha=0.95)
+    with pytest.warns(UserWarning, match="alpha is the share of errors"):
+        pippin.compare(EXAMPLE.probs, EXAMPLE.labels, "ip", 0.9, splits=2)
+    warn_of_level(0.5)
+
+
+def test_the_command_to_copy_works(halves, call):
+    """`compare` ends with what to run, and running it gives that score."""
+    polars.DataFrame(EXAMPLE.probs[:800], schema=list(EXAMPLE.classes)).with_columns(
+        truth=polars.Series([EXAMPLE.classes[i] for i in EXAMPLE.labels[:800]]), photo=polars.Series(range(800))
+    ).write_csv("d.csv")
+    _, out, _ = call("compare d.csv --label truth --id photo --splits 20 --alpha 0.2 --out out")
+    line = next(line for line in out.splitlines() if line.startswith("To take it: pippin "))
+    assert call(line.removeprefix("To take it: pippin "))[0] == 0
+    taken = pippin.load("predictor.json")
+    assert (taken.alpha, f"Take {taken.score}: " in " ".join(out.split())) == (0.2, True)
+    assert shlex.split(line)[5:9] == ["d.csv", "--label", "truth", "--id"]
+
+
+def test_tune(halves, call):
+    """The score of `pippin.tune`, calibrated on the rows that did not choose it."""
+    code, out, err = call("tune old.npz --prefer singletons --max-size 1.5 --splits 20 --out p.json")
+    assert (code, err) == (0, "")
+    with np.load("old.npz") as kept:
+        tuned = pippin.tune(kept["probs"], kept["labels"], max_size=1.5, splits=20, classes=EXAMPLE.classes)
+    found = pippin.load("p.json")
+    assert (found.score, found.threshold) == (tuned.score, tuned.calibrate().threshold)
+    assert f"{tuned.score} is the choice for most singletons with at most 1.5 classes per set" in out
+    assert call("tune old.npz --prefer luck --out q.json")[0] == 2
+
+
+def test_groups_that_are_ids(halves, call):
+    """Each row its own group: said, and left out; a promise of thresholds that are all infinite is none."""
+    with np.load("old.npz") as kept:
+        ids = [f"{i}.png" for i in range(len(kept["labels"]))]
+        np.savez("ids.npz", **kept, groups=ids)
+    code, out, err = call("compare ids.npz --splits 5 --scores ip --out out")
+    assert (code, "worst group" in out) == (0, False)
+    assert "such as '0.png', are ids rather than groups: they are left out" in err
+    assert call("calibrate ids.npz --per group --out p.json")[0] == 2
+    with pytest.warns(UserWarning, match="thresholds are infinite"):
+        made = pippin.calibrate(EXAMPLE.probs[:30], EXAMPLE.labels[:30], groups=ids[:30])
+    assert "all its thresholds are infinite, so every set holds all classes" in made.describe()
