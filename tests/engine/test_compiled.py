@@ -226,6 +226,7 @@ def test_a_fork_while_another_thread_compiles():
 
 
 RACE = """
+import contextlib
 import threading
 import warnings
 import numpy as np
@@ -246,14 +247,16 @@ for n_classes, n in ((6, 300), (12, 300), (40, 150), (400, 40)):
             rows = own.integers(0, n, 8)
             probs[rows] = clean[own.integers(0, n, 8)] if own.random() < 0.7 else 1 / n_classes
 
-    threads = [threading.Thread(target=write) for _ in range(2)]
+    threads = [threading.Thread(target=write, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(60):
+    for _ in range(40):
         for predictor in made:
-            found = predictor.predict(probs).members
-            assert not found.size or 0 <= found.min() <= found.max() < n_classes
-            predictor.p_values(probs)
+            with contextlib.suppress(ValueError):  # a row that is half of one and half of another is refused
+                found = predictor.predict(probs).members
+                assert not found.size or 0 <= found.min() <= found.max() < n_classes
+            with contextlib.suppress(ValueError):
+                predictor.p_values(probs)
     done.set()
     for thread in threads:
         thread.join()
