@@ -60,7 +60,7 @@ def _place_of_label(row: Floats, label: int, c: Coefficients, values: Floats, cl
             return 0, (c.second * largest_but(row, label) if c.second != 0.0 else 0.0)
         return 1, c.table[0, ABOVE] * row[best]
     if np.isnan(c.price):
-        rank = collect_above(row, label, values, classes)
+        rank = min(collect_above(row, label, values, classes), row.size - 1)  # unless rows change, fewer
         if rank == 0:
             return 0, (c.second * largest_but(row, label) if c.second != 0.0 else 0.0)
         sort_down(values[:rank], classes[:rank])
