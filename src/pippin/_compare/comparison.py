@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pippin._compare import method_splits
 from pippin._compare.counted import METRICS, counter
-from pippin._compare.influence import RowMetrics, row_metrics
+from pippin._compare.influence import Influence, influences
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Split, after_choice, draw_split, draw_splits
 from pippin._compare.trial import Trial, make_trial
@@ -194,23 +194,10 @@ class Comparison:
         thresholds = self.metric("threshold")[:, :POOLED]
         return method_splits.tally_splits(trial, self.scores, thresholds, partial(draw_split, trial))
 
-    def rows_of(self, metric: str, number: int) -> Vector:
-        """One metric of every row's own set, under one score that all rows calibrate; 0 for the threshold.
-
-        Args:
-            metric: "threshold", "coverage", "efficiency", "informativeness" or "empty_rate".
-            number: the place of the score in `scores`.
-        """
-        if metric == METRICS[0]:
-            return np.zeros(self.n)
-        if number not in self._rows:
-            self._rows[number] = row_metrics(self._known_trial(), self.scores[number])
-        found: Vector = getattr(self._rows[number], metric)
-        return found
-
     @cached_property
-    def _rows(self) -> dict[int, RowMetrics]:
-        return {}
+    def influences(self) -> dict[str, Influence]:
+        """How much rows sway each metric."""
+        return influences(self._known_trial(), self.scores, self.splits)
 
     def _known_trial(self) -> Trial:
         if self.trial is None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.influence import variance_of_mean
 from pippin._compare.methods import Method
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
@@ -70,8 +69,7 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:
-        rows = comparison.rows_of(metric, one) - comparison.rows_of(metric, other)
-        variance = variance_of_mean(comparison.trial, rows, gaps)
+        variance = comparison.influences[metric].variance_of_mean(one, other, gaps, comparison.trial)
     half = student_quantile(0.5 + level / 2, j - 1) * math.sqrt(variance)
     return Difference(first, second, metric, mean, mean - half, mean + half)
 

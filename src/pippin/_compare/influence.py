@@ -10,6 +10,7 @@ mean by mean_test(t) + mean_cal(c), where a row is either; with r = calibration/
 t is known row by row from thresholds that all rows calibrate; m and e are seen in the splits.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,51 +21,59 @@ from pippin._compare.splits import Split, draw_splits
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
-from pippin._runtime.arrays import Codes, Flags, Vector
+from pippin._runtime.arrays import Codes, Flags, Floats, Vector
 from pippin._theory.level import quantile_rank
 
+METRICS = ("coverage", "efficiency", "informativeness", "empty_rate")
 MOST_SPLITS = 200  # whose variance is known to a tenth
 CHUNK = 20  # splits that are drawn at once
 DRAWS = 8  # of u, over which a randomised score's sets are averaged
 
 
-class RowMetrics(NamedTuple):
-    """What each row's set is under one method, calibrated on all rows: (n,) each."""
+class Influence(NamedTuple):
+    """How rows sway one metric: t's covariances between methods, and mean_test(t) of each method and split."""
 
-    coverage: Vector
-    efficiency: Vector
-    informativeness: Vector
-    empty_rate: Vector
+    covariance: Floats
+    tested: Floats
+
+    def variance_of_mean(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
+        """The variance over new data of the mean of `gaps`, one method's metric minus the other's on every split."""
+        tested = self.tested[one] - self.tested[other]
+        rest = gaps[: len(tested)] - tested
+        together = np.cov(tested, rest)
+        c, ratio = self.covariance, trial.n_calibration / trial.n_test
+        own = (c[one, one] + c[other, other] - 2 * c[one, other]) / trial.n
+        variance = own + ratio * together[1, 1] - 2 * together[0, 1]
+        return max(float(variance), 0.0) + float(gaps.var(ddof=1)) / len(gaps)
 
 
-def row_metrics(trial: Trial, method: Method) -> RowMetrics:
-    """The metrics of every row's own set; averages over u for a randomised score."""
+def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
+    """By metric; a threshold is no row's own, so there test rows contribute nothing."""
+    kept = min(splits, MOST_SPLITS)
+    rows = np.empty((len(METRICS), len(methods), trial.n), dtype=np.float32)
+    for number, method in enumerate(methods):
+        rows[:, number] = _row_metrics(trial, method)
+    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)  # sums of small numbers are exact
+    tested = np.empty((len(METRICS), len(methods), kept))
+    for start in range(0, kept, CHUNK):
+        chosen = range(start, min(start + CHUNK, kept))
+        tests = ~draw_splits(trial, chosen, False)[0]
+        tested[..., start : chosen.stop] = rows @ tests.T.astype(np.float32) / trial.n_test
+    covariances = [np.cov(of, ddof=0).reshape(len(methods), -1) for of in rows]
+    none = Influence(np.zeros_like(covariances[0]), np.zeros_like(tested[0]))
+    return {"threshold": none, **{name: Influence(*of) for name, *of in zip(METRICS, covariances, tested, strict=True)}}
+
+
+def _row_metrics(trial: Trial, method: Method) -> Floats:
+    """What each row's own set is, (metrics, n), when all rows calibrate; averages over u for a randomised score."""
     generator = np.random.default_rng([trial.seed, trial.n])
-    found = []
-    for _ in range(DRAWS if method.score.randomized else 1):
-        u = generator.random(trial.n)
-        sizes, covered = _sets(trial, method, u)
-        found.append((covered, sizes, sizes == 1, sizes == 0))
-    return RowMetrics(*(np.asarray(np.mean(kind, axis=0), dtype=np.float64) for kind in zip(*found, strict=True)))
-
-
-def variance_of_mean(trial: Trial, rows: Vector, gaps: Vector) -> float:
-    """The variance over new data of a mean over splits, whose row metrics are `rows` and values `gaps`."""
-    splits = min(len(gaps), MOST_SPLITS)
-    tested = np.concatenate(
-        [_test_means(trial, rows, range(a, min(a + CHUNK, splits))) for a in range(0, splits, CHUNK)]
-    )
-    rest = gaps[:splits] - tested
-    together = np.cov(tested, rest)
-    ratio = trial.n_calibration / trial.n_test
-    variance = rows.var() / trial.n + ratio * together[1, 1] - 2 * together[0, 1]
-    return max(float(variance), 0.0) + float(gaps.var(ddof=1)) / len(gaps)
-
-
-def _test_means(trial: Trial, rows: Vector, indices: range) -> Vector:
-    calibrations, _ = draw_splits(trial, indices, False)
-    means: Vector = (rows.sum() - calibrations @ rows) / trial.n_test
-    return means
+    draws = DRAWS if method.score.randomized else 1
+    total = np.zeros((len(METRICS), trial.n), dtype=np.float32)
+    for _ in range(draws):
+        sizes, covered = _sets(trial, method, generator.random(trial.n))
+        for row, values in zip(total, (covered, sizes, sizes == 1, sizes == 0), strict=True):
+            row += values
+    return np.divide(total, draws, out=total)
 
 
 def _sets(trial: Trial, method: Method, u: Vector) -> tuple[Codes, Flags]:

@@ -207,5 +207,5 @@ def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
         return "; " + ", and ".join(others)
     tied = {str(pick.score) for pick in (smallest, most)} - {str(both.score)}
     if tied:
-        return f"; {' and '.join(sorted(tied))} {'does' if len(tied) == 1 else 'do'} as well within half a percent"
+        return f"; {' and '.join(sorted(tied))} {'does' if len(tied) == 1 else 'do'} as well, to two decimals"
     return ", and no other has smaller sets or more singletons"

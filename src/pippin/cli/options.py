@@ -63,7 +63,7 @@ def takes_table(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, **given, layout=_layout(said))
 
     kept = [parameter for name, parameter in own.parameters.items() if name != "layout"]
-    called.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    called.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]  # a function may hold one
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
     return called
 

@@ -37,7 +37,7 @@ class CheckedFile(IndexDataCacheFile):
         return pickle.loads(content)  # noqa: S301 - just what was written here
 
     def _write(self, path: str, value: Any) -> None:
-        content: bytes = dumps(value)  # type: ignore[no-untyped-call]
+        content: bytes = dumps(value)  # type: ignore[no-untyped-call]  # numba has no types
         with self._open_for_write(path) as stream:
             stream.write(self._source_stamp.encode() + b"\n" + hashlib.sha256(content).digest() + content)
 
