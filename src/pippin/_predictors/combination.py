@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from os import PathLike
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,7 +23,7 @@ from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import Rows
 from pippin._predictors.answers import asked_rows
 from pippin._predictors.marginal import Predictor, kth_smallest
-from pippin._predictors.saving import Content, shared_content, write_predictor
+from pippin._predictors.saving import Content, Saved, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Seed, Vector
 from pippin._runtime.errors import InputError
@@ -151,7 +150,7 @@ def find_thresholds(labels: Labels, alpha: Any, seed: Seed, way: Way) -> Thresho
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination:
+class Combination(Saved):
     """Two thresholds and one rule: the margin's set where it is a singleton, else IP's.
 
     `n_calibration` rows calibrated it, of which `n_ip` set IP's threshold. IP's threshold is
@@ -228,14 +227,6 @@ class Combination:
             "n_ip": self.n_ip,
             **shared_content(self),
         }
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it.
-
-        Args:
-            path: the file.
-        """
-        write_predictor(path, self.content())
 
     def __repr__(self) -> str:
         return (

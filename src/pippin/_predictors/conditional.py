@@ -1,8 +1,7 @@
 """Guarantees for every class, every group, or both: a threshold per cell instead of one for all."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,12 +23,12 @@ from pippin._predictors.rank_limits import rc3p_limits
 from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import (
     Content,
+    SavedWithScores,
     check_limits,
     need,
     rising,
     shared_content,
     whole_numbers,
-    write_predictor,
 )
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -75,7 +74,7 @@ class Grouping(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConditionalPredictor:
+class ConditionalPredictor(SavedWithScores):
     """A calibrated score with a threshold for every class, group, or both.
 
     `thresholds[g, k]` is what class k of an object in group g must not exceed; without
@@ -328,18 +327,6 @@ class ConditionalPredictor:
             "calibration_scores": None if kept is None else kept.tolist(),
             "calibration_ranks": None if kept is None or self.cells.ranks is None else self.cells.ranks.tolist(),
         }
-
-    def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it.
-
-        Args:
-            path: the file.
-            scores: whether it holds the calibration scores, without which there is no other level and no p-value.
-        """
-        write_predictor(path, self.content(scores))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
         told = f", {sum(name is not None for name in self.groups):,} groups" if self.groups is not None else ""

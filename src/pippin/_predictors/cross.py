@@ -15,7 +15,6 @@ where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and whole numbers d
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from pippin._engine.plain.scores import ranked_order
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, one_per_row, shortened
 from pippin._inputs.rows import Rows, as_rows
-from pippin._predictors.saving import Content, need, rising, shared_content, vector_of, write_predictor
+from pippin._predictors.saving import Content, Saved, need, rising, shared_content, vector_of
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -78,7 +77,7 @@ def calibrate_cross(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossPredictor:
+class CrossPredictor(Saved):
     """The calibration scores of each fold in increasing order: what new objects' scores are compared with."""
 
     score: Score
@@ -271,14 +270,6 @@ class CrossPredictor:
             **shared_content(self),
             "fold_scores": [part.tolist() for part in self.fold_scores],
         }
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it.
-
-        Args:
-            path: the file.
-        """
-        write_predictor(path, self.content())
 
     def __repr__(self) -> str:
         return (

@@ -1,9 +1,8 @@
 """One threshold for all: the predictor that most people want."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import one_cell
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
-from pippin._predictors.saving import Content, check_limits, need, rising, shared_content, write_predictor
+from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, rising, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import NATIVE, Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -38,7 +37,7 @@ def calibrate_marginal(data: Labelled, score: Score, alpha: Any, seed: Seed) -> 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor:
+class Predictor(SavedWithScores):
     """A calibrated score: what turns rows of probabilities into prediction sets.
 
     `scores` are the calibration scores in any order; None, if its file left them out.
@@ -187,18 +186,6 @@ class Predictor:
             **shared_content(self),
             "calibration_scores": None if kept is None else kept.tolist(),
         }
-
-    def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it.
-
-        Args:
-            path: the file.
-            scores: whether it holds the calibration scores, without which there is no other level and no p-value.
-        """
-        write_predictor(path, self.content(scores))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
         return (

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -86,6 +87,43 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
             f"{path} was edited or damaged after it was saved (its checksum differs)", "calibrate again and save"
         )
     return {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
+
+
+class Saved:
+    """A dataclass that writes its `content` to a file, and keeps nothing cached when it is pickled."""
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds of it."""
+        raise NotImplementedError
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+        """
+        write_predictor(path, self.content())
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(kept)}
+
+
+class SavedWithScores(Saved):
+    """One whose file may leave out its calibration scores."""
+
+    def content(self, scores: bool = True) -> dict[str, Any]:
+        """What a file holds of it."""
+        raise NotImplementedError
+
+    def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
+        """Writes a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+            scores: whether it holds the calibration scores, without which there is no other level and no p-value.
+        """
+        write_predictor(path, self.content(scores))
 
 
 class Content:

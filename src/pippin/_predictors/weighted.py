@@ -1,8 +1,7 @@
 """Covariate shift: calibration rows weigh as much as rows like them occur where one predicts."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByWeights
-from pippin._predictors.saving import Content, need, shared_content, vector_of, write_predictor
+from pippin._predictors.saving import Content, Saved, need, shared_content, vector_of
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -107,7 +106,7 @@ def calibrate_weighted(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightedPredictor:
+class WeightedPredictor(Saved):
     """Calibration scores in increasing order, each with its weight, and a threshold for every object.
 
     An object of weight w has the smallest score s as its threshold for which the scores up
@@ -252,17 +251,6 @@ class WeightedPredictor:
             "calibration_scores": self.scores.tolist(),
             "weights": self.weights.tolist(),
         }
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes a JSON file that any language can read; `pippin.load` reads it.
-
-        Args:
-            path: the file.
-        """
-        write_predictor(path, self.content())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
         return (
