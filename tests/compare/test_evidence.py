@@ -48,8 +48,7 @@ def test_a_difference_is_paired_and_signed():
 def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
     """Over 200 simulated data sets, the 95 % interval holds the true difference at least 95 % of the time.
 
-    The truth is the mean over data sets of as many calibration rows. At 0.9 the interval that
-    allows for the overlap of test rows alone held it in 74 % of cases.
+    The truth is the mean over data sets of as many calibration rows.
     """
     rng = np.random.default_rng(11)
     found = []
