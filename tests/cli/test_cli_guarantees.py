@@ -28,9 +28,9 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
     code, out, err = call(f"evaluate p.json grouped.{ending}")
     assert (code, err) == (0, "")
     found = pippin.evaluate(sets, LABELS, groups=groups, alpha=0.2)
-    assert f"worst group      {min(found.group_coverage.values()):.4f}   coverage of {found.worst_group}" in out
-    assert f"CovGap           {found.covgap:.4f}" in out
-    assert f"SSCV             {found.sscv:.4f}" in out
+    assert f"worst group  {min(found.group_coverage.values()):.4f}   coverage of {found.worst_group}" in out
+    assert f"CovGap       {found.covgap:.4f}" in out
+    assert f"SSCV         {found.sscv:.4f}" in out
 
 
 @pytest.mark.parametrize("data", DATA)

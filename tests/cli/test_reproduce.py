@@ -131,9 +131,9 @@ def test_photographs_are_shown_by_kind(tmp_path):
     files = ["blob/picture-0000.png"] * 4 + ["gone.png"]
     found = kinds({"raps": SETS}, LABELS)
     assert {heading: rows.tolist() for heading, (_, rows) in found.items()} == {
-        "One class, and it is right": [0],
-        "One class, and it is wrong": [1],
-        "The largest sets": [3, 4],
+        "Singletons that are right": [0],
+        "Singletons that are wrong": [1],
+        "The largest sets, each of another true class and with other members": [3, 4],
         "Empty sets": [2],
     }
     section = photo_section(tmp_path, files, {"raps": SETS}, LABELS)
@@ -158,10 +158,9 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
     names = tuple(f"class {k}" for k in range(9))
     sets = pippin.PredictionSets(np.full(50, 9), np.tile(np.arange(9), 50), names)
     section = photo_section(tmp_path, ["gone.png"] * 50, {"ip": sets}, np.full(50, 8))
-    assert section.count("<li>") == EACH
-    assert section.count("and 3 more, the true one too") == EACH
+    assert section.count("and 3 more, the true one too") == section.count("<li>") == 1
     one = pippin.PredictionSets(np.ones(50, dtype=int), np.zeros(50, dtype=int), names)
-    assert kinds({"ip": one}, np.zeros(50, dtype=int))["One class, and it is right"][1].tolist() == [
+    assert kinds({"ip": one}, np.zeros(50, dtype=int))["Singletons that are right"][1].tolist() == [
         0,
         9,
         19,
@@ -169,6 +168,19 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
         39,
         49,
     ]
+
+
+def test_the_largest_sets_are_of_different_kinds():
+    """No two share their true class or their members, in whatever order; the largest come first."""
+    rows = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 1, 2], [2, 1, 0], [1, 2, 3], [0, 1], [2, 3], [2], []]
+    labels = np.array([0, 1, 0, 1, 1, 2, 3, 2, 3])
+    names = tuple("abcd")
+    sets = pippin.PredictionSets(np.array([len(row) for row in rows]), np.concatenate(rows).astype(int), names)
+    (heading,) = (name for name in kinds({"ip": sets}, labels) if "largest" in name)
+    assert kinds({"ip": sets}, labels)[heading][1].tolist() == [0, 3, 5, 6]
+    assert "another true class and with other members" in heading
+    many = pippin.PredictionSets(np.full(40, 2), np.array([[k, k + 1] for k in range(40)]).ravel(), tuple(range(41)))
+    assert kinds({"ip": many}, np.arange(40))[heading][1].tolist() == list(range(EACH))
 
 
 def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
