@@ -12,7 +12,9 @@ def test_the_level_is_seen_in_the_chart_of_classes(report, visit, width):
     page = visit(report.path, width, 844)
     (chart,) = [svg for svg in page.locator("figure.tall svg").all() if svg.is_visible()]
     box = page.locator("figure.tall .scroll").bounding_box()
-    line = chart.locator("[id$=-level] path").bounding_box()
+    level = chart.locator("[id$=-level] path")
+    assert level.count() == 1
+    line = level.bounding_box()
     area = chart.bounding_box()
     assert box["x"] <= area["x"] < line["x"] < area["x"] + area["width"] <= box["x"] + box["width"]
     assert box["x"] + box["width"] <= width

@@ -38,7 +38,7 @@ def kinds(
     return {
         "Singletons that are right": (first, _some(np.flatnonzero(one & right))),
         "Singletons that are wrong": (first, _some(np.flatnonzero(one & ~right))),
-        "The largest sets, each of another true class and with other members": (first, _largest(first, labels)),
+        "The largest sets, of each true class in turn": (first, _largest(first, labels)),
         "Empty sets" + (f", under {bare}" if bare != score else ""): (empty, _some(np.flatnonzero(empty.sizes == 0))),
     }
 
@@ -82,16 +82,14 @@ def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of the largest sets; of those with the same true class, or with the same members, only the first."""
+    """Rows of the largest sets: the largest of each true class, then the next of each, none with the same members."""
     order = np.argsort(-sets.sizes, kind="stable")
-    chosen: list[int] = []
-    seen: set[int | frozenset[int]] = set()
+    of_class: dict[int, dict[frozenset[int], int]] = {}
     for row in order[sets.sizes[order] > 1].tolist():
-        kind: set[int | frozenset[int]] = {int(labels[row]), frozenset(_members(sets, row))}
-        if len(chosen) < EACH and not kind & seen:
-            chosen.append(row)
-            seen |= kind
-    return np.array(chosen, dtype=np.int64)
+        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(_members(sets, row)), row)
+    turns = [(turn, row) for rows in of_class.values() for turn, row in enumerate(rows.values())]
+    chosen = [row for _, row in sorted(turns, key=lambda one: (one[0], -sets.sizes[one[1]], one[1]))[:EACH]]
+    return np.array(sorted(chosen, key=lambda row: (-sets.sizes[row], row)), dtype=np.int64)
 
 
 def _members(sets: PredictionSets, row: int) -> list[int]:
