@@ -76,13 +76,10 @@ def test_a_terminal_shows_them(odd, call, line, names):
 
 
 def test_complaints_show_them(odd, call):
-    """In one line."""
-    probs = made_rows("spread", 6, 2, 0)
-    np.savez(
-        "bad.npz", probs=probs, labels=np.array(["a", "\x1b[2Jb", "a", "a", "a", "a"]), classes=np.array(["a", "b"])
-    )
-    code, out, err = call("calibrate bad.npz --out p.json")
+    """In one line; of files too."""
+    code, out, err = call("calibrate 'no\x1b[2J such\u202efile.npz' --out p.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
+    assert r"no\x1b[2J such\u202efile.npz" in err
     assert not unseen(err)
 
 
