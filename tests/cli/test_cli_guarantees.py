@@ -82,7 +82,7 @@ def test_compare_tells_of_classes_and_groups(call, folder):
             rf"{re.escape(row['score'])} +│ {row['worst_class']} +│ +{row['worst_class_coverage']:.3f}", out
         )
         assert re.search(rf"{row['covgap']:.3f} │ +{row['sscv']:.3f} │ {row['worst_group']} ", out)
-    assert "Is it 80 % for every class and group too?" in out
+    assert "Is the promise kept for every class and group?" in out
 
 
 @pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
