@@ -84,7 +84,7 @@ def test_complaints_show_them(odd, call):
 
 
 def test_the_report_and_its_figures_show_them(odd, call, visit):
-    """The terminal and the page; every SVG file is XML, and so is every drawing of the page."""
+    """On the terminal and on the page; every SVG file is XML."""
     code, out, err = call("compare odd.npz --scores 'ip,ip per class' --splits 4 --out out")
     assert code == 0
     assert not unseen(out + err)
