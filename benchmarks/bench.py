@@ -188,7 +188,7 @@ def show_matrix(case: dict[str, Any]) -> None:
         "×",
         "predict, ms",
         "×",
-        "mean size",
+        "size",
         "extra MB",
         "of input",
         "extra MB",

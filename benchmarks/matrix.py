@@ -16,7 +16,7 @@ SCORES = ("ip", "margin", "aps(randomized=False)", "raps(randomized=False)", "pi
 
 
 def measure(n: int, n_classes: int, repeats: int) -> dict:
-    """One read, and per score: calibrate, predict (seconds and bytes), mean set size."""
+    """One read, and per score: calibrate, predict (seconds and bytes), mean size."""
     pippin.warm_up()
     probs, labels = made(n, n_classes)
     result = {"rows": n, "classes": n_classes, "bytes": probs.nbytes, "scores": {}}

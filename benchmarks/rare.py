@@ -19,7 +19,7 @@ import pippin
 SCORES = ("ip", "pip", "repip")
 WAYS: dict[str, Any] = {"marginal": None, "per class": "class", "per cluster": "cluster", "rc3p": "rc3p"}
 CALIBRATE = 0.45
-HEADER = "| score | guarantee | coverage | worst class | CovGap | classes per set | of them without limit | one class |"
+HEADER = "| score | guarantee | coverage | worst class | CovGap | size | of it without limit | singletons |"
 
 
 def read(path: Path | None) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -19,7 +19,7 @@ def test_compare_is_the_same_on_every_format(data, call, folder, no_figures):
     expected = pippin.compare(PROBS, LABELS, ("raps(lam=0.1, k_reg=2)", "pip"), splits=20, seed=3)
     assert polars.read_parquet("results/results.parquet").equals(expected.table)
     assert polars.read_csv("results/summary.csv").equals(expected.summary())
-    for words in ("raps(lam=0.1, k_reg=2)", "coverage", "classes per set", "sets with one class", "empty sets", "±"):
+    for words in ("raps(lam=0.1, k_reg=2)", "coverage", "size", "singletons", "empty", "±"):
         assert words in out
     assert not list(folder.glob("results/*checkpoint*"))
 
@@ -40,7 +40,7 @@ def test_calibrate_predict_and_evaluate_are_the_same_on_every_format(data, call,
     assert polars.read_ndjson("sets.jsonl").equals(polars.read_parquet("sets.parquet"))
     code, out, err = call(f"evaluate p.json {data} --seed 2")
     assert (code, err) == (0, "")
-    assert f"coverage         {pippin.coverage(sets, LABELS):.4f}" in out
+    assert f"coverage     {pippin.coverage(sets, LABELS):.4f}" in out
     assert ("weed" in out) == ("npy" not in file)
 
 
@@ -106,7 +106,7 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
     code, out, err = call("evaluate p.json numbered.csv")
     assert (code, err.count("seem to be those that calibrated"), err.count("\n")) == (0, 1, 1)
     assert (
-        f"coverage         {pippin.coverage(pippin.load('p.json').predict(PROBS), np.array([30, 10, 20])[LABELS]):.4f}"
+        f"coverage     {pippin.coverage(pippin.load('p.json').predict(PROBS), np.array([30, 10, 20])[LABELS]):.4f}"
         in out
     )
 

@@ -1,13 +1,18 @@
 """The terminal and the page tell the same: the same numbers in the same units, and what both must say, once."""
 
 import re
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from pippin.tables.reading import example_data
 from support.rows import made_rows
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -40,6 +45,60 @@ def test_distances_are_in_one_unit(compared):
     assert "0.01 for a percentage point" in out
     assert "0.01 for a percentage point" in page
     assert "left out here" not in out + page
+
+
+def test_one_word_for_one_thing(compared):
+    """Coverage, size, singletons, empty: the same heads everywhere, and what the paper calls them once, where told."""
+    out, page = compared("ip,pip")
+    assert "score ┃ coverage ┃ size ┃ singletons ┃ empty ┃" in out
+    for text in (out, page):
+        for word in ("efficiency", "informativeness", "classes per set", "with one class"):
+            assert text.count(word) == 1, word
+        assert not re.search("mean set size|fewest classes|sets with no class.*sets with no class", text)
+    assert "score threshold coverage size singletons empty" in page
+    assert "pair size interval singletons percentage points interval" in page
+    assert "smallest size" in page
+
+
+def test_documents_have_the_same_heads():
+    """Tables of the documents and of what makes them."""
+    for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.py")):
+        for line in path.read_text("utf-8").splitlines():
+            if line.startswith("|") or "| score |" in line:
+                assert not re.search("classes per set|one class|efficiency|informativeness|set size", line), path
+
+
+def test_evaluate_has_the_same_words(call, compared):
+    compared("ip")
+    assert call("calibrate data.npz --out p.json")[0] == 0
+    lines = call("evaluate p.json data.npz")[1].splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == ["coverage", "size", "singletons", "empty"]
+
+
+def test_a_title_is_a_name_not_a_path(call, tmp_path, compared):
+    """The file's name without its folder and ending, in the head and the heading; how to repeat it has the path."""
+    compared("ip")
+    place = tmp_path / "some folder"
+    place.mkdir()
+    (tmp_path / "data.npz").rename(place / "Field 3.npz")
+    assert call(f"compare '{place}/Field 3.npz' --scores ip --splits 2 --out out")[0] == 0
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert re.findall(r"<(?:title|h1)>(.*?)</", page) == ["Which score for Field 3?"] * 2
+    assert f"<dd>{place}/Field 3.npz</dd>" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        (None, "the embedded example"),
+        ("-", "standard input"),
+        ("a/b/data.npz", "data"),
+        ("../wheat.v2.csv.gz", "wheat.v2"),
+        ("a/.hidden", ".hidden"),
+    ],
+)
+def test_what_data_are_called(path, title):
+    assert replace(example_data(), path=path and Path(path)).title == title
 
 
 def test_one_absent_class_is_told_once(compared):

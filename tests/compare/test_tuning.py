@@ -76,7 +76,7 @@ def test_preferences():
     [
         ({"prefer": "speed"}, "'size' or 'singletons', got 'speed'"),
         ({"prefer": "size", "max_size": 2}, "goes with prefer='singletons'"),
-        ({"max_size": 0.5}, "No candidate has at most 0.5 classes per set: the smallest mean size is 1"),
+        ({"max_size": 0.5}, "No candidate has size 0.5 or less: the smallest is 1"),
         ({"tuning_fraction": 1}, "strictly between 0 and 1, got 1"),
     ],
 )

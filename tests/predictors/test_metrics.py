@@ -122,10 +122,10 @@ def test_evaluation_reads_well():
     text = str(pippin.evaluate(make([[0], [1, 0], [], [1, 0]], classes), ["crop", "weed", "crop", classes[1]]))
     assert text.splitlines() == [
         "4 objects",
-        "coverage         0.5000   share of sets that contain the true class",
-        "efficiency       1.2500   mean set size",
-        "informativeness  0.2500   share of sets with one class",
-        "empty            0.2500   share of sets with no class",
+        "coverage     0.5000   share of sets that hold the true class",
+        "size         1.2500   classes per set, the paper's efficiency",
+        "singletons   0.2500   share of sets with one class, the paper's informativeness",
+        "empty        0.2500   share of sets with no class",
         "",
         "size    sets  coverage",
         "   0       1  0.0000",
@@ -180,10 +180,10 @@ def test_a_level_and_groups_add_lines():
     """What stands between the metrics and the tables, and a table of groups."""
     sets = make([[0], [1, 0], [2], []], NAMES["text"])
     text = str(pippin.evaluate(sets, ["a", "b", "b", "e"], groups=[2, 2, 7, 7], alpha=0.25))
-    assert "worst class      0.0000   coverage of e" in text
-    assert "worst group      0.0000   coverage of 7" in text
-    assert "CovGap           0.4167   mean distance of the classes' coverage from 0.75" in text
-    assert "SSCV             0.4167   largest distance from 0.75 over sizes 0–1, 2–3, 4–10, 11–100, more" in text
+    assert "worst class  0.0000   coverage of e" in text
+    assert "worst group  0.0000   coverage of 7" in text
+    assert "CovGap       0.4167   mean distance of the classes' coverage from 0.75" in text
+    assert "SSCV         0.4167   largest distance from 0.75 over sizes 0–1, 2–3, 4–10, 11–100, more" in text
     assert text.endswith("group  objects  coverage\n2            2  1.0000\n7            2  0.0000")
 
 

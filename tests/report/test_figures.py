@@ -61,7 +61,7 @@ def test_violins_show_every_split_of_every_score(found):
     """Three panels; a point per split and score; the promised coverage; the names once."""
     comparison, _ = found
     figure = figures.violins(comparison)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Coverage", "Efficiency", "Informativeness"]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Coverage", "Size", "Singletons"]
     for ax, metric in zip(figure.axes, ("coverage", "efficiency", "informativeness"), strict=True):
         dots = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == SPLITS]
         np.testing.assert_array_equal([d[:, 0] for d in dots], comparison.metric(metric))
@@ -215,12 +215,14 @@ def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, want
     assert all(list(one) == list(data.classes) for one in found.values())
 
 
+@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 40, 41, 1000])
-def test_class_names_can_be_read(n_classes, beside):
+def test_class_names_can_be_read(n_classes, beside, narrow):
     """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
     by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))
-    figure = classes.classes(by_class, 0.1, dict.fromkeys(by_class, 1.5))
+    figure = classes.classes(by_class, 0.1, dict.fromkeys(by_class, 1.5), narrow)
+    longest = classes.NARROW if narrow else style.LONGEST
     (ax,) = figure.axes
     names = ax.get_yticklabels()
     assert len(names) == min(n_classes, 40)
@@ -229,12 +231,12 @@ def test_class_names_can_be_read(n_classes, beside):
     marks = [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
     assert [len(x) for x in marks] == [len(names)] * beside
     assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == [
-        "repip per class and group, 1.50 classes per set"
+        f"{style.short('repip per class and group', longest)}, size 1.50"
     ] * beside
     note = f"{n_classes - 40:,} classes in between are not drawn"
     assert (note in [text.get_text() for text in ax.texts]) == (n_classes > 40)
     area = figure.bbox
-    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 for box in boxes(figure, [*names, *ax.texts]))
+    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 for box in boxes(figure, [*names, *ax.texts, ax._left_title]))
 
 
 def test_class_names_are_never_taken_for_formulas():

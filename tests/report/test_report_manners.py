@@ -24,8 +24,8 @@ def test_hovering_shows_the_numbers(report, visit):
         shown = page.inner_text("#scatter .tip").split("\n")
         assert shown == [
             str(score),
-            f"{row['efficiency']:.3f} classes per set",
-            f"{row['informativeness']:.1%} with one class",
+            f"size {row['efficiency']:.3f}",
+            f"{row['informativeness']:.1%} singletons",
         ]
     page.mouse.move(2, 2)
     assert not page.is_visible("#scatter .tip")
@@ -57,7 +57,7 @@ def test_tables_sort(report, visit):
     page = visit(report.path)
     means = {row["score"]: row["efficiency"] for row in report.comparison.summary().to_dicts()}
     rising = sorted(means, key=means.get)
-    page.click("#summary button:has-text('efficiency')")
+    page.click("#summary button:has-text('size')")
     assert [row[0] for row in rows_of(page, "#summary")] == rising
     page.keyboard.press("Enter")
     assert [row[0] for row in rows_of(page, "#summary")] == rising[::-1]
@@ -115,15 +115,15 @@ def test_names_are_text_not_markup(report, visit):
     assert page.locator("script").count() == 2
 
 
-def test_paper_holds_all_of_it(report, visit):
-    """Printed on A4, no table is cut at the side, folded parts are open, and it is dark on white."""
-    page = visit(report.path, 680, 960, color_scheme="dark")
-    page.emulate_media(media="print", color_scheme="dark")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    wide = (
-        "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth + 1).map(b => b.ariaLabel)"
-    )
-    assert page.evaluate(wide) == []
-    assert page.pdf(format="A4").startswith(b"%PDF")
+def test_the_slider_says_what_is_shown(report, visit):
+    """In words, of the score to take, and anew at every level."""
+    page = visit(report.path)
+    assert page.get_attribute("#alpha", "aria-label") == "error rate α"
+    for step in (100, 250, 37):
+        page.fill("#alpha", str(step))
+        shown = {cells[0]: cells[1:] for cells in rows_of(page, "#alpha-table")}
+        _, coverage, size, singletons, empty = shown[str(report.verdict.take)]
+        assert page.get_attribute("#alpha", "aria-valuetext") == (
+            f"{step / 1000:.3f}: {report.verdict.take}, coverage {coverage}, size {size}, {singletons} singletons, "
+            f"{empty} empty"
+        )

@@ -81,7 +81,7 @@ def tune(
         labels: the true classes, as indices or as names.
         scores: the candidates, or their spellings.
         alpha: the share of errors allowed.
-        prefer: "size" for the fewest classes per set, "singletons" for the most sets of one class.
+        prefer: "size" for the smallest sets, "singletons" for the most sets with one class.
         max_size: with "singletons", only candidates whose mean size is at most this.
         tuning_fraction: the share of the rows that chooses.
         splits: how many times these are divided.
@@ -119,16 +119,14 @@ def preferred(comparison: Comparison, prefer: str, max_size: float | None = None
     if prefer == "size":
         if max_size is not None:
             raise InputError("A maximal size goes with prefer='singletons'; prefer='size' already takes the smallest")
-        return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "fewest classes per set"
+        return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "smallest size"
     if prefer != "singletons":
         raise InputError(f"Expected the preference 'size' or 'singletons', got {prefer!r}")
     words = "most singletons"
     if max_size is not None:
-        words += f" with at most {max_size:g} classes per set"
+        words += f" at size {max_size:g} or less"
         allowed = np.flatnonzero(sizes <= max_size)
         if not len(allowed):
-            raise InputError(
-                f"No candidate has at most {max_size:g} classes per set", f"the smallest mean size is {sizes.min():.3f}"
-            )
+            raise InputError(f"No candidate has size {max_size:g} or less", f"the smallest is {sizes.min():.3f}")
     best = np.lexsort((sizes[allowed], -singletons[allowed]))[0]
     return comparison.scores[int(allowed[best])], words

@@ -11,6 +11,7 @@ from pippin._compare.trial import Trial
 from pippin._compare.tuning import CANDIDATES, FRONTS, preferred
 from pippin._predictors.metrics import empty_because
 from pippin._runtime.arrays import Vector
+from pippin._runtime.visible import visible
 from pippin._theory.scores import ip
 
 FRONT_SPLITS = 100
@@ -135,8 +136,9 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
     own = coverage[str(recommended)]
     if own["worst_class_coverage"] > 1 - comparison.alpha - HIDDEN:
         return ()
+    worst = visible(own["worst_class"])
     hides = (
-        f"The guarantee is for all classes together: under {recommended}, {own['worst_class']} is covered only "
+        f"The guarantee is for all classes together: under {recommended}, {worst} is covered only "
         f"{100 * own['worst_class_coverage']:.0f} % of the time"
     )
     sizes = dict(zip(comparison.scores, comparison.metric("efficiency").mean(axis=1).tolist(), strict=True))
@@ -151,8 +153,8 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
         return (f"{hides}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
     chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
     return (
-        f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % for "
-        f"{sizes[chosen]:.2f} classes per set.",
+        f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % at "
+        f"size {sizes[chosen]:.2f}.",
     )
 
 
@@ -188,7 +190,7 @@ def _means(pick: Pick) -> str:
 
 
 def _counts(pick: Pick) -> str:
-    return f"{_percent(pick)} singletons at {pick.efficiency:.2f} classes per set"
+    return f"{_percent(pick)} singletons at size {pick.efficiency:.2f}"
 
 
 def _percent(pick: Pick) -> str:
@@ -202,7 +204,7 @@ def _aside(both: Pick, smallest: Pick, most: Pick) -> str:
             f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has {_percent(smallest)} singletons"
         )
     if most.informativeness > both.informativeness + 0.005:
-        others.append(f"{most.score} has {_percent(most)} singletons but {most.efficiency:.2f} classes per set")
+        others.append(f"{most.score} has {_percent(most)} singletons but size {most.efficiency:.2f}")
     if others:
         return "; " + ", and ".join(others)
     tied = {str(pick.score) for pick in (smallest, most)} - {str(both.score)}

@@ -14,13 +14,20 @@ from pippin._predictors.coverage_by import covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
+from pippin._runtime.visible import visible
 from pippin._theory.level import as_alpha
 
 SURE = 4  # standard errors
+WORDS = {  # what each metric is called before people, and what it means
+    "coverage": ("coverage", "share of sets that hold the true class"),
+    "efficiency": ("size", "classes per set, the paper's efficiency"),
+    "informativeness": ("singletons", "share of sets with one class, the paper's informativeness"),
+    "empty_rate": ("empty", "share of sets with no class"),
+}
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
-    """The share of sets that contain the true label.
+    """The share of sets that hold the true class.
 
     Args:
         sets: what `predict` returned.
@@ -30,7 +37,7 @@ def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
 
 
 def efficiency(sets: PredictionSets) -> float:
-    """The mean set size; smaller is better.
+    """The mean size of the sets; smaller is better.
 
     Args:
         sets: what `predict` returned.
@@ -39,7 +46,7 @@ def efficiency(sets: PredictionSets) -> float:
 
 
 def informativeness(sets: PredictionSets) -> float:
-    """The share of sets with exactly one class (oneC); larger is better.
+    """The share of singletons, sets with exactly one class (oneC); larger is better.
 
     Args:
         sets: what `predict` returned.
@@ -143,10 +150,7 @@ class Evaluation:
     def __str__(self) -> str:
         lines = [
             f"{self.n:,} objects",
-            f"coverage         {self.coverage:.4f}   share of sets that contain the true class",
-            f"efficiency       {self.efficiency:.4f}   mean set size",
-            f"informativeness  {self.informativeness:.4f}   share of sets with one class",
-            f"empty            {self.empty_rate:.4f}   share of sets with no class",
+            *(f"{word:<11}  {getattr(self, name):.4f}   {meaning}" for name, (word, meaning) in WORDS.items()),
             *self._accuracy(),
             *self._conditional(),
             "",
@@ -160,28 +164,27 @@ class Evaluation:
     def _accuracy(self) -> list[str]:
         if self.accuracy is None:
             return []
-        return [f"accuracy         {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
+        return [f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
 
     def _conditional(self) -> list[str]:
         """What a level makes worth knowing beyond the mean coverage."""
         if self.alpha is None:
             return []
-        told = [f"worst class      {self.class_coverage[self.worst_class]:.4f}   coverage of {self.worst_class}"]
+        told = [f"worst class  {self.class_coverage[self.worst_class]:.4f}   coverage of {visible(self.worst_class)}"]
         if self.worst_group is not None:
-            told.append(
-                f"worst group      {self.group_coverage[self.worst_group]:.4f}   coverage of {self.worst_group}"
-            )
+            name = visible(self.worst_group)
+            told.append(f"worst group  {self.group_coverage[self.worst_group]:.4f}   coverage of {name}")
         level = f"{1 - self.alpha:g}"
         return [
             *told,
-            f"CovGap           {self.covgap:.4f}   mean distance of the classes' coverage from {level}",
-            f"SSCV             {self.sscv:.4f}   largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more",
+            f"CovGap       {self.covgap:.4f}   mean distance of the classes' coverage from {level}",
+            f"SSCV         {self.sscv:.4f}   largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more",
         ]
 
 
 def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
-    width = max([5, *(len(str(name)) for name in coverages)])
-    rows = [f"{name!s:<{width}}  {counts[name]:>7}  {value:.4f}" for name, value in coverages.items()]
+    width = max([5, *(len(visible(name)) for name in coverages)])
+    rows = [f"{visible(name):<{width}}  {counts[name]:>7}  {value:.4f}" for name, value in coverages.items()]
     return ["", f"{kind:<{width}}  objects  coverage", *rows]
 
 
@@ -207,10 +210,10 @@ def evaluate(
     >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))
     >>> print(pippin.evaluate(sets, ["crop", "weed"]))
     2 objects
-    coverage         0.5000   share of sets that contain the true class
-    efficiency       1.5000   mean set size
-    informativeness  0.5000   share of sets with one class
-    empty            0.0000   share of sets with no class
+    coverage     0.5000   share of sets that hold the true class
+    size         1.5000   classes per set, the paper's efficiency
+    singletons   0.5000   share of sets with one class, the paper's informativeness
+    empty        0.0000   share of sets with no class
     <BLANKLINE>
     size    sets  coverage
        1       1  0.0000

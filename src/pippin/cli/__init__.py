@@ -15,6 +15,7 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import MissingExtraError
+from pippin._runtime.visible import visible
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.evaluate import evaluate
@@ -122,7 +123,7 @@ def _run() -> int:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        print(f"pippin: {' '.join(sentence.split())}", file=sys.stderr)
+        print(f"pippin: {visible(' '.join(sentence.split()))}", file=sys.stderr)
         return 2
     return int(code or 0)
 
@@ -149,7 +150,7 @@ def _told_once() -> Callable[..., None]:
     told: set[str] = set()
 
     def show(message: Warning | str, *_: object) -> None:
-        words = " ".join(str(message).split())
+        words = visible(" ".join(str(message).split()))
         if words not in told:
             told.add(words)
             print(f"pippin: warning: {words}", file=sys.stderr)

@@ -22,6 +22,7 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pippin._compare.methods import Method
     from pippin._compare.study import Study
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
@@ -51,16 +52,32 @@ def compare(
     layout: "Layout | None" = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
-    from pippin._compare.study import study
-    from pippin._compare.trial import make_trial
-    from pippin.cli.outputs import output_folder
     from pippin.tables.reading import need_groups
-    from pippin.tables.writing import write_table
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels, layout)
-    labelled = given.labelled
     need_groups(given, *(str(method) for method in chosen if method.by_group))
+    compare_data(given, chosen, splits, alpha, calibration_fraction, seed, out, given.title, layout)
+
+
+def compare_data(
+    given: "Data",
+    chosen: "tuple[Method, ...]",
+    splits: int,
+    alpha: float,
+    calibration_fraction: float,
+    seed: int,
+    out: Path,
+    title: str,
+    layout: "Layout | None" = None,
+) -> None:
+    """Compares, writes everything into the folder and prints it; the report calls the data by `title`."""
+    from pippin._compare.study import study
+    from pippin._compare.trial import make_trial
+    from pippin.cli.outputs import output_folder
+    from pippin.tables.writing import write_table
+
+    labelled = given.labelled
     with output_folder(out):
         kept = out / CHECKPOINT
         trial = make_trial(labelled, alpha, calibration_fraction, seed, given.groups)
@@ -69,13 +86,13 @@ def compare(
         write_table(out / "summary.csv", found.comparison.summary())
         write_table(out / "conditional.csv", found.comparison.conditional())
         write_table(out / "classes.csv", found.comparison.class_coverage())
-        page = _report(found, given, out)
+        page = _report(found, given, out, title)
         for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
             finished.unlink(missing_ok=True)
     _show(found, given, out, page, layout)
 
 
-def _report(found: "Study", data: "Data", out: Path) -> Path | None:
+def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
     """The figures and the page, if matplotlib is there to draw them."""
     if find_spec("matplotlib") is None:
         return None
@@ -86,7 +103,7 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
         "data": data.name,
         "SHA-256 of the data": data.checksum,
     }
-    return write_report(out, found, title=f"Which score for {data.name}?", run=run)
+    return write_report(out, found, title=f"Which score for {title}?", run=run)
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin._runtime.visible import visible
 from pippin.cli.options import Alpha, LabelsFile, takes_table
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
         found = pippin.plan(alpha, count, delta=delta)
         spread = f"{100 * found.low:.3g} to {_percent(found.high)}" if found.finite else "every set full"
         missing = (f"{max(0, enough - count):,}" for enough in (least, wanted))
-        table.add_row(str(name), f"{count:,}", _percent(found.mean), spread, *missing)
+        table.add_row(visible(name), f"{count:,}", _percent(found.mean), spread, *missing)
     return table
 
 

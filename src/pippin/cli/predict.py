@@ -82,7 +82,7 @@ def predict(
         sys.stdout.buffer.write(sets_table(sets, given.ids, joined=True).write_csv().encode())
     else:
         write_sets(out, sets, given.ids)
-        tell(f"{len(sets):,} sets with {pippin.efficiency(sets):.2f} classes on average are in {out}.")
+        tell(f"{len(sets):,} sets of mean size {pippin.efficiency(sets):.2f} are in {out}.")
     if (empty := pippin.empty_rate(sets)) > calibrated.alpha / 2:
         tell(
             f"{100 * empty:.2g} % of the sets are empty: the classifier is right more often than the "

@@ -85,6 +85,7 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def _show(done: "Prepared") -> None:
+    from pippin._runtime.visible import visible
     from pippin.cli.printing import console
 
     record, screen = done.record, console()
@@ -97,7 +98,7 @@ def _show(done: "Prepared") -> None:
     if record.skipped:
         screen.print(f"\n{found['skipped']:,} photographs were skipped:")
         for problem in record.skipped:
-            screen.print(f"  {problem['file']} {problem['reason']}")
+            screen.print(visible(f"  {problem['file']} {problem['reason']}"))
     if done.worked_on:
         speed = done.worked_on / done.seconds
         screen.print(

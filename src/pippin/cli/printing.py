@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from pippin._predictors.metrics import WORDS
+from pippin._runtime.visible import visible
+
 if TYPE_CHECKING:
     import polars
 
@@ -18,7 +21,7 @@ WIDE = 160  # characters of a line that goes to a file or a pipe
 
 
 def console() -> Console:
-    """Standard output; class names are printed as they are."""
+    """Standard output; brackets in names are no markup."""
     return Console(width=None if sys.stdout.isatty() else WIDE, markup=False, highlight=False, emoji=False)
 
 
@@ -38,7 +41,7 @@ def conditional_table(comparison: "Comparison") -> Table:
     splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
     grouped = "worst_group" in rows[0]
     table = Table(
-        title=f"Is it {level} for every class{' and group' if grouped else ''} too?",
+        title=f"Is the promise kept for every class{' and group' if grouped else ''}?",
         title_justify="left",
         title_style="bold",
         caption=f"coverage over {splits}; CovGap: mean distance of the classes from {level}, 0.01 for a percentage "
@@ -52,9 +55,9 @@ def conditional_table(comparison: "Comparison") -> Table:
         table.add_column("worst group", overflow="fold")
         table.add_column("its coverage", justify="right")
     for row in rows:
-        told = [row["score"], str(row["worst_class"]), f"{row['worst_class_coverage']:.3f}"]
+        told = [row["score"], visible(row["worst_class"]), f"{row['worst_class_coverage']:.3f}"]
         told += [f"{row[key]:.3f}" for key in ("covgap", "sscv")]
-        told += [str(row["worst_group"]), f"{row['worst_group_coverage']:.3f}"] if grouped else []
+        told += [visible(row["worst_group"]), f"{row['worst_group_coverage']:.3f}"] if grouped else []
         table.add_row(*told)
     return table
 
@@ -79,18 +82,19 @@ def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:
         cells["expected_coverage"] = "–" if promised is None else f"{promised:.3f}"
         if "lacking" in row:
             cells["lacking"] = row["lacking"] or ""
-        table.add_row(*("" if value is None else str(value) for value in cells.values()))
+        table.add_row(*("" if value is None else visible(value) for value in cells.values()))
     return table
 
 
 def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFrame") -> Table:
     """One line per name: mean ± standard deviation of what the sets are judged by."""
-    table = Table(caption="mean ± standard deviation over the splits", caption_justify="left")
-    for column in (heading, "coverage", "classes per set", "sets with one class", "empty sets"):
+    told = [f"{word}: {meaning}" for word, meaning in WORDS.values()]
+    table = Table(caption="\n".join(["mean ± standard deviation over the splits", *told]), caption_justify="left")
+    for column in (heading, *(word for word, _ in WORDS.values())):
         table.add_column(column, justify="left" if column == heading else "right")
     for name, row in zip(names, summary.iter_rows(named=True), strict=True):
         table.add_row(
-            str(name),
+            visible(name),
             f"{row['coverage']:.3f} ± {row['coverage_sd']:.3f}",
             f"{row['efficiency']:.2f} ± {row['efficiency_sd']:.2f}",
             *(f"{row[key]:.1%} ± {row[key + '_sd']:.1%}" for key in ("informativeness", "empty_rate")),

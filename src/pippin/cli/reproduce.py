@@ -55,9 +55,6 @@ def images(
     seed: Seed = 0,
 ) -> None:
     """Train on a folder of labelled images, sweep, compare and report."""
-    from pippin.cli.outputs import output_folder
-
-    need("The report", "report", "matplotlib")
     chosen = {
         "weights": weights,
         "epochs": epochs,
@@ -70,12 +67,7 @@ def images(
         "seed": seed,
         "device": device,
     }
-    with output_folder(out):
-        probs = _train(folder, out / "train", chosen)
-        for score in SWEPT:
-            _sweep(probs, out / f"sweep-{score}", score, sweep_splits, alpha, calibration_fraction, seed)
-        _compare(folder, probs, out, splits, alpha, calibration_fraction, seed)
-    print(f"The report, with photographs: {out / 'report.html'}")
+    _experiment(folder.absolute().name, folder, out, chosen, (splits, sweep_splits), alpha, calibration_fraction)
 
 
 @reproduce.command("we3ds", epilog="Example: pippin reproduce we3ds WE3DS.zip --out out")
@@ -101,21 +93,36 @@ def we3ds(
     windows = out / "windows"
     with output_folder(out):
         prepare_we3ds(download, windows, seed=seed)  # it looks for itself whether those there still hold
-        images(
-            windows,
-            out,
-            weights=weights,
-            epochs=epochs,
-            batch=batch,
-            size=size,
-            learning_rate=learning_rate,
-            group=group,
-            flips="both",
-            device=device,
-            splits=splits,
-            sweep_splits=sweep_splits,
-            seed=seed,
-        )
+        chosen = {
+            "weights": weights,
+            "epochs": epochs,
+            "batch": batch,
+            "size": size,
+            "learning_rate": learning_rate,
+            "train_fraction": 0.7,
+            "group": group,
+            "flips": "both",
+            "seed": seed,
+            "device": device,
+        }
+        _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45)
+
+
+def _experiment(
+    name: str, folder: Path, out: Path, chosen: dict[str, Any], splits: tuple[int, int], alpha: float, fraction: float
+) -> None:
+    """Training, sweeps, the comparison and its report, which calls the images by `name`."""
+    from pippin.cli.outputs import output_folder
+
+    need("The report", "report", "matplotlib")
+    for_comparison, for_sweeps = splits
+    seed = chosen["seed"]
+    with output_folder(out):
+        probs = _train(folder, out / "train", chosen)
+        for score in SWEPT:
+            _sweep(probs, out / f"sweep-{score}", score, for_sweeps, alpha, fraction, seed)
+        _compare(name, folder, probs, out, for_comparison, alpha, fraction, seed)
+    print(f"The report, with photographs: {out / 'report.html'}")
 
 
 def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
@@ -165,17 +172,21 @@ def _sweep(probs: Path, place: Path, score: str, splits: int, alpha: float, frac
     run_step(f"sweep of {score}", place / "step.json", made_from, outputs, work)
 
 
-def _compare(folder: Path, probs: Path, out: Path, splits: int, alpha: float, fraction: float, seed: int) -> None:
+def _compare(
+    name: str, folder: Path, probs: Path, out: Path, splits: int, alpha: float, fraction: float, seed: int
+) -> None:
     """The six scores of the paper, and the report with photographs."""
-    from pippin.cli.compare import compare
+    from pippin.cli.compare import compare_data
+    from pippin.cli.options import read_scores
     from pippin.cli.photographs import show_photographs
     from pippin.cli.steps import file_checksum, run_step
+    from pippin.tables.reading import read_data
 
     made_from = _asked(file_checksum(probs), splits, alpha, fraction, seed)
     outputs = [out / name for name in ("results.parquet", "summary.csv", "report.html")]
 
     def work() -> None:
-        compare(probs, splits=splits, alpha=alpha, calibration_fraction=fraction, seed=seed, out=out)
+        compare_data(read_data(probs), read_scores("paper"), splits, alpha, fraction, seed, out, name)
         show_photographs(out / "report.html", folder, probs, alpha, fraction, seed)
 
     run_step("compare", out / "compare.json", made_from, outputs, work)

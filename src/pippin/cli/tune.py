@@ -10,9 +10,9 @@ from pippin.cli.options import Alpha, DataFile, LabelsFile, Splits, SplitSeed, r
 if TYPE_CHECKING:
     from pippin.tables.layout import Layout
 
-Prefer = Annotated[str, typer.Option(help="singletons for the most sets of one class, size for the fewest classes.")]
+Prefer = Annotated[str, typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")]
 MaxSize = Annotated[
-    float | None, typer.Option(help="With singletons: the mean size that is not to be exceeded.", show_default=False)
+    float | None, typer.Option(help="With singletons: the size that is not to be exceeded.", show_default=False)
 ]
 Fraction = Annotated[float, typer.Option(help="The share of rows that chooses; the rest calibrates.")]
 

@@ -34,7 +34,9 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
     svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
-    images = {name: inline(svg) for name, svg in svgs.items()}
+    images = {name: inline(svg, name) for name, svg in svgs.items()}
+    if study.evaluations:  # on a telephone; in the page alone
+        images["narrow"] = inline(rendered(classes(by_class, comparison.alpha, sizes, narrow=True), "svg"), "narrow")
     page = build_page(study, Drawn(by_class, read_front(comparison, verdict), images), title, run)
     out = _folder(out)
     for name, figure in drawings.items():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._compare.curves import STEPS, LevelCurve
+from pippin._compare.methods import Method
 from pippin._theory.level import quantile_rank
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
@@ -16,8 +17,8 @@ from pippin.report.style import RATIO, look
 FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 
 
-def as_json(front: Front, curves: Sequence[LevelCurve], n: int) -> str:
-    """The data, safe inside a script element; n rows calibrate."""
+def as_json(front: Front, curves: Sequence[LevelCurve], n: int, take: Method) -> str:
+    """The data, safe inside a script element; n rows calibrate, and the score to take is the one that is read out."""
     ranks = np.array([quantile_rank(n, step / 1000) for step in STEPS])
     content = {
         "ratio": RATIO,
@@ -31,6 +32,7 @@ def as_json(front: Front, curves: Sequence[LevelCurve], n: int) -> str:
         },
         "first": FIRST_STEP,
         "n": n,
+        "take": str(take),
         "ranks": _packed(ranks, "<i4"),
         "curves": [_curve(curve) for curve in curves],
     }

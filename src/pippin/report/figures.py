@@ -27,8 +27,8 @@ from pippin.report.toy_cases import CASES, Case
 
 PANELS = {
     "coverage": ("Coverage", "sets that hold the true class"),
-    "efficiency": ("Efficiency", "classes per set; fewer is better"),
-    "informativeness": ("Informativeness", "sets with one class; more is better"),
+    "efficiency": ("Size", "classes per set; less is better"),
+    "informativeness": ("Singletons", "sets with one class; more is better"),
 }
 MOST_DOTS = 2000  # splits drawn as points; of more, evenly chosen ones
 GROUPS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # where groups of set sizes begin
@@ -38,7 +38,7 @@ EVERY_SIZE = 14  # the largest size up to which each has its own bar
 
 @drawn
 def violins(comparison: Comparison) -> Figure:
-    """Coverage, efficiency and informativeness of every score: a violin, and one point per split."""
+    """Coverage, size and singletons of every score: a violin, and one point per split."""
     scores = comparison.scores
     longest = max(len(short(score)) for score in scores)
     figure = new_figure(10.4 + 0.09 * longest, 1.5 + 0.62 * len(scores))
@@ -74,7 +74,7 @@ def violins(comparison: Comparison) -> Figure:
 
 @drawn
 def sweep(swept: Sweep) -> Figure:
-    """Efficiency and informativeness against a parameter's value: one point per split, a line through the means."""
+    """Size and singletons against a parameter's value: one point per split, a line through the means."""
     figure = new_figure(11, 4.4)
     axes = figure.subplots(1, 2, squeeze=False, gridspec_kw={"wspace": 0.06})[0]
     places = range(len(swept.values))
@@ -150,7 +150,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
         axes[-2, column].tick_params(labelbottom=True)  # the lowest that is seen
-    figure.supxlabel("classes in a set", fontsize=11)
+    figure.supxlabel("size", fontsize=11)
     figure.supylabel("share of sets", fontsize=11)
     return figure
 
@@ -175,7 +175,7 @@ def _dots(ax: Axes, values: NDArray[np.float64], place: float, colour: str, side
 
 def target(ax: Axes, alpha: float) -> None:
     """The line that coverage is promised to reach."""
-    ax.axvline(1 - alpha, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.6)
+    ax.axvline(1 - alpha, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.6, gid="level")
     ax.annotate(
         f"1 − α = {1 - alpha:g}",
         (1 - alpha, 1),

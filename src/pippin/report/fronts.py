@@ -1,4 +1,4 @@
-"""Efficiency against informativeness: the compared scores, and the line that each family traces."""
+"""Size against singletons: the compared scores, and the line that each family traces."""
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise, product
@@ -127,8 +127,8 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
         ax.plot([], [], linestyle="", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
     ax.margins(0.09)
     ax.grid()
-    ax.set_xlabel("← better      classes per set (efficiency)")
-    ax.set_ylabel("sets with one class (informativeness)      better →")
+    ax.set_xlabel("← better      size")
+    ax.set_ylabel("singletons      better →")
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5)
     figure.draw_without_rendering()
     _write_labels(ax, known)

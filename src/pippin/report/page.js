@@ -29,7 +29,18 @@
     }));
   }
 
-  /* The chart of mean size against singletons. */
+  /* What is wider than the screen fades towards the side where there is more of it. */
+  for (const wide of document.querySelectorAll(".scroll")) {
+    const fade = () => {
+      wide.classList.toggle("more-left", wide.scrollLeft > 1);
+      wide.classList.toggle("more-right", wide.scrollWidth - wide.clientWidth - wide.scrollLeft > 1);
+    };
+    const sizes = new ResizeObserver(fade);
+    for (const part of [wide, ...wide.children]) sizes.observe(part);
+    wide.addEventListener("scroll", fade, { passive: true });
+  }
+
+  /* The chart of size against singletons. */
   const SHAPES = {
     o: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", s: "M-.9-.9H.9V.9H-.9Z", D: "M0-1.2L1.2 0 0 1.2-1.2 0Z",
     "^": "M0-1.1L1.1.9H-1.1Z", v: "M0 1.1L1.1-.9H-1.1Z", P: "M-.4-1.1H.4V-.4H1.1V.4H.4V1.1H-.4V.4H-1.1V-.4H-.4Z",
@@ -89,8 +100,8 @@
         Number((100 * y).toPrecision(4)) + "%"));
     }
     g.append(made("text", { x: width - right, y: height - 10, "text-anchor": "end", "font-size": 13 },
-      "classes per set, ← better"));
-    g.append(made("text", { x: 10, y: 20, "font-size": 13 }, "sets with one class, ↑ better"));
+      "size, ← better"));
+    g.append(made("text", { x: 10, y: 20, "font-size": 13 }, "singletons, ↑ better"));
     const line = (dots) => dots.map((d) => `${px(d.x)},${py(d.y)}`).join(" ");
     g.append(made("polyline", { points: line(best), fill: "none", style: "stroke: var(--highlight)", "stroke-width": 10,
       "stroke-linecap": "round", "stroke-linejoin": "round" }));
@@ -103,7 +114,7 @@
     const ring = made("path", { d: SHAPES.o, fill: "none", style: "stroke: var(--ink)", "stroke-width": 0.18, visibility: "hidden" });
     g.append(ring);
     const svg = made("svg", { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "application",
-      "aria-label": "Chart of mean set size against the share of sets with one class. Arrow keys go from point to point." }, g);
+      "aria-label": "Chart of size against singletons. Arrow keys go from point to point." }, g);
     box.replaceChildren(svg, tip);
     const lines = traces.flatMap((t) => t.dots.flatMap((d, i) => along(d, t.dots[i + 1] || d, px, py)));
     nameDots(g, small ? 18 : 34, compared.map((d) => [d, px(d.x), py(d.y)]), lines, left, width - right, top, height - bottom);
@@ -115,8 +126,8 @@
       if (i < 0) return;
       const { d, x, y } = placed[i];
       ring.setAttribute("transform", `translate(${x} ${y}) scale(${d.large ? 12 : 8})`);
-      tip.replaceChildren(made("b", {}, d.label), `${d.x.toFixed(3)} classes per set`, made("br"),
-        `${percent(d.y)} with one class`);
+      tip.replaceChildren(made("b", {}, d.label), `size ${d.x.toFixed(3)}`, made("br"),
+        `${percent(d.y)} singletons`);
       tip.style.left = Math.max(4, Math.min(x + 14, width - tip.offsetWidth - 4)) + "px";
       tip.style.top = (y > tip.offsetHeight + 22 ? y - tip.offsetHeight - 14 : y + 16) + "px";
     };
@@ -227,6 +238,10 @@
       const threshold = full ? Infinity : curve.thresholds?.[at];
       const cells = [threshold === undefined ? "several" : Number.isFinite(threshold) ? threshold.toFixed(4) : "∞", percent(full ? 1 : curve.covered[at] / m),
         full ? "all" : (curve.sizes[at] / m).toFixed(3), percent(one), percent(none)];
+      if (curve.label === data.take) {
+        $("alpha").setAttribute("aria-valuetext", `${(step / 1000).toFixed(3)}: ${curve.label}, coverage ${cells[1]}, `
+          + `size ${full ? "of all classes" : cells[2]}, ${cells[3]} singletons, ${cells[4]} empty`);
+      }
       rows.push(made("tr", {}, made("th", { scope: "row" }, curve.label), ...cells.map((c) => made("td", {}, c))));
       const parts = [["one", one], ["more", 1 - one - none], ["none", none]];
       const bar = made("div", {}, ...parts.map(([kind]) => made("i", { class: kind })));
@@ -239,5 +254,11 @@
   $("alpha").addEventListener("input", drawLevel);
   drawLevel();
 
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  /* Paper holds what is folded; afterwards it is folded again. */
+  const folded = [];
+  addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details:not([open])")) folded.push(part);
+    for (const part of folded) part.open = true;
+  });
+  addEventListener("afterprint", () => { for (const part of folded.splice(0)) part.open = false; });
 })();

@@ -2,7 +2,6 @@
 
 import platform
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
@@ -14,21 +13,20 @@ from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
 from pippin._compare.study import Study
 from pippin._compare.verdict import Pick, Verdict, on_absent
-from pippin._predictors.metrics import Evaluation
+from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__
 from pippin.report.classes import ClassCoverage
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import HOLLOW, Front
+from pippin.report.names import escaped
 from pippin.report.style import look
 
 COLUMNS = {
     "score": "",
-    "coverage": "share of sets that hold the true class",
-    "efficiency": "classes per set; fewer is better",
-    "informativeness": "share of sets with one class; more is better",
-    "empty_rate": "share of sets with no class",
+    **{name: meaning for name, (_, meaning) in WORDS.items()},
     "threshold": "classes that score up to this enter the set",
 }
+BETTER = {"efficiency": "less is better", "informativeness": "more is better"}
 CONDITIONAL = {
     "score": "",
     "worst class": "the class that is covered least",
@@ -39,6 +37,7 @@ CONDITIONAL = {
     "worst group coverage": "more is better",
 }
 NAMES = {
+    **{name: word for name, (word, _) in WORDS.items()},
     "covgap": "CovGap",
     "sscv": "SSCV",
     "worst class coverage": "its coverage",
@@ -65,8 +64,8 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
     return Template(_asset("page.html")).substitute(
         css=_asset("page.css"),
         js=_asset("page.js"),
-        title=escape(title),
-        lead=escape(_lead(comparison)),
+        title=escaped(title),
+        lead=escaped(_lead(comparison)),
         sentences="\n".join(
             f'<p class="{"first" if i == 0 else "then"}">{_prose(text)}</p>' for i, text in enumerate(verdict.sentences)
         ),
@@ -84,7 +83,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
         ),
         conditional="\n".join(_conditional_rows(conditional)),
         parts="class and group" if "worst_group" in conditional[0] else "class",
-        absent=escape(on_absent(comparison)),
+        absent=escaped(on_absent(comparison)),
         pooled=_pooled(comparison),
         violins=_figure(
             images["violins"],
@@ -92,7 +91,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
             f"The dashed line is the promised coverage, {1 - comparison.alpha:g}."
             + (f" Pale, with a dashed edge: {HOLLOW}." if any(look(one).hollow for one in comparison.scores) else ""),
         ),
-        front=_figure(images["front"], "Classes per set against the share of sets with one class."),
+        front=_figure(images["front"], "Size against singletons."),
         front_splits=f"{max((found.splits for found in verdict.fronts.values()), default=0):,}",
         n_calibration=f"{comparison.n_calibration:,}",
         n_test=f"{curves[0].n_test:,}",
@@ -104,9 +103,9 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
         n_pairs=f"{len(pairs):,} pair{'s' if len(pairs) != 1 else ''} of scores",
         pairs_open=" open" if len(pairs) <= FEW_PAIRS else "",
         pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),
-        command=f"<pre><code>{escape(run['command'])}</code></pre>" if "command" in run else "",
+        command=f"<pre><code>{escaped(run['command'])}</code></pre>" if "command" in run else "",
         run="\n".join(_run_rows(comparison, run)),
-        data=as_json(front, curves, comparison.n_calibration),
+        data=as_json(front, curves, comparison.n_calibration, verdict.take),
     )
 
 
@@ -116,7 +115,7 @@ def _asset(name: str) -> str:
 
 def _prose(text: str) -> str:
     """Escapes a sentence; what stands between backquotes becomes code."""
-    pieces = escape(text).replace(" %", "\N{NO-BREAK SPACE}%").split("`")
+    pieces = escaped(text).replace(" %", "\N{NO-BREAK SPACE}%").split("`")
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
@@ -133,30 +132,30 @@ def _lead(comparison: Comparison) -> str:
 
 
 def _pick_row(compared: Pick, tuned: Pick) -> str:
-    preference = f'<th scope="row">{escape(compared.preference)}</th>'
+    preference = f'<th scope="row">{escaped(compared.preference)}</th>'
     if tuned.preference != compared.preference:
-        preference = f'<th scope="row">{escape(compared.preference)}; tuned: {escape(tuned.preference)}</th>'
+        preference = f'<th scope="row">{escaped(compared.preference)}; tuned: {escaped(tuned.preference)}</th>'
     return "<tr>" + preference + "".join(_pick_cell(pick) for pick in (compared, tuned)) + "</tr>"
 
 
 def _pick_cell(pick: Pick) -> str:
     return (
-        f"<td><strong>{escape(str(pick.score))}</strong> <small>{pick.efficiency:.2f} classes per set, "
-        f"{pick.informativeness:.1%} with one class</small></td>"
+        f"<td><strong>{escaped(pick.score)}</strong> <small>size {pick.efficiency:.2f}, "
+        f"{pick.informativeness:.1%} singletons</small></td>"
     )
 
 
 def _heading(name: str, told: str) -> str:
-    small = f"<small>{told}</small>" if told else ""
+    small = f"<small>{'; '.join([told, *filter(None, [BETTER.get(name)])])}</small>" if told else ""
     kind = ' class="name"' if name in ("worst class", "worst group") else ""
-    title = NAMES.get(name, name.replace("_rate", ""))
+    title = NAMES.get(name, name)
     return f'<th scope="col"{kind}><button type="button">{title}</button>{small}</th>'
 
 
 def _summary_rows(comparison: Comparison, verdict: Verdict) -> Iterable[str]:
     best = {("efficiency", str(verdict.compared[0].score)), ("informativeness", str(verdict.compared[1].score))}
     for row in comparison.summary().iter_rows(named=True):
-        cells = [f'<th scope="row">{escape(row["score"])}</th>']
+        cells = [f'<th scope="row">{escaped(row["score"])}</th>']
         for name in list(COLUMNS)[1:]:
             mean, sd = row[name], row[f"{name}_sd"]
             share = name not in ("efficiency", "threshold")
@@ -175,12 +174,12 @@ def _conditional_columns(rows: list[dict[str, Any]]) -> dict[str, str]:
 def _conditional_rows(rows: list[dict[str, Any]]) -> Iterable[str]:
     fairest = {key: min(row[key] for row in rows) for key in ("covgap", "sscv")}
     for row in rows:
-        cells = [f'<th scope="row">{escape(row["score"])}</th>']
+        cells = [f'<th scope="row">{escaped(row["score"])}</th>']
         for name in list(_conditional_columns(rows))[1:]:
             key = name.replace(" ", "_")
             value = row[key]
             if name in ("worst class", "worst group"):
-                cells.append(f'<td class="name">{escape(str(value))}</td>')
+                cells.append(f'<td class="name">{escaped(value)}</td>')
                 continue
             told = f"{value:.3f}" if key in fairest else f"{value:.1%}"
             mark = ' class="best"' if value == fairest.get(key) and len(rows) > 1 else ""
@@ -189,7 +188,7 @@ def _conditional_rows(rows: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _pair_row(size: Difference, singletons: Difference) -> str:
-    pair = f'<th scope="row">{escape(str(size.first))} − {escape(str(size.second))}</th>'
+    pair = f'<th scope="row">{escaped(size.first)} − {escaped(size.second)}</th>'
     return f"<tr>{pair}{_gap(size, 1, 3)}{_gap(singletons, 100, 1)}</tr>"
 
 
@@ -205,8 +204,8 @@ def _signs(text: str) -> str:
 
 def _figure(svg: str, caption: str, kind: str = "wide") -> str:
     return (
-        f'<figure class="{kind}"><div class="scroll" tabindex="0" role="img" aria-label="{escape(caption)}">{svg}</div>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f'<figure class="{kind}"><div class="scroll" tabindex="0" role="img" aria-label="{escaped(caption)}">'
+        f"{svg}</div><figcaption>{escaped(caption)}</figcaption></figure>"
     )
 
 
@@ -217,7 +216,7 @@ def _pooled(comparison: Comparison) -> str:
 def _sampled(curves: Sequence[LevelCurve]) -> str:
     """Which curves rest on fewer test rows."""
     fewer = {str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test}
-    return f" {escape(', '.join(fewer))}: {min(fewer.values()):,} of them, at random." if fewer else ""
+    return f" {escaped(', '.join(fewer))}: {min(fewer.values()):,} of them, at random." if fewer else ""
 
 
 def _promised(method: str) -> str:
@@ -236,24 +235,25 @@ def _details(
     shown, *partner = by_class
     found = next(iter(evaluations.values()))
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(str(name))}</th><td data-value="{n}">{n:,}</td>'
+        f'<tr><th scope="row">{escaped(name)}</th><td data-value="{n}">{n:,}</td>'
         + "".join(f'<td data-value="{other[name][1]!r}">{other[name][1]:.1%}</td>' for other in by_class.values())
         + "</tr>"
         for name, (n, _) in by_class[shown].items()
     )
     headings = {"class": "", "rows": ""} | (dict.fromkeys(by_class, "coverage") if partner else {"coverage": ""})
-    buttons = "".join(_heading(escape(name), told) for name, told in headings.items())
+    buttons = "".join(_heading(escaped(name), told) for name, told in headings.items())
     sizes = _figure(
         images["sizes"],
-        f"How many classes the sets hold, on the first split ({found.n:,} test rows). Hatched: one class.",
+        f"The sizes of the sets on the first split ({found.n:,} test rows). Hatched: singletons.",
     )
     occurring = " with rows" if on_absent(comparison) else ""
     beside = f"Hollow marks: {partner[0]}, which promises it for {_promised(partner[0])}. " if partner else ""
     classes = _figure(
-        images["classes"],
+        f'<div class="roomy">{images["classes"]}</div><div class="narrow">{images["narrow"]}</div>',
         f"Coverage of each class under {shown}, over {_pooled(comparison)}, the worst on top. Hatched bars fall short "
-        f"of the dashed line; at the right, coverage and the rows of the class. {shown} promises that level for all "
-        f"objects together, not for each class. {beside}A class of few rows wanders.",
+        "of the dashed line, the level asked for; at the right, coverage and the rows of the class. "
+        f"{shown} promises that level for all objects together, not for each class. {beside}A class of few rows "
+        "wanders.",
         "tall",
     )
     return f"""<section aria-labelledby="h-sets">
@@ -282,4 +282,4 @@ def _run_rows(comparison: Comparison, run: dict[str, str]) -> Iterable[str]:
     }
     for name, value in (known | run).items():
         if name != "command":
-            yield f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>"
+            yield f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>"

@@ -3,13 +3,13 @@
 import base64
 import io
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._predictors.sets import PredictionSets
+from pippin.report.names import escaped
 
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail
@@ -34,12 +34,11 @@ def kinds(
     """Which rows are shown under which heading: of the first score, but empty sets of the first that left any."""
     score, first = next(iter(sets.items()))
     right, one = first.hold(labels), first.sizes == 1
-    largest = np.argsort(-first.sizes, kind="stable")[:EACH]
     bare, empty = next(((name, found) for name, found in sets.items() if (found.sizes == 0).any()), (score, first))
     return {
-        "One class, and it is right": (first, _some(np.flatnonzero(one & right))),
-        "One class, and it is wrong": (first, _some(np.flatnonzero(one & ~right))),
-        "The largest sets": (first, largest[first.sizes[largest] > 1]),
+        "Singletons that are right": (first, _some(np.flatnonzero(one & right))),
+        "Singletons that are wrong": (first, _some(np.flatnonzero(one & ~right))),
+        "The largest sets, of each true class in turn": (first, _largest(first, labels)),
         "Empty sets" + (f", under {bare}" if bare != score else ""): (empty, _some(np.flatnonzero(empty.sizes == 0))),
     }
 
@@ -60,14 +59,14 @@ def photo_section(
     for heading, (found, rows) in kinds(sets, labels).items():
         cards = "\n".join(_card(folder, files[i], found, int(i), int(labels[i])) for i in rows)
         body = f'<ul class="photos">\n{cards}\n</ul>' if len(rows) else "<p>None on the first split.</p>"
-        parts.append(f"<h3>{escape(heading)}</h3>\n{body}")
+        parts.append(f"<h3>{escaped(heading)}</h3>\n{body}")
     told = (
         f"Some of the first split's {len(files):,} test rows with their sets under {next(iter(sets))}: first what the "
         "photograph truly shows, then its set, the most probable class first."
     )
     return (
         f'<section aria-labelledby="h-photos">\n{STYLE}\n<h2 id="h-photos">Photographs and their sets</h2>\n'
-        f"<p>{escape(told)}</p>\n" + "\n".join(parts) + "\n</section>"
+        f"<p>{escaped(told)}</p>\n" + "\n".join(parts) + "\n</section>"
     )
 
 
@@ -82,19 +81,35 @@ def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows if len(rows) <= EACH else rows[np.linspace(0, len(rows) - 1, EACH).astype(int)]
 
 
+def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of the largest sets: the largest of each true class, then the next of each, none with the same members."""
+    order = np.argsort(-sets.sizes, kind="stable")
+    of_class: dict[int, dict[frozenset[int], int]] = {}
+    for row in order[sets.sizes[order] > 1].tolist():
+        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(_members(sets, row)), row)
+    turns = [(turn, row) for rows in of_class.values() for turn, row in enumerate(rows.values())]
+    chosen = [row for _, row in sorted(turns, key=lambda one: (one[0], -sets.sizes[one[1]], one[1]))[:EACH]]
+    return np.array(sorted(chosen, key=lambda row: (-sets.sizes[row], row)), dtype=np.int64)
+
+
+def _members(sets: PredictionSets, row: int) -> list[int]:
+    members: list[int] = sets.members[sets.offsets[row] : sets.offsets[row + 1]].tolist()
+    return members
+
+
 def _card(folder: Path, file: str, sets: PredictionSets, row: int, label: int) -> str:
-    truth = escape(_words(sets.classes[label]))
-    members = sets.members[sets.offsets[row] : sets.offsets[row + 1]].tolist()
+    truth = escaped(_words(sets.classes[label]))
+    members = _members(sets, row)
     names = [_member(_words(sets.classes[k]), k == label) for k in members[:MOST]]
     if len(members) > MOST:
         names.append(f"and {len(members) - MOST} more" + (", the true one too" if label in members[MOST:] else ""))
     picture = thumbnail(folder / file)
-    image = f'<img src="data:image/jpeg;base64,{picture}" alt="{truth}" title="{escape(file)}">' if picture else ""
+    image = f'<img src="data:image/jpeg;base64,{picture}" alt="{truth}" title="{escaped(file)}">' if picture else ""
     return f"<li>{image}<p><b>{truth}</b>{', '.join(names) or 'no class'}</p></li>"
 
 
 def _member(name: str, true: bool) -> str:
-    return f'<span class="in">{escape(name)} ✓</span>' if true else f'<span class="out">{escape(name)}</span>'
+    return f'<span class="in">{escaped(name)} ✓</span>' if true else f'<span class="out">{escaped(name)}</span>'
 
 
 def _words(name: object) -> str:

@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from pippin._compare.methods import Method
 from pippin._runtime.disk import write_whole
+from pippin._runtime.visible import visible
 
 P = ParamSpec("P")
 
@@ -101,10 +102,10 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def short(name: object) -> str:
-    """A name that leaves room for the drawing."""
-    text = " ".join(str(name).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def short(name: object, longest: int = LONGEST) -> str:
+    """A name that can be seen and leaves room for the drawing."""
+    text = " ".join(visible(name).split())
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def percent_axis(ax: Axes, axis: str) -> None:
@@ -137,13 +138,17 @@ def rendered(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def inline(svg: bytes) -> str:
-    """A drawing to stand inside a page, whose theme gives the ink, the grid and the background."""
+def inline(svg: bytes, name: str) -> str:
+    """A drawing to stand inside a page, whose theme gives the ink, the grid and the background.
+
+    What the drawing refers to begins with its name, so that no drawing takes another's, which may not be shown.
+    """
     text = svg.decode()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', text, count=1)
-    for colour, name in THEMED.items():
-        text = text.replace(colour, f"var(--{name})")
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    for colour, ours in THEMED.items():
+        text = text.replace(colour, f"var(--{ours})")
     return text
 
 

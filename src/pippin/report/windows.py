@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from pippin.images.preparing.prepare import Example
 from pippin.images.preparing.record import Record
 from pippin.images.preparing.we3ds import mask_classes
-from pippin.report.style import INK, QUIET, drawn, new_figure, save_figure
+from pippin.report.style import INK, QUIET, drawn, new_figure, save_figure, short
 
 CUTTING, COUNTS = "cutting", "counts"
 SHARPNESS = 1600  # pixels of the photograph's longer side in the figure
@@ -63,7 +63,7 @@ def cutting(example: Example) -> Figure:
     ax.set_yticks([*range(0, rows * side + 1, side)])
     ax.set_xlabel("pixels; what is left over at the right and at the bottom is not used")
     ax.set_title(
-        f"{example.photo}: {rows} × {columns} windows of {side} × {side}, {int(example.stays.sum())} stay",
+        f"{short(example.photo)}: {rows} × {columns} windows of {side} × {side}, {int(example.stays.sum())} stay",
         loc="left",
         parse_math=False,
     )

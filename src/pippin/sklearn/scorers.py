@@ -13,7 +13,7 @@ from pippin._predictors.sets import PredictionSets
 
 
 def singletons(classifier: Any, X: Any, y: Any = None) -> float:
-    """The share of sets with one class.
+    """The share of singletons, sets with one class.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
@@ -32,7 +32,7 @@ def singletons(classifier: Any, X: Any, y: Any = None) -> float:
 
 
 def fewest_classes(classifier: Any, X: Any, y: Any = None) -> float:
-    """Minus the mean number of classes per set.
+    """Minus the mean size of the sets.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.

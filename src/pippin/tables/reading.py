@@ -27,6 +27,7 @@ from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, as_classes, 
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
+from pippin._runtime.visible import visible
 from pippin._runtime.warn import warn
 from pippin.tables.formats import PLAIN_WHOLE, STDIN, read_arrays, read_column
 from pippin.tables.layout import Layout, no_class, normalized, strangers
@@ -52,7 +53,14 @@ class Data:
 
     @property
     def name(self) -> str:
-        return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else str(self.path)
+        return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else visible(self.path)
+
+    @property
+    def title(self) -> str:
+        """What the data are called: a file's name without the way there and without its ending."""
+        if self.path is None or self.path == STDIN:
+            return self.name
+        return visible(Path(self.path.name.removesuffix(".gz")).stem)
 
     @property
     def rows(self) -> Rows:
