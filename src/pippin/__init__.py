@@ -20,6 +20,10 @@ from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_r
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.sets import PredictionSets
+from pippin._predictors.sharpening.dividing import learn
+from pippin._predictors.sharpening.learning import sharpen
+from pippin._predictors.sharpening.sharpened import SharpenedMixture, SharpenedPredictor
+from pippin._predictors.sharpening.sharpener import Confusion, Sharpener
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -48,6 +52,7 @@ __all__ = [
     "Comparison",
     "ConditionalPredictor",
     "ConformalPredictor",
+    "Confusion",
     "CrossPredictor",
     "Evaluation",
     "Family",
@@ -58,6 +63,9 @@ __all__ = [
     "PredictionSets",
     "Predictor",
     "Score",
+    "SharpenedMixture",
+    "SharpenedPredictor",
+    "Sharpener",
     "Sweep",
     "Tuned",
     "WeightedPredictor",
@@ -75,6 +83,7 @@ __all__ = [
     "examples_for",
     "informativeness",
     "ip",
+    "learn",
     "likelihood_ratios",
     "linear",
     "load",
@@ -89,6 +98,7 @@ __all__ = [
     "repip",
     "saps",
     "score",
+    "sharpen",
     "socop",
     "sweep",
     "topk",

@@ -8,6 +8,7 @@ import pytest
 
 import pippin
 from pippin._theory.shortage import warn_of_level
+from support.confused import confused_rows
 
 EXAMPLE = pippin.load_example()
 
@@ -122,3 +123,19 @@ def test_groups_that_are_ids(halves, call):
     with pytest.warns(UserWarning, match="thresholds are infinite"):
         made = pippin.calibrate(EXAMPLE.probs[:30], EXAMPLE.labels[:30], groups=ids[:30])
     assert "all its thresholds are infinite, so every set holds all classes" in made.describe()
+
+
+def test_learn_makes_a_predictor_that_every_command_takes(call, tmp_path):
+    """It says what it mends; predict and evaluate use it; what it cannot do is one sentence."""
+    probs, labels = confused_rows(600)
+    np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
+    code, out, _ = call(f"learn {tmp_path}/d.npz --out {tmp_path}/p.json --alpha 0.1")
+    assert code == 0
+    assert "behind a sharpener learnt on 300 rows" in out
+    assert " taken for " in out
+    assert call(f"evaluate {tmp_path}/p.json {tmp_path}/d.npz")[0] == 0
+    assert call(f"predict {tmp_path}/p.json {tmp_path}/d.npz --out {tmp_path}/sets.csv")[0] == 0
+    code, _, err = call(f"export {tmp_path}/p.json --c {tmp_path}/head.h")
+    assert (code, "Expected a predictor without a sharpener" in err) == (2, True)
+    code, _, err = call(f"learn {tmp_path}/d.npz --out {tmp_path}/q.json --way sideways")
+    assert (code, err.count("\n")) == (2, 1)

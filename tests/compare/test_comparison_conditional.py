@@ -9,8 +9,7 @@ import pippin
 from pippin._compare import outcomes
 from pippin._compare.comparison import compare_in
 from pippin._compare.counted import METRICS
-from pippin._compare.method_splits import _tally
-from pippin._compare.outcomes import rank_scores
+from pippin._compare.method_splits import Outcomes, _tally
 from pippin._compare.splits import draw_split, split_generator
 from pippin._predictors.coverage_by import pooled
 from support.rows import made_rows
@@ -133,8 +132,8 @@ def test_plain_scores_are_tallied_like_methods(score):
     """The short way for sets of the first ranks gives the counts of the long way."""
     probs, labels, groups = made("tied", 120, 12)
     trial, method = trial_of(probs, labels, 0.2, groups=groups), pippin.Method(score)
-    short, scores = compare_in(trial, (method,), 5).tallies[0], rank_scores(trial, score)
-    long = pooled(_tally(scores, method, index, draw_split(trial, index)) for index in range(5))
+    short, every = compare_in(trial, (method,), 5).tallies[0], Outcomes(trial, [method])
+    long = pooled(_tally(every, method, index, draw_split(trial, index)) for index in range(5))
     for kind in ("classes", "groups", "strata"):
         assert np.array_equal(getattr(short, kind), getattr(long, kind))
 

@@ -51,7 +51,10 @@ def test_each_candidate_once_and_plain_ones_as_scores():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pip per species", "Cannot read 'per species' in 'pip per species': after the score write nothing, per class"),
+        (
+            "pip per species",
+            "Cannot read 'per species' in 'pip per species': after the score write sharpened",
+        ),
         ("pip per", "Cannot read 'per'"),
         ("pip nonempty per class", "Cannot read 'nonempty per class'"),
         ("pip per rc3p", "Cannot read 'per rc3p'"),

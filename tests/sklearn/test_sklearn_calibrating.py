@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
+from pippin._inputs.fingerprints import fingerprints, seen_before
 from pippin.sklearn import ConformalClassifier
-from pippin.sklearn.fingerprints import fingerprints, seen_before
 from support.blobs import NEW, TRUTH, X, Y, fitted
 
 

@@ -12,6 +12,7 @@ from pippin._compare import method_splits
 from pippin._compare.counted import METRICS, counter
 from pippin._compare.influence import Influence, influences
 from pippin._compare.methods import Method, parse_methods
+from pippin._compare.sharpened_splits import check_sharpened
 from pippin._compare.splits import Split, after_choice, draw_split, draw_splits
 from pippin._compare.trial import Trial, make_trial
 from pippin._engine import dispatch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 POOLED = 100  # splits over which coverage by class is pooled
 CHUNK = 20  # splits that are drawn and counted together
 AT_ONCE = 200  # splits between two checkpoints
+FEW_AT_ONCE = 10  # the same, where each takes a second or more
 
 
 def compare(
@@ -218,6 +220,7 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
     numbered = dict(enumerate(methods))
     others = {number: method for number, method in numbered.items() if not method.plain}
     method_splits.check_methods(trial, list(others.values()))
+    check_sharpened(trial, methods, splits)
     left = kept.done < splits
     counters = {
         number: counter(trial, method.score, splits) for number, method in numbered.items() if method.plain and left
@@ -232,16 +235,18 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
         calibrations, u = drawn
         for number, count in counters.items():
             values[number, start:stop] = count(calibrations, u)
-        for number, count_split in one_by_one.items():
-            for index, (calibration, own) in enumerate(zip(calibrations, u, strict=True), start):
-                values[number, index] = count_split(Split(calibration, own, partial(after_choice, trial, index)))
+        for index, (calibration, own) in enumerate(zip(calibrations, u, strict=True), start):
+            split = Split(calibration, own, partial(after_choice, trial, index))
+            for number, count_split in one_by_one.items():
+                values[number, index] = count_split(split)
 
+    chunk, at_once = (1, FEW_AT_ONCE) if any(method.sharpened for method in methods) else (CHUNK, AT_ONCE)
     alone = not others and not dispatch.is_compiled()  # NumPy's small steps hold the interpreter
     with progress_bar("splits", splits) as advance:
         advance(kept.done)
         while kept.done < splits:
-            start, stop = kept.done, min(kept.done + AT_ONCE, splits)
-            feed(draw, work, [(a, min(a + CHUNK, stop)) for a in range(start, stop, CHUNK)], alone)
+            start, stop = kept.done, min(kept.done + at_once, splits)
+            feed(draw, work, [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)], alone)
             advance(stop - start)
             kept.keep(stop)
     method_splits.tell(notes)

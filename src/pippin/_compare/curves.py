@@ -1,12 +1,13 @@
 """One split at many levels: what another alpha would make of a method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._compare.methods import Method
 from pippin._compare.outcomes import calibrated, rank_scores, sets_within
+from pippin._compare.sharpened_splits import sharpened_splits
 from pippin._compare.splits import Split, draw_split
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
@@ -37,8 +38,11 @@ class LevelCurve:
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:
     """The first split at every level, on its test rows, or on a sample of them, if there are many."""
-    split = draw_split(trial, 0)
-    return (_plain_curve if method.plain else _curve)(trial, method, split)
+    split, shown = draw_split(trial, 0), method
+    if method.sharpened:
+        trial, method, split = sharpened_splits(trial).divide(method, split)
+    curve = (_plain_curve if method.plain else _curve)(trial, method, split)
+    return replace(curve, method=shown)
 
 
 def _tested(trial: Trial, split: Split, most: int) -> NDArray[np.intp]:

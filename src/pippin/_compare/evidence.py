@@ -56,8 +56,9 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     The splits of one data set overlap, so their spread alone says little about other rows.
     The variance is that of what each row contributes, as a test row and as a calibration row
     (`influence.py`), and of having drawn only so many splits. It says nothing of other data
-    sets, nor of a classifier trained anew. A comparison that does not know its rows takes the
-    larger of the two parts' shares instead, which is too wide.
+    sets, nor of a classifier trained anew. Where it is not known what rows contribute, in a
+    comparison read from a file or behind a sharpener, the variance over splits times the larger
+    of the two parts' shares stands in, which is too wide.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)
@@ -65,7 +66,7 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     mean = float(gaps.mean())
     if j < 2:
         return Difference(first, second, metric, mean, -math.inf, math.inf)
-    if comparison.trial is None:
+    if comparison.trial is None or any(comparison.scores[number].sharpened for number in (one, other)):
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:

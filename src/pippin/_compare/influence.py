@@ -50,9 +50,10 @@ class Influence(NamedTuple):
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
     """By metric; a threshold is no row's own, so there test rows contribute nothing."""
     kept = min(splits, MOST_SPLITS)
-    rows = np.empty((len(METRICS), len(methods), trial.n), dtype=np.float32)
+    rows = np.zeros((len(METRICS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
-        rows[:, number] = _row_metrics(trial, method)
+        if not method.sharpened:  # whose sharpener depends on rows in ways that nobody follows
+            rows[:, number] = _row_metrics(trial, method)
     rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)  # sums of small numbers are exact
     tested = np.empty((len(METRICS), len(methods), kept))
     for start in range(0, kept, CHUNK):

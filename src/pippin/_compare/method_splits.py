@@ -1,13 +1,14 @@
 """Methods over many splits: their metrics, who is covered, and what to warn of."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
 from pippin._compare.methods import Method
-from pippin._compare.outcomes import RankScores, outcome, rank_scores
+from pippin._compare.outcomes import Outcome, outcome, rank_scores
+from pippin._compare.sharpened_splits import sharpened_splits
 from pippin._compare.splits import Split
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
@@ -28,13 +29,28 @@ Metrics = tuple[float, float, float, float, float]
 
 def counters(trial: Trial, methods: dict[int, Method], notes: list[str]) -> dict[int, Callable[[Split], Metrics]]:
     """For each method a function of a split that gives its metrics, and adds to `notes` what to warn of."""
-    known = {score: rank_scores(trial, score) for score in {method.score for method in methods.values()}}
-    return {key: partial(_metrics, known[method.score], method, notes) for key, method in methods.items()}
+    outcomes = Outcomes(trial, methods.values())
+    return {key: partial(_metrics, outcomes, method, notes) for key, method in methods.items()}
 
 
-def _metrics(scores: RankScores, method: Method, notes: list[str], split: Split) -> Metrics:
+class Outcomes:
+    """What the sets of a split are, for each of several methods; all that splits share is found once."""
+
+    def __init__(self, trial: Trial, methods: Iterable[Method]) -> None:
+        scores = {method.score for method in methods if not method.sharpened}
+        self.trial = trial
+        self._known = {score: rank_scores(trial, score) for score in scores}
+
+    def of(self, method: Method, split: Split) -> Outcome:
+        """The test objects of one split."""
+        if method.sharpened:
+            return sharpened_splits(self.trial).outcome(method, split)
+        return outcome(self._known[method.score], method, self.trial.alpha, split)
+
+
+def _metrics(outcomes: Outcomes, method: Method, notes: list[str], split: Split) -> Metrics:
     """Threshold, coverage, mean size, share of singletons, share of empty sets."""
-    found = outcome(scores, method, scores.trial.alpha, split)
+    found = outcomes.of(method, split)
     notes.extend(found.notes)  # in one step: threads share the list
     n, sizes = len(found.sizes), found.sizes
     return (
@@ -54,11 +70,9 @@ def tally_splits(
     `thresholds[method, split]` are those of plain scores, which need no second calibration.
     """
     splits = thresholds.shape[1]
-    known = {score: rank_scores(trial, score) for score in {method.score for method in methods if not method.plain}}
+    outcomes = Outcomes(trial, [method for method in methods if not method.plain])
     covers = [
-        _plain_tally(trial, method.score, thresholds[number])
-        if method.plain
-        else partial(_tally, known[method.score], method)
+        _plain_tally(trial, method.score, thresholds[number]) if method.plain else partial(_tally, outcomes, method)
         for number, method in enumerate(methods)
     ]
     found: dict[int, list[Tally]] = {}
@@ -89,12 +103,12 @@ def _plain_tally(trial: Trial, score: Score, thresholds: Vector) -> Callable[[in
     return cover
 
 
-def _tally(scores: RankScores, method: Method, index: int, split: Split) -> Tally:
-    found = outcome(scores, method, scores.trial.alpha, split)
+def _tally(outcomes: Outcomes, method: Method, index: int, split: Split) -> Tally:
+    found = outcomes.of(method, split)
     test = ~split.calibration
     sizes, covered = np.zeros(len(test), dtype=np.int64), np.zeros(len(test), dtype=bool)
     sizes[test], covered[test] = found.sizes, found.covered
-    return _tallied(scores.trial, split, sizes, covered)
+    return _tallied(outcomes.trial, split, sizes, covered)
 
 
 def _tallied(trial: Trial, split: Split, sizes: Codes, covered: Flags) -> Tally:

@@ -1,8 +1,8 @@
 """What `compare` compares: a score, and how its thresholds are formed.
 
-A plain method is a score with one threshold for all. Others ask for more: a threshold per
-class, per group or per cluster, RC3P, the singletons of the margin, or sets that are never
-empty.
+A plain method is a score with one threshold for all. Others ask for more: probabilities that are
+sharpened first, a threshold per class, per group or per cluster, RC3P, the singletons of the
+margin, or sets that are never empty.
 """
 
 from collections.abc import Iterable
@@ -24,6 +24,7 @@ SPELLINGS: dict[Per | None, str] = {
     "rc3p": "rc3p",
 }
 NONEMPTY = "nonempty"
+SHARPENED = "sharpened"
 COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it names the variant
 
 
@@ -45,6 +46,7 @@ class Method:
     per: Per | None = None
     nonempty: bool = False
     margin: Variant | None = None
+    sharpened: bool = False
 
     def __post_init__(self) -> None:
         if self.per is not None and self.per not in PER:
@@ -58,6 +60,11 @@ class Method:
     @property
     def plain(self) -> bool:
         """Whether the score alone says it all."""
+        return self.marginal and not self.sharpened
+
+    @property
+    def marginal(self) -> bool:
+        """Whether it promises just what a plain score does: one threshold for all, and sets that may be empty."""
         return self.per is None and self.margin is None and not self.nonempty
 
     @property
@@ -79,13 +86,13 @@ class Method:
         return hash(self.score if self.plain else self._key)
 
     @property
-    def _key(self) -> tuple[Score, Per | None, bool, Variant | None]:
-        return self.score, self.per, self.nonempty, self.margin
+    def _key(self) -> tuple[Score, Per | None, bool, Variant | None, bool]:
+        return self.score, self.per, self.nonempty, self.margin, self.sharpened
 
     def __str__(self) -> str:
         score = str(self.score) if self.margin is None else COMBINED
         way = SPELLINGS[self.per] if self.margin in (None, "recalibrated") else self.margin
-        parts = (score, way, NONEMPTY if self.nonempty else "")
+        parts = (score, SHARPENED if self.sharpened else "", way, NONEMPTY if self.nonempty else "")
         return " ".join(filter(None, parts))
 
     __repr__ = __str__
@@ -112,19 +119,20 @@ def parse_method(text: Any) -> Method:
     end = text.rfind(")") + 1 or len(text.split(maxsplit=1)[0] if text.strip() else "") + _indent(text)
     score, words = text[:end], text[end:].split()
     nonempty = words[-1:] == [NONEMPTY]
-    rest = " ".join(words[:-1] if nonempty else words)
+    sharpened = words[:1] == [SHARPENED]
+    rest = " ".join(words[sharpened : -1 if nonempty else None])
     if score.strip() == COMBINED:
         variant: Any = rest or "recalibrated"
         if variant not in get_args(Variant):
             raise InputError(f"Cannot read {rest!r} in {text.strip()!r}", "write ip/ms, ip/ms sum or ip/ms none")
-        return Method(ip(), None, nonempty, variant)
+        return Method(ip(), None, nonempty, variant, sharpened)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
-            return Method(parse_score(score), per, nonempty)
+            return Method(parse_score(score), per, nonempty, None, sharpened)
     parse_score(score)
     raise InputError(
         f"Cannot read {rest!r} in {text.strip()!r}",
-        "after the score write nothing, per class, per group, "
+        "after the score write sharpened or nothing, then nothing, per class, per group, "
         "per class and group, per cluster or rc3p, and then nonempty or nothing",
     )
 

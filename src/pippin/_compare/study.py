@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.curves import LevelCurve, level_curve
+from pippin._compare.method_splits import Outcomes
 from pippin._compare.methods import Method
-from pippin._compare.outcomes import Outcome, outcome, plain_outcome, rank_scores
-from pippin._compare.splits import Split, draw_split
+from pippin._compare.outcomes import plain_outcome
+from pippin._compare.splits import draw_split
 from pippin._compare.trial import Trial
 from pippin._compare.verdict import Verdict, judge
 from pippin._predictors.metrics import Evaluation, evaluation
@@ -29,16 +30,14 @@ def study(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: st
     test = ~split.calibration
     evaluations = {}
     for method, threshold in zip(methods, comparison.metric("threshold")[:, 0].tolist(), strict=True):
-        found = _outcome(trial, method, threshold, split)
+        found = (
+            plain_outcome(trial, method.score, threshold, split)
+            if method.plain
+            else Outcomes(trial, [method]).of(method, split)
+        )
         groups = trial.group[test], trial.group_names
         evaluations[str(method)] = evaluation(
             found.sizes, found.covered, trial.labels[test], trial.classes, *groups, trial.alpha
         )
     curves = tuple(level_curve(trial, method) for method in methods)
     return Study(comparison, judge(trial, comparison), curves, evaluations)
-
-
-def _outcome(trial: Trial, method: Method, threshold: float, split: Split) -> Outcome:
-    if method.plain:
-        return plain_outcome(trial, method.score, threshold, split)
-    return outcome(rank_scores(trial, method.score), method, trial.alpha, split)

@@ -1,5 +1,6 @@
 """The answer in plain words: which score to take for what, and the fronts that families trace."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,11 +50,12 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     """Names the best score for each preference, among those compared and among tuned ones.
 
     Methods with several thresholds, or without empty sets, buy another guarantee; they are
-    not judged by size beside plain scores, but in a sentence of their own.
+    not judged by size beside plain scores, but in a sentence of their own. Sharpened scores are
+    judged beside plain ones, if they clearly win.
     """
     splits = min(FRONT_SPLITS, comparison.splits)
     fronts = {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
-    judged = _plain(comparison)
+    judged = _judged(comparison)
     merged: dict[Method, Vector] = {}
     tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
     for found in (judged, *tried):  # nothing is named that `tune` would not find
@@ -64,11 +66,13 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     compared, tuned = _picks(judged), _picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
-        law = (check_spread(judged),) if judged.scores[0].plain else ()
+        plain = _only(comparison, [method for method in comparison.scores if method.plain])
+        law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
     told = _sentences(judged, compared, tuned)
     sentences = (
         *told,
+        *_on_sharpening(comparison),
         *_on_empty(trial, judged, compared[-1].score),
         *_on_classes(comparison, compared[-1].score),
         *_too_little(comparison),
@@ -76,12 +80,46 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     return Verdict(sentences, compared, tuned, fronts, checks)
 
 
-def _plain(comparison: Comparison) -> Comparison:
-    """The comparison of the plain scores alone; of all, if there is none."""
-    plain = [number for number, candidate in enumerate(comparison.scores) if candidate.plain]
-    if not plain:
+def _judged(comparison: Comparison) -> Comparison:
+    """The methods that promise what a plain score does, less sharpened ones that win nothing; all, if none is left."""
+    marginal = [method for method in comparison.scores if method.marginal]
+    return _only(comparison, [method for method in marginal if not method.sharpened or _wins(comparison, method)])
+
+
+def _only(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
+    """The comparison of some of its methods; of all, if these are none."""
+    if not methods:
         return comparison
-    return replace(comparison, scores=tuple(comparison.scores[i] for i in plain), values=comparison.values[plain])
+    numbers = [comparison.scores.index(method) for method in methods]
+    return replace(comparison, scores=tuple(methods), values=comparison.values[numbers])
+
+
+def _wins(comparison: Comparison, sharpened: Method) -> bool:
+    """Whether sharpening clearly helps the score, in size or singletons, and clearly harms it in neither."""
+    plain = replace(sharpened, sharpened=False)
+    if plain not in comparison.scores:
+        return True
+    size, single = (difference(comparison, metric, sharpened, plain) for metric in ("efficiency", "informativeness"))
+    return (size.high < 0 or single.low > 0) and not (size.low > 0 or single.high < 0)
+
+
+def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
+    """For each score that was compared both ways, what sharpening does to it."""
+    told = []
+    for method in comparison.scores:
+        plain = replace(method, sharpened=False)
+        if not method.sharpened or plain not in comparison.scores or comparison.splits < 2:
+            continue
+        size, single = (difference(comparison, metric, method, plain) for metric in ("efficiency", "informativeness"))
+        changes = (
+            f"{size.mean:+.2f} classes per set (95 % interval {size.low:+.2f} to {size.high:+.2f}) and "
+            f"{100 * single.mean:+.1f} points of singletons ({100 * single.low:+.1f} to {100 * single.high:+.1f})"
+        )
+        if _wins(comparison, method):
+            told.append(f"Sharpening pays: it changes {plain} by {changes}, the rows that it learns on counted.")
+        else:
+            told.append(f"Sharpening wins nothing clear here, so keep {plain}: it changes it by {changes}.")
+    return tuple(told)
 
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:

@@ -123,6 +123,9 @@ class Engine(Protocol):
     def p_values(self, c: Coefficients, held: Held) -> FillP:
         """A function that fills in the p-value of every class of a block, and returns the suspects."""
 
+    def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
+        """Adds left · right to `out`, term after term in the order of the inner index."""
+
     def smallest(self, scores: Vector, k: int) -> float:
         """The k-th smallest score."""
 

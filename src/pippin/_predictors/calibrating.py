@@ -11,7 +11,10 @@ from pippin._inputs.labels import as_classes, as_labelled, as_labels
 from pippin._inputs.rows import as_rows
 from pippin._predictors.conditional import ConditionalPredictor, Grouping, Per, calibrate_conditional
 from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._runtime.arrays import Classes, Seed, Vector
+from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, parse_score
 from pippin._theory.shortage import warn_of_level
@@ -44,6 +47,22 @@ def score(
     return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
 
 
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    sharpen: Sharpener,
+    features: ArrayLike | None = None,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
+    from_logits: bool = False,
+) -> SharpenedPredictor: ...
 @overload
 def calibrate(
     probs: Any,
@@ -110,8 +129,10 @@ def calibrate(
     per: Per | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
+    sharpen: Sharpener | None = None,
+    features: ArrayLike | None = None,
     from_logits: bool = False,
-) -> Predictor | ConditionalPredictor:
+) -> Predictor | ConditionalPredictor | SharpenedPredictor:
     """A predictor whose sets contain the true class with probability at least 1 − alpha.
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉.
@@ -131,6 +152,8 @@ def calibrate(
         groups: the group of each row, for a guarantee per group.
         unseen: what `predict` does with a group that is not among them: an "error", or the
             "marginal" threshold of all groups together.
+        sharpen: makes probabilities better first; learnt by `pippin.sharpen` on other rows.
+        features: what the sharpener was shown beside the probabilities.
         from_logits: whether `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
@@ -142,6 +165,15 @@ def calibrate(
     chosen = parse_score(score)
     warn_of_level(as_alpha(alpha))
     data = as_labelled(probs, labels, classes, from_logits)
+    if sharpen is not None:
+        sharpen.check_unseen(data.rows)
+        same_index("probs", data.rows.index, features=features)
+        data = data._replace(rows=sharpen.rows(data.rows, features))
+    elif features is not None:
+        raise InputError("Expected features= only beside sharpen=", "leave it out, or pass a sharpener")
+    base: Predictor | ConditionalPredictor
     if per is None and groups is None and unseen == "error":
-        return calibrate_marginal(data, chosen, alpha, seed)
-    return calibrate_conditional(data, chosen, alpha, seed, Grouping(per or "group", groups, unseen))
+        base = calibrate_marginal(data, chosen, alpha, seed)
+    else:
+        base = calibrate_conditional(data, chosen, alpha, seed, Grouping(per or "group", groups, unseen))
+    return base if sharpen is None else sharpen.before(base)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from os import PathLike
+from typing import Any
 
 from pippin._predictors import combination, conditional, cross, marginal, weighted
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import Content, read_predictor
+from pippin._predictors.saving import Content, need, read_predictor
+from pippin._predictors.sharpening import sharpened
 from pippin._runtime.errors import InputError
 
 KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
@@ -14,6 +16,8 @@ KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     "combination": combination.from_content,
     "weighted": weighted.from_content,
     "cross": cross.from_content,
+    "sharpened": lambda content: sharpened.from_content(content, _read),
+    "sharpened mixture": lambda content: sharpened.mixture_from_content(content, _read),
 }
 
 
@@ -27,10 +31,19 @@ def load(path: "str | PathLike[str]") -> ConformalPredictor:
         InputError: the file is damaged, was edited, or needs a newer pippin.
     """
     content = read_predictor(path)
-    kind = content.pop("kind", None)
+    kind = content.get("kind")
+    if kind == "sharpener":
+        raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:
-        return KINDS[kind](Content(content))
+        return _read(content)
     except InputError as error:
         raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error
+
+
+def _read(content: dict[str, Any]) -> ConformalPredictor:
+    """The predictor that had this content, or that stands behind a sharpener."""
+    kind, parts = content.get("kind"), {key: value for key, value in content.items() if key != "kind"}
+    need("kind", isinstance(kind, str | None) and kind in KINDS)
+    return KINDS[kind](Content(parts))

@@ -228,6 +228,11 @@ def from_content(content: Content) -> Predictor:
 
 def need_one_threshold(predictor: Any) -> Predictor:
     """The predictor; raises an InputError if it has another kind of thresholds than one."""
+    if hasattr(predictor, "sharpeners"):
+        raise InputError(
+            f"Expected a predictor without a sharpener, got {predictor!r}",
+            "only Python sharpens yet, so calibrate one on the probabilities as they are",
+        )
     if not isinstance(predictor, Predictor):
         raise InputError(
             f"Expected a predictor with one threshold for all, got {predictor!r}",

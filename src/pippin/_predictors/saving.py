@@ -37,13 +37,12 @@ _MAY_BE_INFINITE = {
 
 def shared_content(predictor: ConformalPredictor) -> dict[str, Any]:
     """The level, the number of examples and the classes, as a file holds them."""
-    classes = predictor.classes
-    return {
-        "alpha": predictor.alpha,
-        "n_calibration": predictor.n_calibration,
-        "n_classes": len(classes),
-        "classes": None if isinstance(classes, range) else list(classes),
-    }
+    return {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration, **classes_content(predictor.classes)}
+
+
+def classes_content(classes: Classes) -> dict[str, Any]:
+    """The classes, as a file holds them."""
+    return {"n_classes": len(classes), "classes": None if isinstance(classes, range) else list(classes)}
 
 
 def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
@@ -86,6 +85,11 @@ def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
         raise InputError(
             f"{path} was edited or damaged after it was saved (its checksum differs)", "calibrate again and save"
         )
+    return decoded(content)
+
+
+def decoded(content: dict[str, Any]) -> dict[str, Any]:
+    """Content as it was before it was written: infinity, where numbers may be infinite."""
     return {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
 
 
@@ -187,6 +191,12 @@ class Content:
         values = self.take(key)
         return None if values is None else vector_of(key, values)
 
+    def few(self, key: str, n: int) -> tuple[float, ...]:
+        """n numbers."""
+        values = vector_of(key, self.take(key))
+        need(key, len(values) == n)
+        return tuple(values.tolist())
+
     def matrix(self, key: str, shape: tuple[int, ...]) -> Vector:
         """Rows of numbers, none NaN."""
         rows = self.take(key, lambda value: isinstance(value, list))
@@ -268,6 +278,8 @@ def _is_sound(content: dict[str, Any], whole: dict[str, Any]) -> bool:
 def _encoded(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _encoded(one) for key, one in value.items()}
     return [_encoded(v) for v in value] if isinstance(value, list) else value
 
 

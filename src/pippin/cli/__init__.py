@@ -20,6 +20,7 @@ from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
+from pippin.cli.learn import learn
 from pippin.cli.plan import plan
 from pippin.cli.predict import predict
 from pippin.cli.prepare import prepare
@@ -36,6 +37,7 @@ app.command(epilog="Example: pippin tune data.csv --prefer singletons --max-size
 app.command(epilog="Example: pippin toy")(toy)
 app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
 app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)
+app.command(epilog="Example: pippin learn data.npz --score socop --alpha 0.1 --out predictor.json")(learn)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
 app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)

@@ -121,9 +121,10 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "L
         screen.print(absent)
     for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
         screen.print(f"\n{sentence}")
-    if found.verdict.take.plain and data.path is not None:
-        words = ["pippin", "calibrate", data.name, *spelled(layout)] if layout else ["pippin", "calibrate", data.name]
-        words += ["--score", str(found.verdict.take), "--alpha", f"{comparison.alpha:g}", "--out", "predictor.json"]
+    take = found.verdict.take
+    if take.marginal and data.path is not None:
+        words = ["pippin", "learn" if take.sharpened else "calibrate", data.name, *(spelled(layout) if layout else ())]
+        words += ["--score", str(take.score), "--alpha", f"{comparison.alpha:g}", "--out", "predictor.json"]
         screen.print(f"\nTo take it: {shlex.join(words)}", soft_wrap=True)
     if page is None:
         screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')

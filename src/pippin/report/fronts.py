@@ -26,7 +26,7 @@ from pippin.report.style import (
 )
 
 DASHES = ("-", "--", ":", "-.")
-HOLLOW = "several thresholds, or never empty"
+HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK = {"marker": "o", "markersize": 9, "markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 2}
 LABELLED = 4  # values written along a line, at most
 SIDES = {1: "left", 0: "center", -1: "right"}

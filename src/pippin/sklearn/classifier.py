@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
+from pippin._inputs.fingerprints import fingerprints, seen_before
 from pippin._inputs.rows import row_index
 from pippin._predictors.calibrating import calibrate
 from pippin._predictors.conditional import Per
@@ -19,7 +20,6 @@ from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
-from pippin.sklearn.fingerprints import fingerprints, seen_before
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
 from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fitted, probabilities, several, split
 from pippin.sklearn.trained_on import check_unseen

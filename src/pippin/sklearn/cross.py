@@ -10,12 +10,12 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
+from pippin._inputs.fingerprints import fingerprints
 from pippin._inputs.rows import row_index
 from pippin._predictors.cross import calibrate_cross
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
-from pippin.sklearn.fingerprints import fingerprints
 from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
 from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, fold_of_rows, probabilities, several
 

@@ -1,0 +1,269 @@
+"""Predictors that sharpen probabilities before they look at them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pippin._engine.draws import generator_of
+from pippin._inputs.labels import shortened
+from pippin._inputs.rows import Rows, as_rows
+from pippin._predictors.cross import CrossPredictor
+from pippin._predictors.marginal import Predictor
+from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.saving import Content, Saved, decoded, need
+from pippin._predictors.sets import PredictionSets
+from pippin._predictors.sharpening import storing
+from pippin._predictors.sharpening.sharpener import Sharpener
+from pippin._runtime.arrays import Classes, Indices, Seed, Vector
+from pippin._runtime.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharpenedPredictor(Saved):
+    """A predictor of any kind behind a sharpener, which it is given sharper probabilities by.
+
+    Behind a cross-conformal predictor stands one sharpener per fold, each learnt without that fold.
+    """
+
+    base: ConformalPredictor
+    sharpeners: tuple[Sharpener, ...]
+
+    @property
+    def alpha(self) -> float:
+        return self.base.alpha
+
+    @property
+    def n_calibration(self) -> int:
+        return self.base.n_calibration
+
+    @property
+    def classes(self) -> Classes:
+        return self.base.classes
+
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven, that of the predictor behind."""
+        return self.base.guarantee
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows."""
+        return (self.base.takes - {"folds"}) | ({"features"} if self.sharpeners[0].takes_features else set())
+
+    def at(self, alpha: float) -> "SharpenedPredictor":
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of errors allowed.
+        """
+        base: Any = self.base
+        return replace(self, base=base.at(alpha))
+
+    def predict(
+        self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False, **beside: Any
+    ) -> PredictionSets:
+        """The prediction set of every row.
+
+        Args:
+            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
+            features: what the sharpener was shown beside them, one row per object.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+            beside: what the predictor behind takes: seed, nonempty, groups, weights.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharper = pippin.sharpen(data.probs[:1200], data.labels[:1200])
+        >>> predictor = pippin.calibrate(data.probs[1200:2400], data.labels[1200:2400], "socop", sharpen=sharper)
+        >>> sets = predictor.predict(data.probs[2400:])
+        """
+        return self.base.predict(self._sharper(probs, features, from_logits), **beside)
+
+    def p_values(
+        self,
+        probs: Any,
+        labels: ArrayLike | None = None,
+        *,
+        features: ArrayLike | None = None,
+        from_logits: bool = False,
+        **beside: Any,
+    ) -> Vector:
+        """The p-value of every class, (n, K); with labels of one class per row, (n,).
+
+        Args:
+            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
+            labels: one class per row, as indices or as names; None asks for all classes.
+            features: what the sharpener was shown beside them, one row per object.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+            beside: what the predictor behind takes: seed, smoothed, groups, weights.
+        """
+        base: Any = self.base
+        found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **beside)
+        return found
+
+    def predict_one(self, row: Any, *, features: ArrayLike | None = None, **beside: Any) -> Indices:
+        """The set of one object, as the predictor behind gives it.
+
+        Args:
+            row: its K probabilities, not logits.
+            features: what the sharpener was shown beside them.
+            beside: what the predictor behind takes: seed, group.
+        """
+        base: Any = self.base
+        if isinstance(base, CrossPredictor) or not hasattr(base, "predict_one"):
+            raise InputError(f"Expected a predictor with thresholds for one row, got {base!r}", "use predict")
+        found: Indices = base.predict_one(self.sharpeners[0].one(row, features), **beside)
+        return found
+
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        several = f"{len(self.sharpeners)} sharpeners, the first " if len(self.sharpeners) > 1 else "a sharpener "
+        return f"{self.base.describe()[:-1]}; behind {several}{self.sharpeners[0].describe()}."
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds of it."""
+        return {
+            "kind": "sharpened",
+            "base": self.base.content(),
+            "sharpeners": [one.content() for one in self.sharpeners],
+        }
+
+    def __repr__(self) -> str:
+        return f"SharpenedPredictor({self.base!r}, {', '.join(map(repr, self.sharpeners[:1]))})"
+
+    def _sharper(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> Rows | list[Rows]:
+        every = [one.rows(probs, features, from_logits) for one in self.sharpeners]
+        return every if isinstance(self.base, CrossPredictor) else every[0]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharpenedMixture(Saved):
+    """Several sharpened predictors, each calibrated on the rows that its sharpener did not see: every row draws one.
+
+    Each covers with probability 1 − α, and so does one of them chosen at random.
+    """
+
+    parts: tuple[SharpenedPredictor, ...]
+
+    @property
+    def alpha(self) -> float:
+        return self.parts[0].alpha
+
+    @property
+    def n_calibration(self) -> int:
+        """Rows that calibrate, all parts together."""
+        return sum(part.n_calibration for part in self.parts)
+
+    @property
+    def classes(self) -> Classes:
+        return self.parts[0].classes
+
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven: 1 − alpha, over the draw as well."""
+        return 1 - self.alpha
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows."""
+        return self.parts[0].takes | {"seed"}
+
+    def at(self, alpha: float) -> "SharpenedMixture":
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of errors allowed.
+        """
+        return SharpenedMixture(tuple(part.at(alpha) for part in self.parts))
+
+    def predict(
+        self,
+        probs: Any,
+        *,
+        seed: Seed = None,
+        features: ArrayLike | None = None,
+        nonempty: bool = False,
+        from_logits: bool = False,
+    ) -> PredictionSets:
+        """The prediction set of every row, from the part that it draws.
+
+        Args:
+            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
+            seed: draws the part of every row, and then u for a randomised score; a seed or a Generator.
+            features: what the sharpeners were shown beside them, one row per object.
+            nonempty: whether the most probable class is put into sets that would be empty.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        rows, generator = as_rows(probs, from_logits), generator_of(seed)
+        drawn = generator.integers(len(self.parts), size=rows.n)
+        beside = None if features is None else np.asarray(features)
+        sizes = np.empty(rows.n, dtype=np.int64)
+        members, owners = [], []
+        for number, part in enumerate(self.parts):
+            of = np.flatnonzero(drawn == number)
+            if not len(of):
+                continue
+            chosen = Rows(rows.array[of], rows.logits, rows.names)
+            some = None if beside is None else beside[of]
+            sets = part.predict(chosen, seed=generator, nonempty=nonempty, features=some)
+            sizes[of] = sets.sizes
+            members.append(sets.members)
+            owners.append(np.repeat(of, sets.sizes))
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        return PredictionSets(sizes, np.concatenate(members)[order], self.classes, rows.index)
+
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        return (
+            f"{len(self.parts)} sharpened predictors, each calibrated on rows that its sharpener did not see, of which "
+            f"every object draws one: its sets hold the true class {100 * self.guarantee:g} % of the time."
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds of it."""
+        return {"kind": "sharpened mixture", "parts": [part.content() for part in self.parts]}
+
+    def __repr__(self) -> str:
+        return f"SharpenedMixture({len(self.parts)} of {self.parts[0]!r})"
+
+
+def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPredictor:
+    """The predictor behind the sharpener; the two must agree on the classes."""
+    if base.classes != sharpener.classes:
+        raise InputError(
+            f"Expected the classes of the sharpener ({shortened(sharpener.classes)}), got {shortened(base.classes)}",
+            "sharpen and calibrate with the same classes=",
+        )
+    return SharpenedPredictor(base, (sharpener,))
+
+
+def from_content(content: Content, read: Callable[[dict[str, Any]], ConformalPredictor]) -> SharpenedPredictor:
+    """A sharpened predictor from the content of its file; `read` reads the one behind."""
+    inner = content.take("base", lambda value: isinstance(value, dict))
+    given = content.take("sharpeners", lambda value: isinstance(value, list) and len(value) > 0)
+    content.finish()
+    need("base", str(inner.get("kind", "")) not in ("sharpened", "sharpened mixture"))
+    base = read(decoded(inner))
+    sharpeners = []
+    for one in given:
+        need("sharpeners", isinstance(one, dict) and one.get("kind") == "sharpener")
+        parts = {key: value for key, value in one.items() if key != "kind"}
+        sharpeners.append(storing.from_content(Content(parts)))
+    wanted = len(base.fold_scores) if isinstance(base, CrossPredictor) else 1
+    need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
+    return SharpenedPredictor(base, tuple(sharpeners))
+
+
+def mixture_from_content(content: Content, read: Callable[[dict[str, Any]], ConformalPredictor]) -> SharpenedMixture:
+    """A mixture from the content of its file."""
+    given = content.take("parts", lambda value: isinstance(value, list) and len(value) > 1)
+    content.finish()
+    parts = []
+    for one in given:
+        need("parts", isinstance(one, dict) and one.get("kind") == "sharpened")
+        parts.append(from_content(Content({key: value for key, value in one.items() if key != "kind"}), read))
+    need("parts", len({(part.alpha, tuple(part.classes)) for part in parts}) == 1)
+    need("parts", all(isinstance(part.base, Predictor) for part in parts))
+    return SharpenedMixture(tuple(parts))

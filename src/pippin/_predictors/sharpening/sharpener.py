@@ -1,0 +1,233 @@
+"""The map itself: probabilities in, sharper probabilities out."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pippin._inputs.fingerprints import Prints, fingerprints, seen_before
+from pippin._inputs.index import same_index
+from pippin._inputs.labels import agree
+from pippin._inputs.rows import SUM_TOLERANCE, Rows, as_array, as_rows
+from pippin._predictors.saving import Saved
+from pippin._predictors.sharpening.inputs import Singles
+from pippin._predictors.sharpening.model import Model
+from pippin._runtime.arrays import Classes
+from pippin._runtime.errors import InputError
+from pippin._runtime.threads import run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pippin._predictors.protocol import ConformalPredictor
+    from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+
+BLOCK = 1 << 16  # probabilities that are sharpened at once: small enough for a processor's own cache
+
+
+class Confusion(NamedTuple):
+    """Of the rows of class `true`, the share taken for `predicted`, before and after sharpening, out of fold."""
+
+    true: str | int
+    predicted: str | int
+    before: float
+    after: float
+
+
+class Learnt(NamedTuple):
+    """How it did on rows that its members were not fitted to, before and after.
+
+    `gain_error` is the standard error of what cross-entropy gained, `prints` are the fingerprints
+    of all rows that it has seen.
+    """
+
+    n: int
+    cross_entropy: tuple[float, float]
+    accuracy: tuple[float, float]
+    gain_error: float
+    confusions: tuple[Confusion, ...]
+    prints: Prints
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sharpener(Saved):
+    """A frozen map from a classifier's probabilities to better ones, made by `pippin.sharpen`.
+
+    `weights` are those of its members, by name.
+    """
+
+    classes: Classes
+    weights: dict[str, float]
+    learnt: Learnt
+    model: Model
+
+    def __call__(self, probs: Any, features: ArrayLike | None = None, *, from_logits: bool = False) -> Singles:
+        """Sharper probabilities, (n, K) in float32.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            features: what it was shown beside them when it learnt, one row per object.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharper = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharper(data.probs[300:]).shape
+        (4686, 12)
+        """
+        found: Singles = self.rows(probs, features, from_logits).array
+        return found
+
+    def rows(self, probs: Any, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
+        """Sharper rows, with the index and names that they came with."""
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        same_index("probs", rows.index, features=features)
+        beside = self._features(features, rows.n)
+        weights = self._weights
+        out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
+
+        def work(start: int, stop: int) -> None:
+            rows.check(start, stop)
+            part = None if beside is None else beside[start:stop]
+            out[start:stop] = self.model.mixed(weights, rows.block(start, stop), part)
+
+        step = max(1, BLOCK // rows.n_classes)
+        run(work, [(start, min(start + step, rows.n)) for start in range(0, rows.n, step)])
+        return replace(rows, array=out, logits=False, checked=True)
+
+    def one(self, row: Any, features: ArrayLike | None = None) -> Singles:
+        """One row of K probabilities, sharper; the same bits as among others.
+
+        Args:
+            row: its K probabilities, not logits.
+            features: what it was shown beside them when it learnt, of this object.
+        """
+        array = as_array(row)
+        if array.shape != (len(self.classes),):
+            raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
+        if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
+            as_rows(array[None]).check(0, 1)
+        beside = self._features(None if features is None else np.asarray(features)[None], 1)
+        found: Singles = self.model.mixed(self._weights, array[None], beside)[0]
+        return found
+
+    def check_unseen(self, rows: Rows) -> None:
+        """Raises an InputError if it learnt on some of these rows: they cannot calibrate as well."""
+        seen = seen_before(self.learnt.prints, row_prints(rows))
+        if seen:
+            raise InputError(
+                f"Expected calibration rows that the sharpener did not learn on, got {seen:,} of {rows.n:,} it did",
+                "divide the rows first, or let pippin.learn do it",
+            )
+
+    def before(self, predictor: "ConformalPredictor") -> "SharpenedPredictor":
+        """A predictor of any kind, calibrated on `sharper(probs)`, put behind this sharpener.
+
+        Args:
+            predictor: calibrated on sharper probabilities of rows that this sharpener did not learn on.
+        """
+        from pippin._predictors.sharpening.sharpened import stand_behind
+
+        return stand_behind(self, predictor)
+
+    def explain(self) -> tuple[Confusion, ...]:
+        """The confusions that changed most, out of fold: true class, predicted class, share before and after.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharper = pippin.sharpen(data.probs[:1200], data.labels[:1200], classes=data.classes)
+        >>> sharper.explain()[0].true
+        'loose_silky_bent'
+        """
+        return self.learnt.confusions
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The confusions that changed most, before and after.
+
+        Args:
+            ax: where to draw; by default a new figure.
+        """
+        from pippin._predictors.sharpening.picture import draw_confusions
+
+        return draw_confusions(self.learnt, ax)
+
+    @cached_property
+    def takes_features(self) -> int:
+        """How many features it wants beside the probabilities."""
+        inputs = self.model.inputs
+        return 0 if inputs is None or inputs.feature_axes is None else len(inputs.feature_axes)
+
+    @property
+    def helps(self) -> bool:
+        """Whether what it won out of fold is more than twice its standard error."""
+        before, after = self.learnt.cross_entropy
+        return before - after > 2 * self.learnt.gain_error
+
+    def describe(self) -> str:
+        """What it learnt, in a sentence."""
+        (loss, lower), (right, higher) = self.learnt.cross_entropy, self.learnt.accuracy
+        return (
+            f"learnt on {self.learnt.n:,} rows: cross-entropy {loss:.3f} → {lower:.3f}, accuracy {100 * right:.1f} → "
+            f"{100 * higher:.1f} %, out of fold"
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds of it."""
+        from pippin._predictors.sharpening.storing import to_content
+
+        return to_content(self)
+
+    @staticmethod
+    def load(path: "str | PathLike[str]") -> "Sharpener":
+        """Reads a sharpener that `save` wrote; every number is what it was, to the last bit.
+
+        Args:
+            path: the file.
+        """
+        from pippin._predictors.sharpening.storing import load_sharpener
+
+        return load_sharpener(path)
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
+        return f"Sharpener({self.describe()}; members: {weights})"
+
+    @cached_property
+    def _weights(self) -> Singles:
+        return np.array(list(self.weights.values()), dtype=np.float32)[:, None]
+
+    def _features(self, given: ArrayLike | None, n: int) -> Singles | None:
+        wanted = self.takes_features
+        if not wanted:
+            if given is not None:
+                raise InputError("Expected no features, since the sharpener learnt without", "leave features= out")
+            return None
+        if given is None:
+            raise InputError(
+                f"Expected the {wanted} features that the sharpener learnt with, got none", "pass features="
+            )
+        found = as_features(given, n)
+        if found.shape[1] != wanted:
+            raise InputError(f"Expected {wanted} features per row, got {found.shape[1]}", "pass those it learnt with")
+        return found
+
+
+def as_features(given: ArrayLike, n: int) -> Singles:
+    """Numbers beside the probabilities, (n, M) and finite."""
+    array = as_array(given)
+    if array.ndim != 2 or len(array) != n or not array.shape[1]:
+        raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "one row per object")
+    if not np.isfinite(array).all():
+        raise InputError("Expected finite features, got NaN or infinity", "fill them or leave the rows out")
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def row_prints(rows: Rows) -> Prints:
+    """A number for each row, so that it is known again."""
+    step = max(1, BLOCK // rows.n_classes)
+    parts = [fingerprints(rows.block(start, start + step)) for start in range(0, rows.n, step)]
+    return np.concatenate(parts)

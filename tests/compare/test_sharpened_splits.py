@@ -1,0 +1,93 @@
+"""Sharpened scores in `compare`: splits in three parts, equal to the naive loop; what the verdict says of them."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._compare.comparison import compare_in
+from pippin._compare.sharpened_splits import check_sharpened
+from pippin._compare.splits import draw_split
+from pippin._compare.study import study
+from pippin._compare.verdict import judge
+from support.confused import confused_rows
+from support.trials import trial_of
+
+
+def test_a_sharpened_method_is_spelled_after_its_score():
+    """Between the score and its thresholds."""
+    for text in ("socop sharpened", "ip sharpened per class", "pip(beta=2) sharpened nonempty", "ip/ms sharpened sum"):
+        method = pippin.parse_method(text)
+        assert str(method) == text
+        assert method.sharpened
+        assert not method.plain
+    assert pippin.parse_method("ip sharpened") != pippin.parse_method("ip")
+    with pytest.raises(pippin.InputError, match="Cannot read 'blunted'"):
+        pippin.parse_method("ip blunted")
+
+
+@pytest.mark.parametrize("spelling", ["socop", "ip per class", "aps"])
+def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
+    """By hand: half of the calibrating rows learn, the other half calibrates behind, and the test rows are the same."""
+    probs, labels = confused_rows(200, seed=40)
+    name, _, per = spelling.partition(" ")
+    trial = trial_of(probs, labels, alpha=0.2, fraction=0.5)
+    found = compare_in(trial, (pippin.parse_method(f"{name} sharpened {per}".strip()),), 2)
+    for index in range(2):
+        split = draw_split(trial, index)
+        inner = np.flatnonzero(split.calibration)
+        generator = np.random.default_rng(int(split.generator().integers(2**62)))
+        ours = np.sort(generator.choice(inner, 50, replace=False))
+        sharper = pippin.sharpen(probs[ours], labels[ours], seed=trial.seed)
+        others, test = np.setdiff1d(inner, ours), np.flatnonzero(~split.calibration)
+        scores = pippin.score(sharper(probs), None, name, seed=Given(split.u))
+        limits = np.full(4, kth(scores[others, labels[others]], 0.2))
+        if per:
+            limits = np.array([kth(scores[others[labels[others] == k], k], 0.2) for k in range(4)])
+        inside = scores[test] <= limits
+        expected = inside[np.arange(len(test)), labels[test]].mean(), inside.sum(axis=1).mean()
+        assert (found.metric("coverage")[0, index], found.metric("efficiency")[0, index]) == pytest.approx(expected)
+
+
+class Given(np.random.Generator):
+    """A generator that draws what it was given."""
+
+    def __init__(self, u):
+        super().__init__(np.random.PCG64(0))
+        self.u = u
+
+    def random(self, size=None, dtype=np.float64, out=None):
+        return self.u
+
+
+def kth(scores, alpha):
+    """The k-th smallest score, by the definition."""
+    k = int(np.ceil((len(scores) + 1) * (1 - alpha) - 1e-9))
+    return np.inf if k > len(scores) else np.sort(scores)[k - 1]
+
+
+def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
+    """On confused rows it does; on rows whose probabilities are true there is nothing to win."""
+    trial = trial_of(*confused_rows(1500, seed=41), alpha=0.1, fraction=0.5)
+    methods = tuple(map(pippin.parse_method, ("socop", "socop sharpened")))
+    found = study(trial, methods, 12)
+    assert str(found.verdict.take) == "socop sharpened"
+    assert any(sentence.startswith("Sharpening pays: it changes socop by -") for sentence in found.verdict.sentences)
+    assert [str(curve.method) for curve in found.curves] == ["socop", "socop sharpened"]
+    assert set(found.evaluations) == {"socop", "socop sharpened"}
+    assert found.comparison.conditional()["score"].to_list() == ["socop", "socop sharpened"]
+    rng = np.random.default_rng(42)
+    true = rng.dirichlet(np.full(4, 0.5), 600)
+    labels = (rng.random(600)[:, None] > true.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    trial = trial_of(true, labels, alpha=0.1, fraction=0.5)
+    verdict = judge(trial, compare_in(trial, methods, 8))
+    assert str(verdict.take) == "socop"
+    assert any("Sharpening wins nothing clear here, so keep socop" in sentence for sentence in verdict.sentences)
+
+
+def test_too_few_rows_or_many_splits_are_told():
+    """One sentence before anything is learnt."""
+    probs, labels = confused_rows(60, seed=43)
+    with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
+        pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)
+    with pytest.warns(UserWarning, match="a sharpener is learnt anew in each of 101 splits"):
+        check_sharpened(trial_of(probs, labels), (pippin.parse_method("ip sharpened"),), 101)
