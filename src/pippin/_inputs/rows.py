@@ -194,9 +194,9 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     """
     explained = np.zeros(len(block), dtype=np.bool_)
     for decimals in range(2, 7):
-        scaled = block.astype(np.float64) * 10**decimals
         slack = min(0.05, 0.5 * 10.0**-decimals * block.shape[1])
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            scaled = block.astype(np.float64) * 10**decimals
             rounded = (np.abs(scaled - np.round(scaled)) <= 1e-7 * 10**decimals).all(axis=1)
             explained |= rounded & (np.abs(sums - 1.0) <= slack + 1e-9)
     return explained

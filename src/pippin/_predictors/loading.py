@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from os import PathLike
+from pathlib import Path
 
 from pippin._predictors import combination, conditional, cross, marginal, weighted
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import Content, read_predictor
+from pippin._predictors.saving import Content, parse_predictor
 from pippin._runtime.errors import InputError
 
 KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
@@ -26,7 +27,12 @@ def load(path: "str | PathLike[str]") -> ConformalPredictor:
     Raises:
         InputError: the file is damaged, was edited, or needs a newer pippin.
     """
-    content = read_predictor(path)
+    return parse(Path(path).read_bytes(), path)
+
+
+def parse(text: bytes, path: object) -> ConformalPredictor:
+    """The predictor whose file has these bytes; errors name the path."""
+    content = parse_predictor(text, path)
     kind = content.pop("kind", None)
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")

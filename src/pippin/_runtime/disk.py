@@ -1,5 +1,6 @@
 """Files written whole or not at all, and what a stopped run leaves for the next."""
 
+import errno
 import io
 import os
 import secrets
@@ -25,6 +26,13 @@ def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def read_plain(path: Path) -> bytes:
+    """A file's bytes. What is no file is not even opened: a pipe that nobody writes to would never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "no plain file", str(path))
+    return path.read_bytes()
 
 
 class Checkpoint:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import read_plain, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.progress import progress_bar
@@ -216,7 +216,7 @@ def cut_photograph(read: Reader, job: tuple[str, tuple[Piece, ...]], out: Path, 
 
 def _is_sound(window: Path) -> bool:
     try:
-        read_header(window.read_bytes())
+        read_header(read_plain(window))
     except (OSError, BadImageError):
         return False
     return True
