@@ -79,14 +79,16 @@ def _report(found: "Study", data: "Data", out: Path) -> Path | None:
     """The figures and the page, if matplotlib is there to draw them."""
     if find_spec("matplotlib") is None:
         return None
+    from pippin.cli.outputs import shown
     from pippin.report import write_report
 
+    name = shown(data.name)
     run = {
-        "command": shlex.join(["pippin", *sys.argv[1:]]),
-        "data": data.name,
+        "command": shown(shlex.join(["pippin", *sys.argv[1:]])),
+        "data": name,
         "SHA-256 of the data": data.checksum,
     }
-    return write_report(out, found, title=f"Which score for {data.name}?", run=run)
+    return write_report(out, found, title=f"Which score for {name}?", run=run)
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:
