@@ -166,11 +166,11 @@ def _alone(chosen: Score, probs: Floats, labels: Codes) -> None:
     several = predictor.predict(probs, seed=4)  # its first u is that of the row alone
     for way, members in (
         ("one row at a time", predictor.predict_one(probs[0], seed=4)),
-        ("saved and loaded", loaded.members),
-        ("among other rows", several.members[: several.sizes[0]]),
+        ("saved and loaded", loaded[0]),
+        ("among other rows", several[0]),
     ):
         law = "a row's set does not depend on how it is asked for"
-        _need(sets.members.tolist() == members.tolist(), law, chosen, f"{way} it is another")
+        _need(sets[0] == members, law, chosen, f"{way} it is another")
 
 
 def _permuted(chosen: Score, probs: Floats, labels: Codes) -> None:

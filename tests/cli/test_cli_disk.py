@@ -16,7 +16,6 @@ from support.cli_data import LABELS, NAMES, PROBS
 from support.folders import tree
 from support.full_disk import files_of_at_most
 
-
 WRITING = {
     "compare": ("compare data.npz --splits 3 --scores ip,pip --out out", 100, "out/compare.checkpoint.npz"),
     "compare late": ("compare data.npz --splits 3 --scores ip,pip --out out", 3000, "out/violins.png"),
@@ -52,7 +51,10 @@ def test_a_full_disk_is_one_sentence(line, size, target, folder, call):
 
 def test_a_full_disk_in_python(tmp_path):
     """The error is the system's, with our words."""
-    with files_of_at_most(10), pytest.raises(OSError, match=r"Cannot write .*p\.json \(File too large\): free") as caught:
+    with (
+        files_of_at_most(10),
+        pytest.raises(OSError, match=r"Cannot write .*p\.json \(File too large\): free") as caught,
+    ):
         pippin.calibrate(PROBS, LABELS, "ip", 0.2).save(tmp_path / "p.json")
     assert caught.value.errno == errno.EFBIG
     assert list(tmp_path.iterdir()) == []
@@ -99,13 +101,13 @@ def replace(*given):
 os.replace = replace
 main()
 """
-IP, PIP = ("compare data.npz --splits 3 --scores {} --out out".format(score) for score in ("ip", "pip"))
+IP, PIP = (f"compare data.npz --splits 3 --scores {score} --out out" for score in ("ip", "pip"))
 
 
 @contextmanager
 def run_that_waits(line, folder):
     """A run that waits where it would put its first file, until it is given a line."""
-    streams = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", HELD, *line.split()], cwd=folder, text=True, **streams) as process:
         assert process.stdout.readline() == "here\n", process.stderr.read()
         try:
@@ -122,7 +124,8 @@ def test_two_runs_at_once_do_not_mix(folder, call, no_figures):
             code, out, err = call(line)
             assert (code, out) == (2, "")
             assert err == (
-                "pippin: Another run is writing into out now: wait until it has ended, or choose another output folder.\n"
+                "pippin: Another run is writing into out now: wait until it has ended, or choose another output "
+                "folder.\n"
             )
         assert tree(folder) == before
         assert call(f"{PIP}-of-another")[0] == 0

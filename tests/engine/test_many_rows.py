@@ -1,5 +1,7 @@
 """More rows than 32 bits count: where each block's rows begin is 64 bits wide, shown without holding such rows."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def test_places_of_late_blocks_keep_their_rows(start):
     assert joined.row.tolist() == [0, 7, start, start + 2**20 - 1]
 
 
-def test_blocks_begin_past_32_bits(monkeypatch):
+def test_blocks_begin_past_32_bits():
     """Rows that only say how many they are: every block begins where the one before ends."""
 
     class Counted:
@@ -29,7 +31,7 @@ def test_blocks_begin_past_32_bits(monkeypatch):
     begun = list(dispatch._blocks(Counted()))
     assert begun[0][0] == 0
     assert begun[-1][1] == 2**33
-    assert all(a[1] == b[0] for a, b in zip(begun, begun[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(begun))
 
 
 def test_cells_of_many_scores():

@@ -32,7 +32,7 @@ def outcome(score="pip"):
         predictor.threshold,
         int(sets.members.sum()),
         sets.sizes.tolist(),
-        predictor.predict_one(probs[0], seed=3).tolist(),
+        predictor.predict_one(probs[0], seed=3),
     )
 
 

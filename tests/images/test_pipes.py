@@ -31,7 +31,10 @@ def test_a_pipe_among_photographs_is_named(among, call, tmp_path):
 def test_a_pipe_for_the_download(call, tmp_path):
     with untouched_pipe(tmp_path / "WE3DS.zip") as path:
         code, _, err = call(f"prepare we3ds {path} --out {tmp_path / 'out'}")
-    assert (code, err) == (2, f"pippin: Expected the WE3DS folder or zip file, but {path} is neither: name one of them.\n")
+    assert (code, err) == (
+        2,
+        f"pippin: Expected the WE3DS folder or zip file, but {path} is neither: name one of them.\n",
+    )
     assert not (tmp_path / "out").exists()
 
 

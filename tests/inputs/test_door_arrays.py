@@ -31,7 +31,7 @@ def test_every_source_of_one_row_gives_the_same(source, tmp_path):
     sets = predictor.predict(PROBS)
     for i in range(0, 80, 7):
         wanted = sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist()
-        assert predictor.predict_one(source(PROBS[i], tmp_path)).tolist() == wanted
+        assert predictor.predict_one(source(PROBS[i], tmp_path)) == wanted
 
 
 LARGE_SOURCES = ["F", "strided float32", "big-endian", "float16", "pandas", "torch bfloat16 with gradient"]

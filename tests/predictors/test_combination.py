@@ -78,7 +78,7 @@ def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
     sets = found.predict(probs)
     for i, row in enumerate(probs):
         assert sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist() == slow_set(row, *expected)
-        assert found.predict_one(row).tolist() == sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist()
+        assert found.predict_one(row) == sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist()
 
 
 @given(data=probabilities(sizes=(2, 3, 12, 70)), seed=st.integers(0, 10**6))
@@ -101,7 +101,7 @@ def test_any_two_thresholds(data, seed):
                 assert sets[i] == (of_margin[i] if of_margin.sizes[i] == 1 else of_ip[i])
             whole = pippin.Combination(0.1, "none", float(b), float(q), 9, 9, range(probs.shape[1]))
             assert np.array_equal(whole.predict(probs).members, sets.members)
-            assert whole.predict_one(probs[0]).tolist() == sets[0]
+            assert whole.predict_one(probs[0]) == sets[0]
             assert (sets.contains(labels) == (score_labels(rows, labels).combined(b) <= q)).all()
 
 
@@ -328,4 +328,4 @@ def test_it_travels_between_processes():
     probs, labels = population(100, np.random.default_rng(0))
     found = pippin.calibrate_combination(probs, labels, 0.2, variant="sum")
     one = found.predict_one(probs[0])
-    assert pickle.loads(pickle.dumps(found)).predict_one(probs[0]).tolist() == one.tolist()  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps(found)).predict_one(probs[0]) == one  # noqa: S301 - our own

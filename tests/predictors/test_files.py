@@ -58,7 +58,7 @@ def test_a_loaded_predictor_predicts_the_same(make, tmp_path):
     predictor.save(tmp_path / "p.json")
     back = pippin.load(tmp_path / "p.json")
     assert back.predict(probs, seed=1).labels() == predictor.predict(probs, seed=1).labels()
-    assert back.predict_one(probs[0], seed=1).tolist() == predictor.predict_one(probs[0], seed=1).tolist()
+    assert back.predict_one(probs[0], seed=1) == predictor.predict_one(probs[0], seed=1)
     assert back.at(0.5).threshold == predictor.at(0.5).threshold
 
 

@@ -66,5 +66,7 @@ def test_a_key_there_twice_is_refused(key, tmp_path):
     at = text.index(f'"{key}"')
     value = text[at : text.index(",", at)].split("}")[0]
     path.write_text(f"{text[:at]}{value}, {text[at:]}")
-    with pytest.raises(pippin.InputError, match=r"p\.json is no predictor file, or is damaged .*: save the predictor ag"):
+    with pytest.raises(
+        pippin.InputError, match=r"p\.json is no predictor file, or is damaged .*: save the predictor ag"
+    ):
         pippin.load(path)

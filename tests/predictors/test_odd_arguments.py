@@ -35,7 +35,9 @@ def test_an_odd_seed(seed, call):
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("alpha", LEVELS, ids=lambda level: repr(level)[:20])
 def test_an_odd_level(alpha, call):
-    with pytest.raises(pippin.InputError, match=r"^Expected alpha, the share of errors allowed, strictly between 0 and 1"):
+    with pytest.raises(
+        pippin.InputError, match=r"^Expected alpha, the share of errors allowed, strictly between 0 and 1"
+    ):
         call(alpha=alpha)
 
 
@@ -43,7 +45,7 @@ def test_an_odd_seed_of_predict():
     predictor = CALLS["calibrate"](seed=0)
     for seed in SEEDS:
         for call in (predictor.predict, predictor.p_values, predictor.forced):
-            with pytest.raises(pippin.InputError, match="^Expected a seed"):
+            with pytest.raises(pippin.InputError, match=r"^Expected a seed"):
                 call(PROBS, seed=seed)
-        with pytest.raises(pippin.InputError, match="^Expected a seed"):
+        with pytest.raises(pippin.InputError, match=r"^Expected a seed"):
             predictor.predict_one(PROBS[0], seed=seed)

@@ -155,7 +155,7 @@ def test_predicted_sets(probs, threshold, wanted):
     sets = predictor.predict(probs)
     assert sets.labels() == wanted
     assert sets.mask.sum() == sum(map(len, wanted))
-    assert [predictor.predict_one(row).tolist() for row in probs] == wanted
+    assert [predictor.predict_one(row) for row in probs] == wanted
 
 
 def test_numbered_classes_contain_by_name():

@@ -36,7 +36,7 @@ def test_one_object_and_one_class(score):
             for nonempty in (False, True):
                 alone = predictor.predict(new[i : i + 1], own[i : i + 1], seed=3, nonempty=nonempty)
                 found = predictor.predict_one(new[i], own[i], seed=3, nonempty=nonempty)
-                assert found.tolist() == alone.members.tolist()
+                assert found == alone.members.tolist()
 
 
 def test_one_object_brings_its_names():
@@ -45,7 +45,7 @@ def test_one_object_brings_its_names():
     names = ["crop", "rye", "soil", "weed"]
     frame = pd.DataFrame(probs, columns=names)
     predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], weights, "ip", 0.2)
-    assert predictor.predict_one(frame.iloc[3], 1).tolist() == predictor.predict_one(probs[3].tolist(), 1).tolist()
+    assert predictor.predict_one(frame.iloc[3], 1) == predictor.predict_one(probs[3].tolist(), 1)
     assert predictor.forced(frame, weights).labels[:3].tolist() == [names[k] for k in probs[:3].argmax(axis=1)]
     with pytest.raises(ValueError, match="Column 0 is 'weed', expected 'crop'"):
         predictor.predict_one(frame[names[::-1]].iloc[3], 1)

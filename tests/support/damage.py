@@ -20,9 +20,45 @@ from pippin._predictors.loading import parse
 
 N, K = 24, 3
 DEEP = {f"@{depth}": "[" * depth + "]" * depth for depth in (50, 300, 480, 900, 960, 990, 1000, 20_000)}
-NUMBERS = [0, 1, -1, 2, 3, 0.5, -0.5, 1.5, -0.0, 5e-324, 1e308, 2**31, -(2**31), 2**53, 2**53 + 1, 2**63, 2**64, 10**400]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    0.5,
+    -0.5,
+    1.5,
+    -0.0,
+    5e-324,
+    1e308,
+    2**31,
+    -(2**31),
+    2**53,
+    2**53 + 1,
+    2**63,
+    2**64,
+    10**400,
+]
 WORDS = ["", "inf", "-inf", "nan", "pip", "aps", "linear", "class", "group", "rc3p", "sum", "weighted", "cross"]
-ODD = [None, True, False, *NUMBERS, *WORDS, "a\nb", "\ud800", "é" * 50, [], {}, [[]], [None], [1], ["inf"], {"a": 1}, *DEEP]
+ODD = [
+    None,
+    True,
+    False,
+    *NUMBERS,
+    *WORDS,
+    "a\nb",
+    "\ud800",
+    "é" * 50,
+    [],
+    {},
+    [[]],
+    [None],
+    [1],
+    ["inf"],
+    {"a": 1},
+    *DEEP,
+]
 
 
 def sound_files():
@@ -38,7 +74,9 @@ def sound_files():
             "linear": pippin.calibrate(probs, labels + 7, pippin.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
             "class": pippin.calibrate(probs, labels, "pip", 0.3, per="class"),
             "group": pippin.calibrate(probs, labels, "ip", 0.3, groups=farms, unseen="marginal"),
-            "class and group": pippin.calibrate(probs, labels, "saps", 0.3, seed=0, per="class and group", groups=farms),
+            "class and group": pippin.calibrate(
+                probs, labels, "saps", 0.3, seed=0, per="class and group", groups=farms
+            ),
             "cluster": pippin.calibrate(probs, labels, "aps", 0.3, seed=0, per="cluster"),
             "rc3p": pippin.calibrate(probs, labels, "socop", 0.3, per="rc3p"),
             "combination": pippin.calibrate_combination(probs, labels, 0.3, variant="sum"),
@@ -65,7 +103,9 @@ def damaged(content, rng):
     if way in ("bits", "bytes"):
         return _broken(bytearray(file_of(content)), way, rng), way
     if way == "head":
-        return file_of(content, **{rng.choice(["format", "version", "sha256", "predictor", "more"]): rng.choice(ODD)}), way
+        return file_of(
+            content, **{rng.choice(["format", "version", "sha256", "predictor", "more"]): rng.choice(ODD)}
+        ), way
     changed = copy.deepcopy(content)
     for _ in range(rng.randint(2, 4) if way == "values" else 1):
         _change(changed, way, rng)
@@ -73,7 +113,7 @@ def damaged(content, rng):
 
 
 def judge(text):
-    """"used" or "refused"; raises an AssertionError or what came instead."""
+    """ "used" or "refused"; raises an AssertionError or what came instead."""
     try:
         predictor = parse(text, "predictor.json")
     except pippin.InputError as error:

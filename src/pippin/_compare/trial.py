@@ -128,4 +128,6 @@ def make_trial(
 def check_seed(seed: Any) -> None:
     """Raises an InputError where a seed cannot stand for the same splits every time."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0")
+        raise InputError(
+            f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0"
+        )

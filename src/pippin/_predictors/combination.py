@@ -26,7 +26,7 @@ from pippin._predictors.answers import asked_rows
 from pippin._predictors.marginal import Predictor, kth_smallest
 from pippin._predictors.saving import Content, shared_content, write_predictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Seed, Vector
+from pippin._runtime.arrays import Classes, Codes, Flags, Seed, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
@@ -191,8 +191,8 @@ class Combination:
             found = dispatch.with_best(rows, found)
         return PredictionSets(*found, self.classes, rows.index)
 
-    def predict_one(self, row: Any) -> Indices:
-        """One object's class indices, most probable first.
+    def predict_one(self, row: Any) -> list[str | int]:
+        """One object's set as `predict` gives it: names, or class indices where there are none, the likeliest first.
 
         Args:
             row: its K probabilities, not logits.

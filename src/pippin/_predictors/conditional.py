@@ -145,8 +145,8 @@ class ConditionalPredictor:
 
     def predict_one(
         self, row: Any, *, seed: Seed = None, group: str | int | None = None, nonempty: bool = False
-    ) -> Indices:
-        """One object's class indices, most probable first.
+    ) -> list[str | int]:
+        """One object's set as `predict` gives it: names, or class indices where there are none, the likeliest first.
 
         Args:
             row: its K probabilities, not logits.
@@ -158,7 +158,7 @@ class ConditionalPredictor:
             raise InputError(f"This predictor has thresholds per {self.per}", "pass group=, that of the object")
         check_names(self.classes, row)
         groups = None if group is None else [group]
-        return self.predict(as_array(row)[None], seed=seed, groups=groups, nonempty=nonempty).members
+        return self.predict(as_array(row)[None], seed=seed, groups=groups, nonempty=nonempty).labels()[0]
 
     def p_values(
         self,
@@ -169,8 +169,10 @@ class ConditionalPredictor:
         groups: ArrayLike | None = None,
         smoothed: bool = False,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """The p-value of every class, (n, K), among the examples of its own cell; with labels of one class per row.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.

@@ -21,7 +21,7 @@ from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import Content, check_limits, need, rising, shared_content, write_predictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import NATIVE, Classes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import NATIVE, Classes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, quantile_rank
@@ -106,11 +106,13 @@ class Predictor:
         seed: Seed = None,
         smoothed: bool = False,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """The p-value of every class, (n, K); with labels of one class per row, (n,).
 
         p = (1 + #{calibration scores >= s})/(n + 1), so `predict` gives the classes with
         p > alpha.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -146,10 +148,10 @@ class Predictor:
         """
         return answers.points(self, self._ask(probs, seed, smoothed, from_logits))
 
-    def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
-        """One object's class indices, most probable first, with the least delay.
+    def predict_one(self, row: Any, *, seed: Seed = None) -> list[str | int]:
+        """One object's set as `predict` gives it: names, or class indices where there are none, the likeliest first.
 
-        The first call in a process loads the compiled loop; see `pippin.warm_up`.
+        It comes with the least delay. The first call in a process loads the compiled loop; see `pippin.warm_up`.
 
         Args:
             row: its K probabilities, not logits.
@@ -157,10 +159,11 @@ class Predictor:
         """
         if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
             row = self._as_row(row)
-        n_classes, randomized, one_set = self._one
+        n_classes, names, randomized, one_set = self._one
         if row.shape != (n_classes,):
             raise InputError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}")
-        return one_set(row, generator_of(seed).random() if randomized else 0.0)
+        found: list[str | int] = one_set(row, generator_of(seed).random() if randomized else 0.0).tolist()
+        return found if names is None else [names[k] for k in found]
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
@@ -221,10 +224,10 @@ class Predictor:
         return ByCells(cells, Bounds(np.array([[self.threshold]])))
 
     @cached_property
-    def _one(self) -> tuple[int, bool, dispatch.OneSet]:
+    def _one(self) -> tuple[int, Any, bool, dispatch.OneSet]:
         """What `predict_one` would otherwise look up for every row."""
-        n_classes = len(self.classes)
-        return n_classes, self.score.randomized, dispatch.one_set(self.score, n_classes, self.threshold)
+        n_classes, names = len(self.classes), None if isinstance(self.classes, range) else self.classes
+        return n_classes, names, self.score.randomized, dispatch.one_set(self.score, n_classes, self.threshold)
 
 
 def from_content(content: Content) -> Predictor:

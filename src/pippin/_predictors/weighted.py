@@ -19,7 +19,7 @@ from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByWeights
 from pippin._predictors.saving import Content, need, shared_content, vector_of, write_predictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
@@ -176,8 +176,8 @@ class WeightedPredictor:
         """
         return self._sets(self._ask(probs, weights, seed, from_logits), nonempty)
 
-    def predict_one(self, row: Any, weight: float, *, seed: Seed = None, nonempty: bool = False) -> Indices:
-        """One object's class indices, most probable first.
+    def predict_one(self, row: Any, weight: float, *, seed: Seed = None, nonempty: bool = False) -> list[str | int]:
+        """One object's set as `predict` gives it: names, or class indices where there are none, the likeliest first.
 
         Args:
             row: its K probabilities, not logits.
@@ -186,7 +186,7 @@ class WeightedPredictor:
             nonempty: whether a set that would be empty gets the most probable class.
         """
         check_names(self.classes, row)
-        return self._sets(self._ask(as_array(row)[None], [weight], seed, False), nonempty).members
+        return self._sets(self._ask(as_array(row)[None], [weight], seed, False), nonempty).labels()[0]
 
     def p_values(
         self,
@@ -196,10 +196,12 @@ class WeightedPredictor:
         *,
         seed: Seed = None,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """p = (Σ_{s_j ≥ s} w_j + w)/(Σ_j w_j + w) of the given labels, (n,), or of every class, (n, K).
 
         `predict` gives the classes with p > alpha, exactly: each p is rounded once.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.

@@ -40,8 +40,9 @@ if sys.platform == "win32":
         import msvcrt
 
         stack.callback((folder / LOCK).unlink, missing_ok=True)
-        stream = stack.enter_context(open(folder / LOCK, "wb"))
-        msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+        stack.callback(os.close, number)
+        msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
 
 else:
 

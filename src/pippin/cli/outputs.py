@@ -33,7 +33,7 @@ def shown(name: str) -> str:
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[None]:
-    """Makes the folder where it is missing, for this run alone; if the work fails, what was made is removed while empty.
+    """Makes the folder where it is missing, for this run alone; if it fails, what was made is removed while empty.
 
     Raises:
         InputError: nothing can be written there, or another run is writing there now.
