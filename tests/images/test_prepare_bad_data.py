@@ -70,4 +70,6 @@ def test_a_photograph_that_cannot_be_read(tmp_path):
     (folder / IMAGES / "img_00000.png").unlink()
     (folder / IMAGES / "img_00000.png").symlink_to(tmp_path / "nowhere")
     done = prepare_we3ds(folder, tmp_path / "out", OPTIONS, workers=1)
-    assert done.record.skipped == [{"file": f"{IMAGES}/img_00000.png", "reason": "cannot be read"}]
+    assert done.record.skipped == [
+        {"file": f"{IMAGES}/img_00000.png", "reason": "cannot be read (No such file or directory)"}
+    ]

@@ -47,6 +47,15 @@ def test_train_writes_logits_that_compare_reads_with_weights_and_a_record(images
     assert call(f"compare {tmp_path}/p.npz --splits 20 --out {tmp_path}/out")[0] == 0
 
 
+def test_images_under_a_path_that_is_no_utf8(tiny, tmp_path, call):
+    """The record spells its bytes as JSON can."""
+    folder = make_images(tmp_path / os.fsdecode(b"fields\xff"), 80, size=24, photos=10)
+    code, _, err = call(f"train {folder} --out {tmp_path}/p.npz --weights {tiny} --epochs 1 --size 24 --batch 16")
+    assert code == 0, err
+    record = json.loads((tmp_path / "train.json").read_text(encoding="utf-8"))
+    assert record["images"]["folder"] == str(folder)
+
+
 def test_it_learns(tmp_path):
     """A ResNet18 from scratch tells made classes apart after a few epochs."""
     make_images(tmp_path / "images", 120, size=24, noise=5)

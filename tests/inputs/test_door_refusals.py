@@ -44,7 +44,10 @@ BAD_PROBS = {
     "ragged": ([[0.5, 0.5], [1.0]], r"Expected a matrix of numbers, got list: .*all of one length"),
     "strings": ([["a", "b"]], r"Expected a matrix of numbers, got <U1: convert it to floats"),
     "None inside": ([[0.5, None, 0.5]], r"Expected a matrix of numbers, got list|Row 0 has nan in column 1"),
-    "text column": (pd.DataFrame({"a": [1.0], "label": ["a"]}), r"Expected a matrix of numbers, got DataFrame"),
+    "text column": (
+        pd.DataFrame({"a": [1.0], "label": ["a"]}),
+        "Column 'label' holds text such as 'a', expected the prob",
+    ),
     "lazy frame": (pl.LazyFrame({"a": [0.5], "b": [0.5]}), r"Expected a matrix of numbers, got LazyFrame"),
     "dict": ({"a": [0.5]}, r"Expected a matrix of numbers, got dict"),
     "complex": (np.array([[0.5 + 1j, 0.25, 0.25]]), r"Expected a matrix of numbers"),

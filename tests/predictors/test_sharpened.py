@@ -152,8 +152,9 @@ def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
     assert predictor.takes == {"seed"}
     predictor.save(tmp_path / "c.json")
     assert np.array_equal(pippin.load(tmp_path / "c.json").predict(new).members, sets.members)
-    with pytest.raises(pippin.InputError, match="use predict"):
-        predictor.predict_one(new[0])
+    assert [predictor.predict_one(row).tolist() for row in new[:20]] == [
+        sets.members[a:b].tolist() for a, b in zip(sets.offsets[:20], sets.offsets[1:21], strict=True)
+    ]
 
 
 def test_over_many_small_data_sets_a_mixture_covers():

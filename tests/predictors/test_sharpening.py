@@ -133,9 +133,8 @@ def test_features_join_in():
     hint = np.column_stack([labels % 2 + np.random.default_rng(8).normal(0, 0.3, 600), np.zeros(600)])
     without = pippin.sharpen(probs[:400], labels[:400])
     sharper = pippin.sharpen(probs[:400], labels[:400], features=hint[:400])
-    right = [
-        (q.argmax(axis=1) == labels[400:]).mean() for q in (without(probs[400:]), sharper(probs[400:], hint[400:]))
-    ]
+    found = without(probs[400:]), sharper(probs[400:], features=hint[400:])
+    right = [(q.argmax(axis=1) == labels[400:]).mean() for q in found]
     assert right[1] > right[0] + 0.05
     predictor = pippin.calibrate(probs[400:], labels[400:], "socop", sharpen=sharper, features=hint[400:])
     assert predictor.takes == {"seed", "features"}
@@ -147,11 +146,11 @@ def test_features_join_in():
     with pytest.raises(pippin.InputError, match="Expected the 2 features that the sharpener learnt with, got none"):
         predictor.predict(probs)
     with pytest.raises(pippin.InputError, match="Expected 2 features per row, got 1"):
-        sharper(probs, hint[:, :1])
+        sharper(probs, features=hint[:, :1])
     with pytest.raises(pippin.InputError, match="Expected no features, since the sharpener learnt without"):
-        without(probs, hint)
+        without(probs, features=hint)
     with pytest.raises(pippin.InputError, match="Expected finite features"):
-        sharper(probs, np.where(hint == 0, np.nan, hint))
+        sharper(probs, features=np.where(hint == 0, np.nan, hint))
     with pytest.raises(pippin.InputError, match="Expected features= only beside sharpen="):
         pippin.calibrate(probs, labels, features=hint)
 

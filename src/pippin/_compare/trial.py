@@ -118,9 +118,16 @@ def make_trial(
             f"{calibration_fraction}",
             "pass more rows",
         )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}")
+    check_seed(seed)
     warn_of_few(n_calibration, as_alpha(alpha))
     numbered = None if groups is None else as_numbered_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
     return Trial(data, numbered, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+
+
+def check_seed(seed: Any) -> None:
+    """Raises an InputError where a seed cannot stand for the same splits every time."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(
+            f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0"
+        )

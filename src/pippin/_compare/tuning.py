@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.methods import Method, parse_methods
-from pippin._compare.trial import make_trial
+from pippin._compare.trial import check_seed, make_trial
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._runtime.arrays import Classes, Seed
@@ -100,6 +100,7 @@ def tune(
     candidates = parse_methods(parse_scores(scores))
     if not 0 < tuning_fraction < 1:
         raise InputError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}")
+    check_seed(seed)
     n = data.rows.n
     order = np.random.default_rng(seed).permutation(n)
     ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))

@@ -89,11 +89,6 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
     return scores
 
 
-def add_product(out: Floats, left: Floats, right: Floats) -> None:
-    """Adds left · right to `out`, so that the bits of a row do not depend on the rows around it."""
-    engine_for(left.size).add_product(out, left, right)
-
-
 def accuracy(rows: Rows, labels: Codes) -> float:
     """The share of rows whose most probable class, the first of equal ones, is the label."""
     right: dict[int, int] = {}

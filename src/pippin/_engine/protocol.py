@@ -126,6 +126,12 @@ class Engine(Protocol):
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
         """Adds left · right to `out`, term after term in the order of the inner index."""
 
+    def add_logits(self, u: Floats, z: Floats, both: Floats, a: Floats) -> None:
+        """Adds a₁·z + a₂·l of each member to `u`, (n, members, K), and takes away each row's largest logit."""
+
+    def add_mixed(self, out: Floats, powers: Floats, weights: Floats) -> None:
+        """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
+
     def smallest(self, scores: Vector, k: int) -> float:
         """The k-th smallest score."""
 

@@ -49,6 +49,15 @@ def load_loops(kind: str) -> None:
     dispatch.band(rows, ip, 1.0, 1.0)
     dispatch.class_scores(rows, ip, none)
     dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
+    if kind == "float32":  # sharpeners have no other
+        _load_products()
+
+
+def _load_products() -> None:
+    engine, one, member = dispatch.engine_for(0), np.ones((1, 1), np.float32), np.ones((1, 1, 1), np.float32)
+    engine.add_product(one, one, one)
+    engine.add_logits(member, one, one, np.ones((1, 2), np.float32))
+    engine.add_mixed(one, member, one[0])
 
 
 def _is_kept() -> bool:

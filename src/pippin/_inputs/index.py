@@ -1,5 +1,6 @@
 """Rows and what belongs to them, both from pandas: their indices must not contradict each other."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,38 @@ def same_index(of: str, index: Any, **others: Any) -> None:
             f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}",
             f"align them, {name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order",
         )
+
+
+def place_of(key: Any, index: Any, n: int) -> Any:
+    """Where an object stands among n: its number, or a slice or flags where a label stands for several.
+
+    A label of the index, as in pandas; where it has no whole numbers for labels, or only counts
+    the rows, a whole number is a position, negative ones from the end. A slice is one of positions.
+
+    Raises:
+        InputError: the index has no such label.
+        TypeError: there is no index, and it is no number.
+
+    >>> import pandas as pd
+    >>> photos = pd.Index(["a.png", "b.png"])
+    >>> place_of("b.png", photos, 2), place_of(-1, photos, 2), place_of(7, pd.Index([7, 3]), 2)
+    (1, 1, 0)
+    """
+    number = isinstance(key, Integral) and not isinstance(key, bool)
+    if isinstance(key, slice) or (index is None and number):
+        return key if isinstance(key, slice) else range(n)[key]
+    if index is None:
+        raise TypeError(
+            f"Expected the number of an object or a slice, got {key!r}: objects that come in a pandas frame have "
+            "labels."
+        )
+    if number and (_is_default(index) or not index.inferred_type.startswith(("int", "mixed"))):
+        return range(n)[key]
+    try:
+        return index.get_loc(key)
+    except Exception as error:  # pandas raises several kinds for what is no label
+        shown = ", ".join(map(repr, index[:4].tolist())) + (", …" if len(index) > 4 else "")
+        raise InputError(f"Expected a label of the index ({shown}), got {key!r}", "check it, or slice") from error
 
 
 def _is_default(index: Any) -> bool:

@@ -15,7 +15,8 @@ from pippin._runtime.arrays import Classes, Codes, read_only
 from pippin._runtime.errors import InputError
 
 Reading = Literal["names", "indices"]  # what labels are
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # 64 bits hold them
+WHOLE = re.compile(r"[+-]?[0-9]+")
+MOST_DIGITS = 18  # 64 bits hold them
 
 
 class ColumnNumbers(NamedTuple):
@@ -72,7 +73,7 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
         return _by_name(array.tolist(), classes)
     if array.dtype.kind in "OUST":
         values = array.tolist()
-        numbers = None if reading is None and _some_are_names(values, classes) else _numbers(values)
+        numbers = None if reading is None and _some_are_names(values, classes) else _numbers(values, classes)
         return _by_name(values, classes) if numbers is None else _by_number(numbers, classes)
     if reading == "indices" or isinstance(classes, range):
         return _by_number(array, classes)
@@ -89,11 +90,22 @@ def as_whole(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _numbers(given: list[Any]) -> NDArray[np.int64] | None:
-    """Text as the whole numbers it spells; None, if one is none."""
-    if given and all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given):
-        return np.array([int(label) for label in given], dtype=np.int64)
-    return None
+def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
+    """Text as the whole numbers it spells, and whole numbers that 64 bits did not hold; None, if one is neither."""
+    wide = all(isinstance(label, int) and not isinstance(label, bool) for label in given)
+    if not given or not (wide or all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given)):
+        return None
+    row = next((row for row, label in enumerate(given) if len(str(label).lstrip("+-0")) > MOST_DIGITS), None)
+    if row is not None:
+        raise _no_number(row, given[row], classes)
+    return np.array([int(label) for label in given], dtype=np.int64)
+
+
+def _no_number(row: int, label: object, classes: Classes) -> InputError:
+    return InputError(
+        f"Row {row} has the label {label}, expected 0 to {len(classes) - 1}",
+        "labels are column numbers counted from 0",
+    )
 
 
 def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
@@ -101,10 +113,7 @@ def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
     unsigned = indices.view(np.uint64)  # there the negative ones are large
     if len(indices) and unsigned[unsigned.argmax()] >= len(classes):
         row = int(((array < 0) | (array >= len(classes))).argmax())
-        raise InputError(
-            f"Row {row} has the label {array[row]}, expected 0 to {len(classes) - 1}",
-            "labels are column numbers counted from 0",
-        )
+        raise _no_number(row, array[row], classes)
     return read_only(indices)
 
 

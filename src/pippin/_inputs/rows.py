@@ -26,7 +26,7 @@ class Rows:
     """Probabilities, or logits to be turned into them, one object per row.
 
     `names` are those of the columns and `index` that of the rows, where a data frame brought
-    them. `checked` rows are known to be distributions.
+    them, and `library` is whose frame it was. `checked` rows are known to be distributions.
     """
 
     array: NDArray[Any]
@@ -34,6 +34,7 @@ class Rows:
     names: Names | None = None
     index: Any = None
     checked: bool = False
+    library: str | None = None
 
     @property
     def n(self) -> int:
@@ -104,7 +105,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
         )
     if array is probs:  # a plain array has no names
         return Rows(array, from_logits)
-    return Rows(array, from_logits, _column_names(probs), row_index(probs))
+    return Rows(array, from_logits, _column_names(probs), row_index(probs), library=frame_library(probs))
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -124,12 +125,39 @@ def as_array(values: Any) -> NDArray[Any]:
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        _refuse_text(values)
         where = getattr(getattr(values, "device", None), "type", "cpu")
         hint = "move it with .cpu()" if where != "cpu" else "pass one row of numbers per object, all of one length"
         raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", hint) from error
     if array.dtype.kind not in "fiub":
+        _refuse_text(values)
         raise InputError(f"Expected a matrix of numbers, got {array.dtype}", "convert it to floats")
     return array
+
+
+def _refuse_text(frame: Any) -> None:
+    """Raises an InputError that names the first column of a data frame that holds something else than numbers."""
+    for name in _column_names(frame) or () if type(frame).__name__ == "DataFrame" else ():
+        values = np.asarray(frame[name])
+        try:
+            values.astype(np.float64)
+            good = values.dtype.kind in "fiubO"
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            held = values.tolist()
+            odd = next((value for value in held if isinstance(value, str)), held[0])
+            kind = "text" if isinstance(odd, str) else type(odd).__name__
+            raise InputError(
+                f"Column {name!r} holds {kind} such as {odd!r}, expected the probabilities of a class",
+                "drop it, or select the columns of the classes, frame[list(classes)]",
+            )
+
+
+def frame_library(values: Any) -> str | None:
+    """pandas or polars, where it is theirs; None for anything else."""
+    library = type(values).__module__.partition(".")[0]
+    return library if library in ("pandas", "polars") else None
 
 
 def row_index(frame: Any) -> Any:
@@ -194,9 +222,9 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     """
     explained = np.zeros(len(block), dtype=np.bool_)
     for decimals in range(2, 7):
-        scaled = block.astype(np.float64) * 10**decimals
         slack = min(0.05, 0.5 * 10.0**-decimals * block.shape[1])
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            scaled = block.astype(np.float64) * 10**decimals
             rounded = (np.abs(scaled - np.round(scaled)) <= 1e-7 * 10**decimals).all(axis=1)
             explained |= rounded & (np.abs(sums - 1.0) <= slack + 1e-9)
     return explained

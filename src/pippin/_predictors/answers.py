@@ -11,6 +11,7 @@ from pippin._engine.protocol import Bounds, Draws
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labels
 from pippin._inputs.rows import Rows, as_rows
+from pippin._predictors.frames import like_rows
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, Rule
 from pippin._predictors.sets import PredictionSets
@@ -57,8 +58,12 @@ def sets(predictor: Ruled, asked: Asked, nonempty: bool, bounds: Bounds | None =
     return PredictionSets(*found, predictor.classes, asked.rows.index)
 
 
-def p_values(predictor: Ruled, asked: Asked, labels: ArrayLike | None) -> Vector:
-    """The p-value of every class, (n, K); with labels of one class per row, (n,)."""
+def p_values(predictor: Ruled, asked: Asked, labels: ArrayLike | None) -> Any:
+    """The p-value of every class, (n, K); with labels of one class per row, (n,); frames give frames."""
+    return like_rows(_p_values(predictor, asked, labels), asked.rows, predictor.classes)
+
+
+def _p_values(predictor: Ruled, asked: Asked, labels: ArrayLike | None) -> Vector:
     rows, rule = asked.rows, predictor._rule
     if labels is not None:
         same_index("probs", rows.index, labels=labels)

@@ -168,7 +168,7 @@ def calibrate(
     if sharpen is not None:
         sharpen.check_unseen(data.rows)
         same_index("probs", data.rows.index, features=features)
-        data = data._replace(rows=sharpen.rows(data.rows, features))
+        data = data._replace(rows=sharpen.rows(data.rows, features=features))
     elif features is not None:
         raise InputError("Expected features= only beside sharpen=", "leave it out, or pass a sharpener")
     base: Predictor | ConditionalPredictor

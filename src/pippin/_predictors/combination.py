@@ -191,7 +191,7 @@ class Combination(Saved):
         return PredictionSets(*found, self.classes, rows.index)
 
     def predict_one(self, row: Any) -> Indices:
-        """One object's class indices, most probable first.
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
 
         Args:
             row: its K probabilities, not logits.

@@ -145,7 +145,7 @@ class ConditionalPredictor(SavedWithScores):
     def predict_one(
         self, row: Any, *, seed: Seed = None, group: str | int | None = None, nonempty: bool = False
     ) -> Indices:
-        """One object's class indices, most probable first.
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
 
         Args:
             row: its K probabilities, not logits.
@@ -168,8 +168,10 @@ class ConditionalPredictor(SavedWithScores):
         groups: ArrayLike | None = None,
         smoothed: bool = False,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """The p-value of every class, (n, K), among the examples of its own cell; with labels of one class per row.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.

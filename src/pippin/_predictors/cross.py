@@ -24,8 +24,9 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.plain.scores import ranked_order
 from pippin._inputs.index import same_index
-from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, one_per_row, shortened
-from pippin._inputs.rows import Rows, as_rows
+from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, check_names, one_per_row, shortened
+from pippin._inputs.rows import Rows, as_array, as_rows
+from pippin._predictors.frames import like_rows
 from pippin._predictors.saving import Content, Saved, need, rising, shared_content, vector_of
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -165,10 +166,24 @@ class CrossPredictor(Saved):
         found = np.concatenate([members[start] for start in sorted(members)])
         return PredictionSets(sizes, found, self.classes, every[0].index)
 
+    def predict_one(self, rows: Any, *, seed: Seed = None, nonempty: bool = False) -> Indices:
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
+
+        Args:
+            rows: (F, K), model f's probabilities of the object, not logits.
+            seed: for a randomised score; a seed or a Generator.
+            nonempty: whether a set that would be empty gets the first class.
+        """
+        for row in rows:
+            check_names(self.classes, row)
+        return self.predict([as_array(row)[None] for row in rows], seed=seed, nonempty=nonempty).members
+
     def p_values(
         self, fold_probs: Any, labels: ArrayLike | None = None, *, seed: Seed = None, from_logits: bool = False
-    ) -> Vector:
+    ) -> Any:
         """p of the given labels, (n,), or of every class, (n, K); `predict` gives the classes with p > alpha.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             fold_probs: (F, n, K), model f's probabilities of the new objects.
@@ -194,14 +209,14 @@ class CrossPredictor(Saved):
                     below += np.searchsorted(calibration, dispatch.label_scores(rows, indices, self.score, u))
                 except InputError as error:
                     raise error.at(f"Model {f}") from None
-            return self._p(below)
+            return like_rows(self._p(below), every[0], self.classes)
         p = np.empty((n, len(self.classes)))
 
         def use(start: int, stop: int, below: Codes) -> None:
             p[start:stop] = self._p(below)
 
         self._count(every, u, use)
-        return p
+        return like_rows(p, every[0], self.classes)
 
     def _p(self, below: Codes) -> Vector:
         return (self.n_calibration + 1 - below) / (self.n_calibration + 1)

@@ -1,11 +1,12 @@
-"""Prediction sets as a data frame; each library is imported only for its own users."""
+"""Prediction sets and p-values as data frames; each library is imported only for its own users."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Classes
+from pippin._inputs.rows import Rows
+from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,26 @@ def sets_frame(
 
     kind = polars.Int64 if isinstance(classes[0], int) else polars.String
     return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
+
+
+def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
+    """Numbers for every class of every row, or one per row, as the rows came: index and names kept.
+
+    A pandas frame gives a frame or a series, a polars frame too, and anything else an array.
+    """
+    if rows.library == "pandas":
+        import pandas
+
+        return (
+            pandas.Series(values, rows.index)
+            if values.ndim == 1
+            else pandas.DataFrame(values, rows.index, list(classes))
+        )
+    if rows.library == "polars":
+        import polars
+
+        return polars.Series(values) if values.ndim == 1 else polars.DataFrame(values, [str(name) for name in classes])
+    return values
 
 
 def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from pippin._predictors import combination, conditional, cross, marginal, weighted
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import Content, need, read_predictor
+from pippin._predictors.saving import Content, need, parse_predictor
 from pippin._predictors.sharpening import sharpened
 from pippin._runtime.errors import InputError
 
@@ -30,7 +31,12 @@ def load(path: "str | PathLike[str]") -> ConformalPredictor:
     Raises:
         InputError: the file is damaged, was edited, or needs a newer pippin.
     """
-    content = read_predictor(path)
+    return parse(Path(path).read_bytes(), path)
+
+
+def parse(text: bytes, path: object) -> ConformalPredictor:
+    """The predictor whose file has these bytes; errors name the path."""
+    content = parse_predictor(text, path)
     kind = content.get("kind")
     if kind == "sharpener":
         raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")

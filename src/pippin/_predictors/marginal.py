@@ -105,11 +105,13 @@ class Predictor(SavedWithScores):
         seed: Seed = None,
         smoothed: bool = False,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """The p-value of every class, (n, K); with labels of one class per row, (n,).
 
         p = (1 + #{calibration scores >= s})/(n + 1), so `predict` gives the classes with
         p > alpha.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -146,9 +148,9 @@ class Predictor(SavedWithScores):
         return answers.points(self, self._ask(probs, seed, smoothed, from_logits))
 
     def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
-        """One object's class indices, most probable first, with the least delay.
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
 
-        The first call in a process loads the compiled loop; see `pippin.warm_up`.
+        It comes with the least delay. The first call in a process loads the compiled loop; see `pippin.warm_up`.
 
         Args:
             row: its K probabilities, not logits.

@@ -23,6 +23,7 @@ T = TypeVar("T", bound=np.signedinteger[Any])
 
 FORMAT = "pippin predictor"
 VERSION = 2
+MOST_CLASSES = 2**31 - 1  # members of sets are held in 32 bits
 
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 _MAY_BE_INFINITE = {
@@ -59,12 +60,16 @@ def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> Non
 
 
 def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
-    """The content that `write_predictor` was given, its format and checksum checked.
+    """The content that `write_predictor` was given."""
+    return parse_predictor(Path(path).read_bytes(), path)
+
+
+def parse_predictor(text: bytes, path: object) -> dict[str, Any]:
+    """The content of a file's bytes, its format and checksum checked; errors name the path.
 
     Raises:
         InputError: the file is damaged, was edited, is something else, or is newer.
     """
-    text = Path(path).read_bytes()
     try:
         whole = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_each_once)
         form, version = whole["format"], whole["version"]
@@ -150,8 +155,8 @@ class Content:
         need(key, sound(value))
         return value
 
-    def whole(self, key: str, least: int, most: float = math.inf) -> int:
-        """A whole number."""
+    def whole(self, key: str, least: int, most: int = 2**63 - 1) -> int:
+        """A whole number, which 64 bits can hold."""
         found: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)
         return found
 
@@ -168,7 +173,7 @@ class Content:
 
     def classes(self) -> Classes:
         """The names of the columns, all text or all whole numbers; a range where there are none."""
-        n = self.whole("n_classes", 2)
+        n = self.whole("n_classes", 2, MOST_CLASSES)
         names = self.take("classes", lambda value: value is None or isinstance(value, list))
         if names is None:
             return range(n)
@@ -207,7 +212,7 @@ class Content:
     def finish(self) -> None:
         """Raises an InputError where a part was not taken."""
         for key in self._parts:
-            raise InputError(f"its {key} is not known")
+            raise InputError(f"its {key!r} is not known")
 
 
 def need(part: str, good: bool) -> None:
@@ -283,9 +288,10 @@ def _encoded(value: Any) -> Any:
     return [_encoded(v) for v in value] if isinstance(value, list) else value
 
 
-def _decoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_decoded(v) for v in value]
+def _decoded(value: Any, depth: int = 2) -> Any:
+    """Numbers, lists of them and lists of such lists; what lies deeper is no predictor's, and is refused later."""
+    if isinstance(value, list) and depth:
+        return [_decoded(v, depth - 1) for v in value]
     return _INFINITE.get(value, value) if isinstance(value, str) else value
 
 

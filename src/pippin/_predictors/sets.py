@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._inputs.index import same_index
+from pippin._inputs.index import place_of, same_index
 from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
@@ -21,7 +21,10 @@ class PredictionSets:
 
     `members` lists the class indices of all sets, row after row; the set of object i is
     `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again.
-    `index` is the pandas index of the objects, where they came in a pandas frame.
+    `index` is the pandas index of the objects, where they came in a pandas frame: then
+    `sets["a.png"]` is the set of that label, or the sets of all that share it. As in pandas, a
+    whole number is a label where labels are whole numbers; elsewhere, and under the index
+    0 … n − 1, it is a position. A slice always counts positions.
 
     >>> import pippin
     >>> import numpy as np
@@ -48,16 +51,14 @@ class PredictionSets:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __getitem__(self, index: "int | slice") -> "list[str | int] | PredictionSets":
-        if isinstance(index, slice):
-            rows = np.arange(len(self))[index]
-            found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
-            index_there = None if self.index is None else self.index[rows]
-            return PredictionSets(
-                self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index_there
-            )
-        i = range(len(self))[index]
-        return [self.classes[k] for k in self.members[self.offsets[i] : self.offsets[i + 1]]]
+    def __getitem__(self, key: Any) -> "list[str | int] | PredictionSets":
+        place = place_of(key, self.index, len(self))
+        if isinstance(place, int):
+            return [self.classes[k] for k in self.members[self.offsets[place] : self.offsets[place + 1]]]
+        rows = np.arange(len(self))[place]
+        found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
+        index = None if self.index is None else self.index[rows]
+        return PredictionSets(self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index)
 
     def __iter__(self) -> Iterator[list[str | int]]:
         return iter(self.labels())

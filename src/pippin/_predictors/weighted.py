@@ -176,7 +176,7 @@ class WeightedPredictor(Saved):
         return self._sets(self._ask(probs, weights, seed, from_logits), nonempty)
 
     def predict_one(self, row: Any, weight: float, *, seed: Seed = None, nonempty: bool = False) -> Indices:
-        """One object's class indices, most probable first.
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
 
         Args:
             row: its K probabilities, not logits.
@@ -195,10 +195,12 @@ class WeightedPredictor(Saved):
         *,
         seed: Seed = None,
         from_logits: bool = False,
-    ) -> Vector:
+    ) -> Any:
         """p = (Σ_{s_j ≥ s} w_j + w)/(Σ_j w_j + w) of the given labels, (n,), or of every class, (n, K).
 
         `predict` gives the classes with p > alpha, exactly: each p is rounded once.
+
+        A pandas or polars frame gives a frame, its index and the class names kept; with labels a series.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.

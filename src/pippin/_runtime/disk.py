@@ -1,9 +1,12 @@
 """Files written whole or not at all, and what a stopped run leaves for the next."""
 
+import errno
 import io
 import os
 import secrets
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -12,19 +15,45 @@ import numpy as np
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
-def write_whole(path: "str | PathLike[str]", data: bytes) -> None:
-    """Writes the file under another name and renames it, so that it is never seen half-written."""
+
+def write_whole(path: "str | PathLike[str]", data: bytes, *, lasting: bool = True) -> None:
+    """Writes the file under another name and renames it, so that it is never seen half-written.
+
+    Where it is not to be `lasting`, a machine that fails may leave it empty, but a process that is killed not.
+    """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    with naming_target(target):
+        try:
+            with open(draft, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                if lasting:
+                    os.fsync(stream.fileno())
+            os.replace(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_target(path: Path) -> Iterator[None]:
+    """Errors of the disk inside are a sentence that names the file that was to be written, not its draft."""
     try:
-        with open(draft, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        remedy = "free some space, or choose another place" if error.errno in FULL else "choose another place"
+        told = type(error)(f"Cannot write {path} ({error.strerror or error}): {remedy}.")
+        told.errno = error.errno
+        raise told from error
+
+
+def read_plain(path: Path) -> bytes:
+    """A file's bytes. What is no file is not even opened: a pipe that nobody writes to would never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "no plain file", str(path))
+    return path.read_bytes()
 
 
 class Checkpoint:

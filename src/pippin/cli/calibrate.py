@@ -49,14 +49,12 @@ def calibrate(
     from pippin._predictors.conditional import ConditionalPredictor
     from pippin.cli.outputs import check_target
     from pippin.cli.printing import class_table, console
-    from pippin.tables.writing import naming_target
 
     check_target(out, ".json")
     _check(per, unseen)
     given = read_or_example(data, labels, layout)
     predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
-    with naming_target(out):
-        _save(predictor, out, no_scores)
+    _save(predictor, out, no_scores)
     print(f"{out}, made from {given.name}: {predictor.describe()}")
     right, asked = accuracy(given.rows, given.truth()), 1 - predictor.alpha
     if right > asked:

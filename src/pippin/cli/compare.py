@@ -96,11 +96,12 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
     """The figures and the page, if matplotlib is there to draw them."""
     if find_spec("matplotlib") is None:
         return None
+    from pippin._runtime.visible import visible
     from pippin.report import write_report
 
     run = {
-        "command": shlex.join(["pippin", *sys.argv[1:]]),
-        "data": data.name,
+        "command": visible(shlex.join(["pippin", *sys.argv[1:]])),
+        "data": visible(data.name),
         "SHA-256 of the data": data.checksum,
     }
     return write_report(out, found, title=f"Which score for {title}?", run=run)

@@ -46,7 +46,6 @@ def learn(
     import pippin
     from pippin.cli.outputs import check_target
     from pippin.tables.reading import known
-    from pippin.tables.writing import naming_target
 
     check_target(out, ".json")
     given = read_or_example(data, labels, layout)
@@ -62,8 +61,7 @@ def learn(
         min_singletons=min_singletons,
         seed=seed,
     )
-    with naming_target(out):
-        predictor.save(out)
+    predictor.save(out)
     print(f"{out}, made from {given.name}: {predictor.describe()}")
     sharpener = (predictor if isinstance(predictor, pippin.SharpenedPredictor) else predictor.parts[0]).sharpeners[0]
     for one in sharpener.explain()[:3]:

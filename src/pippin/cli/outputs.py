@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pippin._runtime.errors import InputError
+from pippin.cli.locking import alone
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
@@ -23,20 +24,25 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[None]:
-    """Makes the folder where it is missing; if the work fails, what was made is removed while empty."""
+    """Makes the folder where it is missing, for this run alone; if it fails, what was made is removed while empty.
+
+    Raises:
+        InputError: nothing can be written there, or another run is writing there now.
+    """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     blocked = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
     if blocked is not None:
         raise InputError(f"Expected --out to be a folder, but {blocked} is a file", "choose another name")
     _check_writable(next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()), "--out")
     path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for folder in missing:
-                folder.rmdir()
-        raise
+    with alone(path):
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                for folder in missing:
+                    folder.rmdir()
+            raise
 
 
 def _check_writable(folder: Path, option: str) -> None:

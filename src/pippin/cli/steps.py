@@ -26,7 +26,7 @@ def run_step(
     note.unlink(missing_ok=True)
     work()
     content = {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}}
-    write_whole(note, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    write_whole(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
     return True
 
 

@@ -34,7 +34,6 @@ def tune(
     import pippin
     from pippin.cli.outputs import check_target
     from pippin.tables.reading import known
-    from pippin.tables.writing import naming_target
 
     check_target(out, ".json")
     given = read_or_example(data, labels, layout)
@@ -50,7 +49,6 @@ def tune(
         seed=seed,
     )
     predictor = tuned.calibrate(seed=seed)
-    with naming_target(out):
-        predictor.save(out)
+    predictor.save(out)
     print(f"{tuned.score} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
     print(f"{out}, made from the other {predictor.n_calibration:,}: {predictor.describe()}")

@@ -234,6 +234,8 @@ def _opened(path: Path) -> Iterator[Stream]:
         raise InputError(f"{path} is a folder, expected a file", "name a file in it")
     if not path.exists():
         raise InputError(f"There is no file {path}", "check the path")
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, expected a file", "pipe it into this command and name -")
     with open(path, "rb") as stream:
         if stream.seek(0, io.SEEK_END) == 0:
             raise InputError(f"{path} is empty, expected rows of probabilities", "write it again")

@@ -2,8 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None
             _json_line(({} if given is None else {name: given[row]}) | {"row": row}, names)
             for row, names in enumerate(sets.labels())
         )
-        _write(path, "".join(lines).encode("utf-8", "surrogatepass"))
+        write_whole(path, "".join(lines).encode("utf-8", "surrogatepass"))
         return
     write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
 
@@ -68,21 +67,7 @@ def write_table(path: Path, table: "polars.DataFrame") -> None:
         table.write_csv(buffer)
     else:
         table.write_parquet(buffer)
-    _write(path, buffer.getvalue())
-
-
-@contextmanager
-def naming_target(path: Path) -> Iterator[None]:
-    """Errors of the disk inside name the file that was to be written, not its draft."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(f"Cannot write {path} ({error.strerror}): choose another place.") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with naming_target(path):
-        write_whole(path, data)
+    write_whole(path, buffer.getvalue())
 
 
 def _json_line(row: dict[str, Any], names: Sequence[str | int]) -> str:

@@ -14,7 +14,7 @@ from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, 
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.one_row import one_set
 from pippin._engine.compiled.p_values import p_values
-from pippin._engine.compiled.products import add_product
+from pippin._engine.compiled.products import add_logits, add_mixed, add_product
 from pippin._engine.compiled.splits import count_splits
 from pippin._engine.compiled.whole_rows import class_scores
 from pippin._engine.protocol import Bounds, Places
@@ -23,6 +23,8 @@ from pippin._theory.formula import Coefficients
 
 __all__ = [
     "INSPECTS",
+    "add_logits",
+    "add_mixed",
     "add_product",
     "band",
     "class_scores",

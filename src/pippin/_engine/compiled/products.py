@@ -23,3 +23,43 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
             a = left[i, j]
             for k in range(width):
                 out[i, k] += a * right[j, k]
+
+
+@compiled
+def add_logits(u: Floats, z: Floats, both: Floats, a: Floats) -> None:
+    """Adds a₁·z + a₂·l of each member to `u`, (n, members, K), and takes away each row's largest logit."""
+    n, members, width = u.shape
+    for i in range(n):
+        for m in range(members):
+            first, second = a[m, 0], a[m, 1]
+            for k in range(width):
+                u[i, m, k] = (u[i, m, k] + first * z[i, k]) + second * both[i, k]
+            top = u[i, m, 0]
+            for k in range(width):
+                top = max(top, u[i, m, k])
+            for k in range(width):
+                u[i, m, k] -= top
+
+
+@compiled
+def add_mixed(out: Floats, powers: Floats, weights: Floats) -> None:
+    """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
+    n, members, width = powers.shape
+    fours = width - width % 4
+    for i in range(n):
+        for m in range(members):
+            a = b = c = d = powers[i, m, 0] - powers[i, m, 0]  # 0, of their type
+            for k in range(0, fours, 4):
+                a += powers[i, m, k]
+                b += powers[i, m, k + 1]
+                c += powers[i, m, k + 2]
+                d += powers[i, m, k + 3]
+            if fours < width:
+                a += powers[i, m, fours]
+            if fours + 1 < width:
+                b += powers[i, m, fours + 1]
+            if fours + 2 < width:
+                c += powers[i, m, fours + 2]
+            factor = weights[m] / ((a + b) + (c + d))
+            for k in range(width):
+                out[i, k] += factor * powers[i, m, k]

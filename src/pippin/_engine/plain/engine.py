@@ -3,14 +3,17 @@
 import numpy as np
 
 from pippin._engine.plain.p_values import p_values
+from pippin._engine.plain.products import add_logits, add_mixed, add_product
 from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
 from pippin._engine.plain.splits import count_splits
 from pippin._engine.protocol import Places
-from pippin._runtime.arrays import Floats, Vector
+from pippin._runtime.arrays import Vector
 from pippin._theory.formula import Coefficients
 
 __all__ = [
     "INSPECTS",
+    "add_logits",
+    "add_mixed",
     "add_product",
     "band",
     "class_scores",
@@ -24,12 +27,6 @@ __all__ = [
 ]
 
 INSPECTS = False
-
-
-def add_product(out: Floats, left: Floats, right: Floats) -> None:
-    """Adds left · right to `out`, term after term in the order of the inner index."""
-    for j in range(len(right)):
-        out += left[:, j : j + 1] * right[j]
 
 
 def smallest(scores: Vector, k: int) -> float:

@@ -137,7 +137,7 @@ class _Task(NamedTuple):
         return sharpen_labelled(some, self._features(rows), self.seed)
 
     def sharper(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Rows:
-        return sharpener.rows(self.data.rows.take(rows), self._features(rows))
+        return sharpener.rows(self.data.rows.take(rows), features=self._features(rows))
 
     def behind(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> SharpenedPredictor:
         """The score, calibrated on some rows behind a sharpener that learnt on others."""
@@ -190,8 +190,8 @@ def _check(way: Way, fraction: float, wish: Wish, score: Score, n: int) -> None:
         raise InputError(f"Expected the way 'split', 'mixture' or 'cross', got {way!r}")
     if not 0 < fraction < 1:
         raise InputError(f"Expected a learning fraction strictly between 0 and 1, got {fraction!r}")
-    least = FEWEST if way == "split" else 0
-    if n < 2 * FEWEST + least or (way == "split" and not FEWEST <= round(fraction * n) < n):
+    learning = round(fraction * n) if way == "split" else n - -(-n // FOLDS)
+    if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
     if wish == Wish(None, None):
         return

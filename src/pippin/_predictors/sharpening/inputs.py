@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine import dispatch
+from pippin._engine.dispatch import engine_for
 from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
@@ -54,7 +54,7 @@ def product(left: Singles, right: Singles, start: Singles) -> Singles:
     """start + left · right; each row's bits depend on that row alone."""
     out = np.empty((len(left), right.shape[1]), dtype=np.float32)
     out[:] = start
-    dispatch.add_product(out, left, right)
+    engine_for(left.size).add_product(out, left, right)
     return out
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._inputs.labels import Labelled, as_labelled
-from pippin._predictors.sharpening.inputs import Singles, fit_inputs, logarithms
+from pippin._predictors.sharpening.inputs import FEW_CLASSES, Singles, fit_inputs, logarithms
 from pippin._predictors.sharpening.members import KINDS, Kind, Member, Shown, fit_member
 from pippin._predictors.sharpening.mixture import mixture_weights
 from pippin._predictors.sharpening.model import Model
@@ -21,6 +21,7 @@ FOLDS = 5
 MANY = 1_500  # rows from which on one fold weighs the members
 FEWEST = 2 * FOLDS  # rows that can be learnt from
 LEAST = 0.01  # the weight below which a member is left out
+MOST = 3  # members where classes are many, since each costs a pass over all of them
 TOLD = 20  # confusions that are kept
 
 
@@ -134,7 +135,8 @@ def _weights(each: Singles, labels: Codes) -> NDArray[np.float64]:
     """The weights of all kinds of members; 0 for those that are not worth their while."""
     given = each[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(given, 1e-30))
-    weights[weights < LEAST] = 0
+    least = LEAST if each.shape[2] <= FEW_CLASSES else np.sort(weights)[-MOST]
+    weights[weights < least] = 0
     weights /= weights.sum()
     return weights
 

@@ -6,19 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pippin._engine.dispatch import engine_for
 from pippin._predictors.sharpening.inputs import Inputs, Singles, logarithms, product
 from pippin._predictors.sharpening.members import Member
 from pippin._runtime.arrays import Floats
 
 
 class _Stack(NamedTuple):
-    """All members side by side: a₁ and a₂, (members, 1) each; b and W of those with φ, one after the other.
+    """Members side by side: a₁ and a₂ of those without φ and of those with it; b and W of the latter.
 
     `rotation` is done for every row first; None, where it is less work to have it in W.
     """
 
-    first: Singles
-    second: Singles
+    plain: Singles
+    seeing: Singles
     b: Singles
     w: Singles
     rotation: Singles | None
@@ -33,37 +34,47 @@ class Model:
 
     def each(self, probs: Floats, features: Singles | None = None) -> Singles:
         """The probabilities that each member gives, (n, members, K)."""
+        powers = np.concatenate(self._powers(probs, features), axis=1)
+        powers /= powers.sum(axis=2, keepdims=True)
+        return powers
+
+    def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
+        """The mean of the members under these weights."""
+        out = np.zeros(probs.shape, dtype=np.float32)
+        engine, used = engine_for(probs.size), 0
+        for powers in self._powers(probs, features):
+            members = powers.shape[1]
+            engine.add_mixed(out, powers, weights[used : used + members])
+            used += members
+        return out
+
+    def _powers(self, probs: Floats, features: Singles | None) -> list[Singles]:
+        """exp(u − max u) of the members without φ, and of those with it: (n, members, K) each."""
         z, both = logarithms(probs)
-        stack = self._stack
-        u = z[:, None] * stack.first
-        u += both[:, None] * stack.second
-        if self.inputs is not None:
+        n, n_classes = z.shape
+        stack, engine = self._stack, engine_for(probs.size)
+        found = [(np.zeros((n, len(stack.plain), n_classes), dtype=np.float32), stack.plain)]
+        if self.inputs is not None and len(stack.seeing):
             phi = self.inputs.raw(z, features)
             if stack.rotation is not None:
                 phi = product(phi, stack.rotation, self.inputs.centre)
-            with_phi = product(phi, stack.w, stack.b).reshape(len(z), -1, z.shape[1])
-            u[:, u.shape[1] - with_phi.shape[1] :] += with_phi
-        u -= np.maximum.reduce(u, axis=2, keepdims=True)
-        np.exp(u, out=u)
-        u /= np.add.reduce(u, axis=2, keepdims=True)
-        return u
-
-    def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
-        """The mean of the members under weights of shape (members, 1)."""
-        each = self.each(probs, features)
-        each *= weights
-        mean: Singles = np.add.reduce(each, axis=1)
-        return mean
+            found.append((product(phi, stack.w, stack.b).reshape(n, -1, n_classes), stack.seeing))
+        for u, a in found:
+            engine.add_logits(u, z, both, a)
+            np.exp(u, out=u)
+        return [u for u, _ in found]
 
     @cached_property
     def _stack(self) -> _Stack:
-        first, second = (np.array([[member.a[i]] for member in self.members], dtype=np.float32) for i in (0, 1))
         seeing = [member for member in self.members if len(member.w)]
+        plain = [member.a for member in self.members if not len(member.w)]
+        none = np.empty((0, 2), dtype=np.float32)
+        first = np.stack(plain) if plain else none
         if self.inputs is None or not seeing:
-            none = np.empty((0, 0), dtype=np.float32)
-            return _Stack(first, second, none, none, None)
+            return _Stack(first, none, none, none, None)
         b = np.concatenate([member.b for member in seeing])
         w = np.concatenate([member.w for member in seeing], axis=1)
+        second = np.stack([member.a for member in seeing])
         rotation, (raw, axes) = self.inputs.rotation, self.inputs.rotation.shape
         if (raw + w.shape[1]) * axes < raw * w.shape[1]:
             return _Stack(first, second, b, w, rotation)

@@ -63,7 +63,7 @@ class SharpenedPredictor(Saved):
         return replace(self, base=base.at(alpha))
 
     def predict(
-        self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False, **beside: Any
+        self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False, **kwargs: Any
     ) -> PredictionSets:
         """The prediction set of every row.
 
@@ -71,7 +71,7 @@ class SharpenedPredictor(Saved):
             probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
             features: what the sharpener was shown beside them, one row per object.
             from_logits: whether `probs` are logits, of which a softmax is taken.
-            beside: what the predictor behind takes: seed, nonempty, groups, weights.
+            kwargs: what the predictor behind takes: seed, nonempty, groups, weights.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -79,7 +79,7 @@ class SharpenedPredictor(Saved):
         >>> predictor = pippin.calibrate(data.probs[1200:2400], data.labels[1200:2400], "socop", sharpen=sharper)
         >>> sets = predictor.predict(data.probs[2400:])
         """
-        return self.base.predict(self._sharper(probs, features, from_logits), **beside)
+        return self.base.predict(self._sharper(probs, features, from_logits), **kwargs)
 
     def p_values(
         self,
@@ -88,7 +88,7 @@ class SharpenedPredictor(Saved):
         *,
         features: ArrayLike | None = None,
         from_logits: bool = False,
-        **beside: Any,
+        **kwargs: Any,
     ) -> Vector:
         """The p-value of every class, (n, K); with labels of one class per row, (n,).
 
@@ -97,24 +97,23 @@ class SharpenedPredictor(Saved):
             labels: one class per row, as indices or as names; None asks for all classes.
             features: what the sharpener was shown beside them, one row per object.
             from_logits: whether `probs` are logits, of which a softmax is taken.
-            beside: what the predictor behind takes: seed, smoothed, groups, weights.
+            kwargs: what the predictor behind takes: seed, smoothed, groups, weights.
         """
         base: Any = self.base
-        found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **beside)
+        found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **kwargs)
         return found
 
-    def predict_one(self, row: Any, *, features: ArrayLike | None = None, **beside: Any) -> Indices:
+    def predict_one(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Indices:
         """The set of one object, as the predictor behind gives it.
 
         Args:
             row: its K probabilities, not logits.
             features: what the sharpener was shown beside them.
-            beside: what the predictor behind takes: seed, group.
+            kwargs: what the predictor behind takes: seed, group.
         """
         base: Any = self.base
-        if isinstance(base, CrossPredictor) or not hasattr(base, "predict_one"):
-            raise InputError(f"Expected a predictor with thresholds for one row, got {base!r}", "use predict")
-        found: Indices = base.predict_one(self.sharpeners[0].one(row, features), **beside)
+        every = [one.one(row, features=features) for one in self.sharpeners]
+        found: Indices = base.predict_one(every if isinstance(base, CrossPredictor) else every[0], **kwargs)
         return found
 
     def describe(self) -> str:
@@ -134,7 +133,7 @@ class SharpenedPredictor(Saved):
         return f"SharpenedPredictor({self.base!r}, {', '.join(map(repr, self.sharpeners[:1]))})"
 
     def _sharper(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> Rows | list[Rows]:
-        every = [one.rows(probs, features, from_logits) for one in self.sharpeners]
+        every = [one.rows(probs, features=features, from_logits=from_logits) for one in self.sharpeners]
         return every if isinstance(self.base, CrossPredictor) else every[0]
 
 

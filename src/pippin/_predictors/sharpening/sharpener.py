@@ -64,7 +64,7 @@ class Sharpener(Saved):
     learnt: Learnt
     model: Model
 
-    def __call__(self, probs: Any, features: ArrayLike | None = None, *, from_logits: bool = False) -> Singles:
+    def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Sharper probabilities, (n, K) in float32.
 
         Args:
@@ -78,11 +78,17 @@ class Sharpener(Saved):
         >>> sharper(data.probs[300:]).shape
         (4686, 12)
         """
-        found: Singles = self.rows(probs, features, from_logits).array
+        found: Singles = self.rows(probs, features=features, from_logits=from_logits).array
         return found
 
-    def rows(self, probs: Any, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
-        """Sharper rows, with the index and names that they came with."""
+    def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
+        """Sharper rows, with the index and names that they came with.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            features: what it was shown beside them when it learnt, one row per object.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         same_index("probs", rows.index, features=features)
@@ -99,7 +105,7 @@ class Sharpener(Saved):
         run(work, [(start, min(start + step, rows.n)) for start in range(0, rows.n, step)])
         return replace(rows, array=out, logits=False, checked=True)
 
-    def one(self, row: Any, features: ArrayLike | None = None) -> Singles:
+    def one(self, row: Any, *, features: ArrayLike | None = None) -> Singles:
         """One row of K probabilities, sharper; the same bits as among others.
 
         Args:
@@ -116,7 +122,11 @@ class Sharpener(Saved):
         return found
 
     def check_unseen(self, rows: Rows) -> None:
-        """Raises an InputError if it learnt on some of these rows: they cannot calibrate as well."""
+        """Raises an InputError if it learnt on some of these rows: they cannot calibrate as well.
+
+        Args:
+            rows: those that are to calibrate.
+        """
         seen = seen_before(self.learnt.prints, row_prints(rows))
         if seen:
             raise InputError(
@@ -198,7 +208,7 @@ class Sharpener(Saved):
 
     @cached_property
     def _weights(self) -> Singles:
-        return np.array(list(self.weights.values()), dtype=np.float32)[:, None]
+        return np.array(list(self.weights.values()), dtype=np.float32)
 
     def _features(self, given: ArrayLike | None, n: int) -> Singles | None:
         wanted = self.takes_features

@@ -6,11 +6,13 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from pippin._runtime.disk import naming_target
 from pippin.images.preparing.we3ds import Problem, mask_classes
 from pippin.images.preparing.windows import Counted
 
@@ -20,14 +22,13 @@ JOURNAL = ".prepare.journal"
 class Journal:
     """Results by photograph: those that an earlier run left, then those added, each on disk at once."""
 
-    def __init__(self, stream: BinaryIO, kept: dict[str, Counted | Problem]) -> None:
+    def __init__(self, stream: FileIO, kept: dict[str, Counted | Problem]) -> None:
         self._stream, self.kept = stream, kept
 
     def add(self, result: Counted | Problem) -> None:
         """Notes a result."""
         self.kept[result.photo] = result
-        self._stream.write(_line(_encoded(result)))
-        self._stream.flush()
+        _append(self._stream, _encoded(result))
 
 
 def run_of(folder: Path) -> Any:
@@ -41,13 +42,12 @@ def open_journal(folder: Path, run: Any) -> Iterator[Journal]:
     """The journal of this run in this folder; its last line, if cut short, is forgotten."""
     path = folder / JOURNAL
     entries = list(_entries(path.read_bytes())) if path.is_file() else []
-    with open(path, "r+b" if entries else "wb") as stream:
+    with open(path, "r+b" if entries else "wb", buffering=0) as stream:
         if entries:
             stream.seek(entries[-1][1])
             stream.truncate()
         else:
-            stream.write(_line(run))
-            stream.flush()
+            _append(stream, run)
             os.fsync(stream.fileno())
         results = (_decoded(entry) for entry, _ in entries[1:])
         yield Journal(stream, {result.photo: result for result in results})
@@ -67,8 +67,11 @@ def _entries(data: bytes) -> Iterator[tuple[Any, int]]:
         yield entry, end
 
 
-def _line(content: Any) -> bytes:
-    return json.dumps(content).encode() + b"\n"
+def _append(stream: FileIO, content: Any) -> None:
+    line = json.dumps(content).encode() + b"\n"
+    with naming_target(Path(os.fsdecode(stream.name))):
+        while line:
+            line = line[stream.write(line) :]
 
 
 def _encoded(result: Counted | Problem) -> dict[str, Any]:

@@ -8,7 +8,6 @@ it was, and what it leaves equals, byte for byte, what a run without a break lea
 
 import hashlib
 import io
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import read_plain, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.progress import progress_bar
@@ -210,23 +209,16 @@ def cut_photograph(read: Reader, job: tuple[str, tuple[Piece, ...]], out: Path, 
     for row, column, file in missing:
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         (out / file).parent.mkdir(exist_ok=True)
-        _write_quickly(out / file, encode(np.ascontiguousarray(part)))
+        write_whole(out / file, encode(np.ascontiguousarray(part)), lasting=False)  # else read_header tells
     return len(missing)
 
 
 def _is_sound(window: Path) -> bool:
     try:
-        read_header(window.read_bytes())
+        read_header(read_plain(window))
     except (OSError, BadImageError):
         return False
     return True
-
-
-def _write_quickly(path: Path, data: bytes) -> None:
-    """Whole or not at all if the process is killed; a failing machine may leave one that is not sound."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_bytes(data)
-    os.replace(draft, path)
 
 
 def _example(read: Reader, table: Table, window: int) -> Example:

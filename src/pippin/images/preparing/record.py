@@ -70,7 +70,9 @@ def make_record(
 def write_record(folder: Path, record: Record) -> None:
     """Writes prepare.json."""
     content = {"format": FORMAT, "version": 1, **asdict(record)}
-    write_whole(folder / RECORD, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+    write_whole(
+        folder / RECORD, json.dumps(content, indent=1, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+    )
 
 
 def earlier_record(folder: Path, run: dict[str, Any]) -> Record | None:

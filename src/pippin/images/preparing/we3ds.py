@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from pippin._runtime.disk import read_plain
 from pippin._runtime.errors import InputError
 
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
@@ -88,6 +89,8 @@ def find_download(path: Path) -> Download:
     """
     if not path.exists():
         raise InputError(f"Expected the WE3DS folder or zip file, but there is no {path}", "check the path")
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"Expected the WE3DS folder or zip file, but {path} is neither", "name one of them")
     sizes_below = _sizes_in_folder if path.is_dir() else _sizes_in_zip
     for top in TOPS:
         images, masks = (sizes_below(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
@@ -103,7 +106,7 @@ def find_download(path: Path) -> Download:
 def reading(path: Path, top: str) -> Iterator[Reader]:
     """Yields a function from a file's name in the download to its content."""
     if path.is_dir():
-        yield lambda name: (path / top / name).read_bytes()
+        yield lambda name: read_plain(path / top / name)
         return
     with zipfile.ZipFile(path) as archive:
         yield lambda name: archive.read(top + name)

@@ -144,7 +144,8 @@ def _content(read: Reader, file: str) -> bytes:
     try:
         return read(file)
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadImageError("cannot be read") from error
+        why = getattr(error, "strerror", None)
+        raise BadImageError(f"cannot be read ({why})" if why else "cannot be read") from error
 
 
 def _few(values: Collection[int]) -> str:

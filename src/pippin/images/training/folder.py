@@ -1,6 +1,7 @@
 """A folder of class sub-folders: its files, their pixels, and how they are divided."""
 
 import hashlib
+import os
 import re
 import warnings
 from collections import Counter
@@ -53,7 +54,7 @@ class Images:
         """SHA-256 of all names and contents."""
 
         def digest(file: str) -> bytes:
-            return file.encode() + b"\0" + hashlib.sha256((self.root / file).read_bytes()).digest()
+            return os.fsencode(file) + b"\0" + hashlib.sha256((self.root / file).read_bytes()).digest()
 
         with ThreadPoolExecutor(n_threads()) as pool:
             return hashlib.sha256(b"".join(pool.map(digest, self.files))).hexdigest()

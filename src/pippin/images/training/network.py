@@ -16,7 +16,7 @@ from urllib.request import getproxies
 import torch
 from torch import nn
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
 
 RESNET18 = "microsoft/resnet-18"
@@ -47,8 +47,6 @@ class Network:
         draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
         for left in folder.parent.glob(f".{folder.name}.*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
-        with _quiet():
-            self.model.save_pretrained(draft)
         prepared = {
             "do_normalize": True,
             "do_rescale": True,
@@ -58,11 +56,27 @@ class Network:
             "rescale_factor": 1 / 255,
             "size": {"height": size, "width": size},
         }
-        write_whole(draft / _PREPARED, json.dumps(prepared, indent=2).encode())
+        try:
+            with _quiet(), naming_target(folder):
+                _save_weights(self.model, draft)
+            write_whole(draft / _PREPARED, json.dumps(prepared, indent=2).encode())
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
         if folder.exists():
             os.replace(folder, old)
         os.replace(draft, folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _save_weights(model: Any, folder: Path) -> None:
+    """What `save_pretrained` writes; an error of the disk is an OSError, whoever met it."""
+    from safetensors import SafetensorError
+
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -> Network:

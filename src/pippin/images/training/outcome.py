@@ -151,7 +151,9 @@ def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> 
         "versions": {"python": platform.python_version(), "pippin": __version__} | _versions(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    write_whole(out.with_name("train.json"), json.dumps(record, indent=2, ensure_ascii=False).encode())
+    write_whole(
+        out.with_name("train.json"), json.dumps(record, indent=2, ensure_ascii=False).encode(errors="backslashreplace")
+    )
     buffer = io.BytesIO()
     arrays: dict[str, Any] = {
         "logits": trained.logits,

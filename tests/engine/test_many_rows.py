@@ -1,0 +1,42 @@
+"""More rows than 32 bits count: where each block's rows begin is 64 bits wide, shown without holding such rows."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pippin._engine import dispatch
+from pippin._engine.protocol import Places
+from pippin._predictors.cells import Cells
+
+
+def places(*rows):
+    numbers = np.zeros(len(rows))
+    return Places(np.array(rows, dtype=np.int32), np.zeros(len(rows), dtype=np.int32), numbers, numbers)
+
+
+@pytest.mark.parametrize("start", [2**30 - 1, 2**30, 2**31 - 8, 2**31, 2**32 + 5, 2**40])
+def test_places_of_late_blocks_keep_their_rows(start):
+    """Rows of a block are counted from its begin, and joined from the first block's."""
+    joined = dispatch._joined({0: places(0, 7), start: places(0, 2**20 - 1)})
+    assert joined.row.tolist() == [0, 7, start, start + 2**20 - 1]
+
+
+def test_blocks_begin_past_32_bits():
+    """Rows that only say how many they are: every block begins where the one before ends."""
+
+    class Counted:
+        n, n_classes = 2**33, 2**9
+
+    begun = list(dispatch._blocks(Counted()))
+    assert begun[0][0] == 0
+    assert begun[-1][1] == 2**33
+    assert all(a[1] == b[0] for a, b in pairwise(begun))
+
+
+def test_cells_of_many_scores():
+    """Where a cell's scores begin is no 32-bit number."""
+    offsets = np.array([0, 2**31 + 3, 2**33])
+    cells = Cells(np.array([[0, 1]], dtype=np.int32), offsets, None)
+    assert cells.counts.tolist() == [2**31 + 3, 2**33 - 2**31 - 3]
+    assert cells.quantile_ranks(0.5).tolist() == [2**30 + 2, (2**33 - 2**31 - 3 + 1) // 2]

@@ -1,0 +1,34 @@
+"""A disk that fills while photographs are cut or a network is saved: one sentence, and no draft is left."""
+
+import pytest
+
+from pippin.images.training.network import make_network
+from support.full_disk import files_of_at_most
+from support.made_images import CLASSES
+
+
+@pytest.mark.parametrize(("size", "workers"), [(20, 1), (2000, 1), (2000, 2)])
+def test_while_photographs_are_cut(size, workers, photographs, call, tmp_path):
+    """A later run with space goes on."""
+    line = f"prepare we3ds {photographs[0]} --out {tmp_path / 'out'} --window 32 --soil 40 --workers {workers}"
+    with files_of_at_most(size):
+        code, _, err = call(line)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"pippin: Cannot write {tmp_path / 'out'}/" in err
+    assert err.endswith(" (File too large): free some space, or choose another place.\n")
+    assert list(tmp_path.rglob("*.tmp")) == []
+    assert call(line)[0] == 0
+
+
+def test_while_a_network_is_saved(tiny, tmp_path):
+    """The weights of before stay, or none are there."""
+    network = make_network(str(tiny), tuple(CLASSES), 24, 0)
+    told = r"Cannot write .*weights \(.*\): (free some space, or )?choose another place\."
+    with files_of_at_most(1000), pytest.raises(OSError, match=told):
+        network.save(tmp_path / "weights", 24)
+    assert list(tmp_path.iterdir()) == []
+    network.save(tmp_path / "weights", 24)
+    before = sorted(path.name for path in (tmp_path / "weights").iterdir())
+    with files_of_at_most(1000), pytest.raises(OSError, match=told):
+        network.save(tmp_path / "weights", 24)
+    assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == before

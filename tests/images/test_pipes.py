@@ -1,0 +1,61 @@
+"""A named pipe among photographs is named or passed over, and never opened: nobody might ever write to it."""
+
+import json
+
+import pytest
+
+from pippin.images.training.folder import list_images
+from support.folders import content
+from support.pipes import untouched_pipe
+from support.we3ds_tree import IMAGES, MASKS, SMALL, made_files, write_folder
+
+OPTIONS = "--window 32 --soil 40 --workers 1"
+
+
+@pytest.mark.parametrize("among", [IMAGES, MASKS])
+def test_a_pipe_among_photographs_is_named(among, call, tmp_path):
+    """The others are cut; under --strict it is a sentence."""
+    folder = write_folder(tmp_path / "in", made_files(range(4), SMALL)[0])
+    (folder / among / "img_00002.png").unlink()
+    with untouched_pipe(folder / among / "img_00002.png"):
+        code, _, err = call(f"prepare we3ds {folder} --out {tmp_path / 'out'} {OPTIONS}")
+        assert (code, err) == (0, "")
+        strict = call(f"prepare we3ds {folder} --out {tmp_path / 'strict'} {OPTIONS} --strict")
+    skipped = json.loads((tmp_path / "out" / "prepare.json").read_text())["skipped"]
+    assert [(one["file"], one["reason"]) for one in skipped] == [
+        (f"{among}/img_00002.png", "cannot be read (no plain file)")
+    ]
+    assert (strict[0], strict[2].count("\n"), "(no plain file): mend or remove it" in strict[2]) == (2, 1, True)
+
+
+def test_a_pipe_for_the_download(call, tmp_path):
+    with untouched_pipe(tmp_path / "WE3DS.zip") as path:
+        code, _, err = call(f"prepare we3ds {path} --out {tmp_path / 'out'}")
+    assert (code, err) == (
+        2,
+        f"pippin: Expected the WE3DS folder or zip file, but {path} is neither: name one of them.\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pipe_in_the_place_of_a_window(call, photographs, tmp_path):
+    """It is replaced, as a damaged window is."""
+    line = f"prepare we3ds {photographs[0]} --out {tmp_path / 'out'} {OPTIONS}"
+    assert call(line)[0] == 0
+    before = content(tmp_path / "out")
+    window = next(path for path in sorted((tmp_path / "out").rglob("*.png")) if path.parent != tmp_path / "out")
+    window.unlink()
+    with untouched_pipe(tmp_path / "pipe") as pipe:
+        window.hardlink_to(pipe)
+        assert call(line)[0] == 0
+    assert content(tmp_path / "out") == before
+
+
+def test_a_pipe_among_images_to_train_on_is_passed_over(images, tmp_path):
+    """As every file is that is no image."""
+    found = list_images(images)
+    name = found.files[0].rsplit("/", 1)[0]
+    with untouched_pipe(images / name / "pipe.png") as path:
+        assert list_images(images).files == found.files
+        assert list_images(images).checksum() == found.checksum()
+    path.unlink()

@@ -1,0 +1,72 @@
+"""Damage without end: a file loads to a predictor that can be used, or is refused in one sentence."""
+
+import re
+
+import pytest
+
+import pippin
+from support.damage import file_of, judge, search, sound_files
+
+SOUND = sound_files()
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_what_is_damaged_was_sound(kind):
+    """Else nothing would be learned."""
+    assert judge(file_of(SOUND[kind])) == "used"
+
+
+def test_damaged_files_are_used_or_told():
+    """Every kind of file, every sort of damage; `python tests/support/damage.py 1000000` looks longer."""
+    found, failures = search(6000)
+    assert failures == {}
+    assert found["refused"] > found["used"] > 500
+
+
+NESTED = {f"{key} {depth}": (key, depth) for key in ("threshold", "classes", "score", "note") for depth in (900, 1000)}
+
+
+@pytest.mark.parametrize(("key", "depth"), NESTED.values(), ids=NESTED)
+def test_a_file_nested_a_thousand_deep(key, depth, tmp_path):
+    """No predictor is; the sentence names the file."""
+    path = tmp_path / "p.json"
+    path.write_bytes(file_of({**SOUND["marginal"], key: f"@{depth}"}))
+    with pytest.raises(pippin.InputError, match=r"p\.json .*: (calibrate again and save|save the predictor again)\."):
+        pippin.load(path)
+
+
+UNSOUND = {
+    "name null": ({"classes": ["crop", None, "weed"]}, "its classes makes"),
+    "name true": ({"classes": ["crop", True, "weed"]}, "its classes makes"),
+    "true among numbers": ({"classes": [True, 5, 2]}, "its classes makes"),
+    "name 0.5": ({"classes": [0.5, 1, 2]}, "its classes makes"),
+    "more rows than scores": ({"n_calibration": 25}, "its calibration_scores makes"),
+    "no rows": ({"n_calibration": 0}, "its n_calibration makes"),
+    "rows by half": ({"n_calibration": 24.5}, "its n_calibration makes"),
+    "rows true": ({"n_calibration": True}, "its n_calibration makes"),
+    "more classes than can be": ({"classes": None, "n_classes": 2**63}, "its n_classes makes"),
+    "a key of two lines": ({"a\nb": 1}, r"its 'a\nb' is not known"),
+}
+
+
+@pytest.mark.parametrize(("changes", "told"), UNSOUND.values(), ids=UNSOUND)
+def test_an_unsound_part_is_named(changes, told, tmp_path):
+    """Under a checksum that fits."""
+    path = tmp_path / "p.json"
+    path.write_bytes(file_of({**SOUND["marginal"], **changes}))
+    with pytest.raises(pippin.InputError, match=re.escape(f"p.json holds no sound predictor ({told}")):
+        pippin.load(path)
+
+
+@pytest.mark.parametrize("key", ["threshold", "alpha", "sha256", "name", "gamma"])
+def test_a_key_there_twice_is_refused(key, tmp_path):
+    """At any depth, even with the same value."""
+    path = tmp_path / "p.json"
+    text = file_of(SOUND["marginal"]).decode()
+    at = text.index(f'"{key}"')
+    value = text[at : text.index(",", at)].split("}")[0]
+    path.write_text(f"{text[:at]}{value}, {text[at:]}")
+    with pytest.raises(
+        pippin.InputError, match=r"p\.json is no predictor file, or is damaged .*: save the predictor ag"
+    ):
+        pippin.load(path)

@@ -1,0 +1,241 @@
+"""Damaged predictor files without end: each loads to a predictor that can be used, or is refused in one sentence.
+
+`python tests/support/damage.py 1000000` makes so many, from a seed, in memory: flipped
+bits and lost bytes; and values, types, keys and lengths changed under a checksum that fits.
+"""
+
+import copy
+import hashlib
+import json
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+
+import numpy as np
+
+import pippin
+from pippin._predictors.loading import parse
+
+N, K = 24, 3
+DEEP = {f"@{depth}": "[" * depth + "]" * depth for depth in (50, 300, 480, 900, 960, 990, 1000, 20_000)}
+NUMBERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    0.5,
+    -0.5,
+    1.5,
+    -0.0,
+    5e-324,
+    1e308,
+    2**31,
+    -(2**31),
+    2**53,
+    2**53 + 1,
+    2**63,
+    2**64,
+    10**400,
+]
+WORDS = ["", "inf", "-inf", "nan", "pip", "aps", "linear", "class", "group", "rc3p", "sum", "weighted", "cross"]
+ODD = [
+    None,
+    True,
+    False,
+    *NUMBERS,
+    *WORDS,
+    "a\nb",
+    "\ud800",
+    "é" * 50,
+    [],
+    {},
+    [[]],
+    [None],
+    [1],
+    ["inf"],
+    {"a": 1},
+    *DEEP,
+]
+
+
+def sound_files():
+    """The content of a small file of every kind, by what it is."""
+    rng = np.random.default_rng(0)
+    probs, labels = rng.dirichlet(np.ones(K), N), rng.integers(0, K, N)
+    farms = np.array(["east", "west"])[np.arange(N) % 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = {
+            "marginal": pippin.calibrate(probs, labels, "repip", 0.3, classes=["crop", "soil", "weed"]),
+            "unnamed": pippin.calibrate(probs, labels, "raps", 0.3, seed=0),
+            "linear": pippin.calibrate(probs, labels + 7, pippin.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
+            "class": pippin.calibrate(probs, labels, "pip", 0.3, per="class"),
+            "group": pippin.calibrate(probs, labels, "ip", 0.3, groups=farms, unseen="marginal"),
+            "class and group": pippin.calibrate(
+                probs, labels, "saps", 0.3, seed=0, per="class and group", groups=farms
+            ),
+            "cluster": pippin.calibrate(probs, labels, "aps", 0.3, seed=0, per="cluster"),
+            "rc3p": pippin.calibrate(probs, labels, "socop", 0.3, per="rc3p"),
+            "combination": pippin.calibrate_combination(probs, labels, 0.3, variant="sum"),
+            "weighted": pippin.calibrate_weighted(probs, labels, 1 + probs[:, 0], "margin", 0.3),
+            "cross": pippin.calibrate_cross(probs, labels, np.arange(N) % 2, "topk", 0.3),
+            "sharpened": pippin.learn(probs, labels, "ip", 0.3),
+            "sharpened cross": pippin.learn(probs, labels, "pip", 0.3, way="cross"),
+            "sharpened mixture": pippin.learn(probs, labels, "ip", 0.3, way="mixture"),
+        }
+    contents = {kind: predictor.content() for kind, predictor in made.items()}
+    bare = {f"{kind} bare": made[kind].content(scores=False) for kind in ("marginal", "unnamed", "class", "rc3p")}
+    return contents | bare
+
+
+def file_of(content, **changes):
+    """The bytes of a file by the format's description alone, its checksum right."""
+    content = _spelled(content)
+    text = _nested(json.dumps(content, sort_keys=True, separators=(",", ":")))
+    head = {"format": "pippin predictor", "version": 2 if "kind" in content else 1}
+    whole = {**head, "sha256": hashlib.sha256(text.encode()).hexdigest(), "predictor": content}
+    return _nested(json.dumps({**whole, **changes})).encode()
+
+
+def damaged(content, rng):
+    """The bytes of the file after some damage, and what the damage was."""
+    way = rng.choice(["bits", "bytes", "head", "value", "value", "value", "values", "key", "length", "scores"])
+    if way in ("bits", "bytes"):
+        return _broken(bytearray(file_of(content)), way, rng), way
+    if way == "head":
+        return file_of(
+            content, **{rng.choice(["format", "version", "sha256", "predictor", "more"]): rng.choice(ODD)}
+        ), way
+    changed = copy.deepcopy(content)
+    for _ in range(rng.randint(2, 4) if way == "values" else 1):
+        _change(changed, way, rng)
+    return file_of(changed), way
+
+
+def judge(text):
+    """ "used" or "refused"; raises an AssertionError or what came instead."""
+    try:
+        predictor = parse(text, "predictor.json")
+    except pippin.InputError as error:
+        sentence = str(error)
+        assert sentence.startswith("predictor.json"), sentence
+        assert sentence.endswith("."), sentence
+        assert "\n" not in sentence, sentence
+        return "refused"
+    use(predictor)
+    return "used"
+
+
+def use(predictor):
+    """Sets of two rows, and its words."""
+    assert predictor.describe()
+    assert repr(predictor)
+    assert 0 <= predictor.guarantee <= 1  # 1 − 5e-324 is 1
+    n_classes = len(predictor.classes)
+    rows = np.full((2, min(n_classes, 64)), 1 / min(n_classes, 64))
+    if n_classes > 64:
+        return
+    rows[1] = 0
+    rows[1, 0] = 1
+    given = {"seed": 0} if "seed" in predictor.takes else {}
+    if "groups" in predictor.takes:
+        given["groups"] = [predictor.groups[0]] * 2
+    if "weights" in predictor.takes:
+        given["weights"] = [1.0, 1.0]
+    asked = [rows] * len(predictor.fold_scores) if "folds" in predictor.takes else rows
+    sets = predictor.predict(asked, **given)
+    assert len(sets) == 2
+    assert all(0 <= k < n_classes for k in sets.members.tolist())
+
+
+def search(n, seed=0):
+    """Judges n damaged files; how many of each kind were refused or used, and the first failures of each sort."""
+    rng, files, found, failures = random.Random(seed), list(sound_files().items()), Counter(), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(n):
+            kind, content = rng.choice(files)
+            text, way = damaged(content, rng)
+            try:
+                found[judge(text)] += 1
+            except Exception as error:  # anything else than the project's error is what is looked for
+                failures.setdefault((type(error).__name__, str(error)[:60]), (kind, way, text[-1500:], repr(error)))
+                found["failed"] += 1
+    return found, failures
+
+
+def _nested(text):
+    """With lists in lists, deeper than Python would write them, where they are asked for."""
+    if "@" in text:
+        for mark, lists in DEEP.items():
+            text = text.replace(f'"{mark}"', lists)
+    return text
+
+
+def _spelled(value):
+    """Infinity as a file has it."""
+    if isinstance(value, dict):
+        return {key: _spelled(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_spelled(part) for part in value]
+    return {float("inf"): "inf", -float("inf"): "-inf"}.get(value, value) if isinstance(value, float) else value
+
+
+def _broken(text, way, rng):
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(text))
+        if way == "bits":
+            text[place] ^= 1 << rng.randrange(8)
+        elif rng.random() < 0.5:
+            del text[place : place + rng.randint(1, 40)]
+        else:
+            text[place:place] = text[place : place + rng.randint(1, 40)]
+        if not text:
+            break
+    return bytes(text)
+
+
+def _change(content, way, rng):
+    """One place of the tree, found by going down at random, is not what it was."""
+    holder = content
+    while True:
+        keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        inner = holder[key]
+        if not isinstance(inner, dict | list) or not inner or rng.random() < 0.25:
+            break
+        holder = inner
+    if way == "key" and isinstance(holder, dict):
+        other = rng.choice([*map(str, ODD[:8]), *WORDS, *content, "a\nb", "\ud800"])
+        holder[other] = holder.pop(key) if rng.random() < 0.5 else inner
+    elif way == "length" and isinstance(holder, list):
+        holder[key : key + 1] = [] if rng.random() < 0.5 else [inner, inner]
+    elif way == "scores" and isinstance(inner, float):
+        holder[key] = float(np.nextafter(inner, rng.choice([-9, 9])))
+    else:
+        other = rng.choice(list(content.values()))
+        holder[key] = copy.deepcopy(rng.choice([rng.choice(ODD), other, _near(inner, rng)]))
+
+
+def _near(value, rng):
+    """Much the same, in another type or a little further."""
+    near = [[value], str(value), None]
+    if isinstance(value, int | float) and abs(value) < 2**60:
+        near += [value + 1, -value, float(value), int(value), value * 1e300]
+    if isinstance(value, list):
+        near += [value[::-1], value * 2, value[1:], dict(enumerate(value))]
+    return rng.choice(near)
+
+
+if __name__ == "__main__":
+    asked, began = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, time.monotonic()
+    counted, wrong = search(asked, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    print(f"{asked:,} damaged files: {dict(counted)}, in {time.monotonic() - began:.0f} s")
+    for sort, example in wrong.items():
+        print(*sort, *example, sep="\n    ")
+    sys.exit(bool(wrong))
