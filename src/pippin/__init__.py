@@ -14,6 +14,10 @@ from pippin._predictors.calibrating import calibrate, score
 from pippin._predictors.combination import Combination, calibrate_combination
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor, calibrate_cross
+from pippin._predictors.decisions.decider import Decider, calibrate_decisions
+from pippin._predictors.decisions.results import Decision, Decisions
+from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.decisions.worst_case import decide
 from pippin._predictors.loading import load
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
@@ -49,6 +53,9 @@ __all__ = [
     "ConditionalPredictor",
     "ConformalPredictor",
     "CrossPredictor",
+    "Decider",
+    "Decision",
+    "Decisions",
     "Evaluation",
     "Family",
     "InputError",
@@ -60,14 +67,17 @@ __all__ = [
     "Score",
     "Sweep",
     "Tuned",
+    "Utility",
     "WeightedPredictor",
     "aps",
     "calibrate",
     "calibrate_combination",
     "calibrate_cross",
+    "calibrate_decisions",
     "calibrate_weighted",
     "compare",
     "coverage",
+    "decide",
     "differences",
     "efficiency",
     "empty_rate",

@@ -111,7 +111,7 @@ def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
 
 
 def _check(per: str | None, unseen: str) -> None:
-    from pippin._predictors.conditional import PER, UNSEEN
+    from pippin._predictors.grouping import PER, UNSEEN
 
     if per is not None and per not in PER:
         raise InputError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}", "choose one of them")
