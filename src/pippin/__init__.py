@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from pippin._compare.comparison import Comparison, compare
+from pippin._compare.deciding import DecisionComparison, compare_decisions
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method, parse_method
 from pippin._compare.sweeping import Sweep, sweep
@@ -15,6 +16,7 @@ from pippin._predictors.combination import Combination, calibrate_combination
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor, calibrate_cross
 from pippin._predictors.decisions.decider import Decider, calibrate_decisions
+from pippin._predictors.decisions.judging import DecisionEvaluation, best_response, evaluate_decisions
 from pippin._predictors.decisions.results import Decision, Decisions
 from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.decisions.worst_case import decide
@@ -23,6 +25,8 @@ from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.risk import RiskPredictor, calibrate_risk
+from pippin._predictors.selective import SelectivePredictions, SelectivePredictor, calibrate_selective
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
@@ -55,6 +59,8 @@ __all__ = [
     "CrossPredictor",
     "Decider",
     "Decision",
+    "DecisionComparison",
+    "DecisionEvaluation",
     "Decisions",
     "Evaluation",
     "Family",
@@ -64,24 +70,32 @@ __all__ = [
     "PointPredictions",
     "PredictionSets",
     "Predictor",
+    "RiskPredictor",
     "Score",
+    "SelectivePredictions",
+    "SelectivePredictor",
     "Sweep",
     "Tuned",
     "Utility",
     "WeightedPredictor",
     "aps",
+    "best_response",
     "calibrate",
     "calibrate_combination",
     "calibrate_cross",
     "calibrate_decisions",
+    "calibrate_risk",
+    "calibrate_selective",
     "calibrate_weighted",
     "compare",
+    "compare_decisions",
     "coverage",
     "decide",
     "differences",
     "efficiency",
     "empty_rate",
     "evaluate",
+    "evaluate_decisions",
     "examples_for",
     "informativeness",
     "ip",

@@ -210,6 +210,18 @@ def decisions(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -
     return actions, certificates
 
 
+def best_response(rows: Rows, utilities: Vector) -> Indices:
+    """The action of the largest expected utility of every row; the first of equal ones."""
+    actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
+
+    def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
+        actions[start:stop] = (rows.block(start, stop) @ by_class).argmax(axis=1)
+
+    _in_blocks(work, rows)
+    return actions
+
+
 def one_decision(policy: Policy, beta: float) -> OneDecision:
     """A function of one object's row that gives its action and certificate; always compiled."""
     from pippin._engine.compiled import engine
@@ -229,6 +241,20 @@ def _refuse(row: NDArray[Any]) -> None:
     """Raises an InputError if one row is no distribution."""
     if (fault := find_fault(row[None])) is not None:
         raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
+
+
+def best(rows: Rows) -> tuple[Codes, Vector]:
+    """The most probable class of every row, the first of equal ones, and its probability."""
+    classes, top = np.empty(rows.n, dtype=np.int64), np.empty(rows.n)
+
+    def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
+        block = rows.block(start, stop)
+        classes[start:stop] = block.argmax(axis=1)
+        top[start:stop] = block[np.arange(stop - start), classes[start:stop]]
+
+    _in_blocks(work, rows)
+    return read_only(classes), read_only(top)
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:

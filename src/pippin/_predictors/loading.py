@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from os import PathLike
 
-from pippin._predictors import combination, conditional, cross, marginal, weighted
+from pippin._predictors import combination, conditional, cross, marginal, risk, weighted
 from pippin._predictors.decisions import files as decisions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import Content, read_predictor
@@ -16,6 +16,7 @@ KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     "weighted": weighted.from_content,
     "cross": cross.from_content,
     "decisions": decisions.from_content,
+    "risk": risk.from_content,
 }
 
 

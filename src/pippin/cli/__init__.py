@@ -17,6 +17,7 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.extras import MissingExtraError
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
+from pippin.cli.decide import decide
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
 from pippin.cli.plan import plan
@@ -36,6 +37,7 @@ app.command(epilog="Example: pippin toy")(toy)
 app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
 app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
+app.command(epilog="Example: pippin decide decider.json new.csv --out actions.csv")(decide)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
 app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)
 app.add_typer(prepare, name="prepare")

@@ -174,7 +174,7 @@ class Decider:
         """
         rows = asked_rows(self.classes, probs, from_logits, groups=groups)
         found = self._decide(rows, self.group_codes(groups, rows.n))
-        return Decisions(*found, self.utility.actions, index=rows.index)
+        return Decisions(*found, self.utility.actions, self.classes, index=rows.index)
 
     def decide_one(self, row: Any, *, group: str | int | None = None) -> Decision:
         """One object's action and certificate, with the least delay.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._predictors.frames import decisions_frame
-from pippin._runtime.arrays import Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.arrays import Classes, Flags, Indices, Vector, read_only
 
 
 class Decision(NamedTuple):
@@ -23,9 +23,9 @@ class Decision(NamedTuple):
 class Decisions:
     """One action per object, and its certificate: the utility that it has at least, as often as was asked for.
 
-    `codes` are the actions by number, and `names` what they are called. `certificates` are −∞
-    where nothing is certified; `fallbacks` marks the objects whose set was empty. `index` is the
-    pandas index of the objects, where they came in a pandas frame.
+    `codes` are the actions by number, `names` what they are called, and `classes` what may be
+    true. `certificates` are −∞ where nothing is certified; `fallbacks` marks the objects whose set
+    was empty. `index` is the pandas index of the objects, where they came in a pandas frame.
 
     >>> import numpy as np, pippin
     >>> sets = pippin.PredictionSets(np.array([1, 2, 0]), np.array([1, 0, 1]), ("crop", "weed"))
@@ -40,6 +40,7 @@ class Decisions:
     codes: Indices
     certificates: Vector
     names: tuple[str, ...]
+    classes: Classes
     fallbacks: Flags | None = None
     index: Any = None
 
@@ -82,8 +83,3 @@ class Decisions:
     def __repr__(self) -> str:
         shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())
         return f"Decisions({len(self):,} objects: {shares})"
-
-
-def kept(codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes) -> Flags:
-    """Whether each action is worth its certificate, the label being the true class."""
-    return np.asarray(utilities[codes, labels] >= certificates)

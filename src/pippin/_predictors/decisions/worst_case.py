@@ -54,7 +54,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
         warn(
             f"{int(empty.sum()):,} of {len(sets):,} sets are empty: {fallback!r} is taken there, and nothing certified."
         )
-    return Decisions(codes, certificates, utility.actions, empty, sets.index)
+    return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)
 
 
 def _steps(sets: PredictionSets, most: int) -> list[int]:
