@@ -26,7 +26,8 @@ Per = Annotated[
     str | None,
     typer.Option(
         help="What the guarantee holds for, beyond all objects together: class, group, 'class and group', cluster "
-        "(rare classes share their examples) or rc3p (per class, with a limit on the rank too); with --utility also kind.",
+        "(rare classes share their examples) or rc3p (per class, with a limit on the rank too); with --utility also "
+        "kind.",
         show_default=False,
     ),
 ]

@@ -48,8 +48,8 @@ def decide(
 ) -> None:
     """Write the action for every row, and the utility that is certified for it.
 
-    PREDICTOR is a decider, from calibrate --utility; or any predictor, with --utility: then the action is the best in the
-    worst case over its prediction set.
+    PREDICTOR is a decider, from calibrate --utility; or any predictor, with --utility: then the action is the best in
+    the worst case over its prediction set.
     """
     import pippin
     from pippin.cli.outputs import check_target

@@ -34,7 +34,7 @@ def evaluate(
     fallback: Fallback = None,
     layout: "Layout | None" = None,
 ) -> None:
-    """Print coverage and set sizes on labelled data, overall, by class and by group; of decisions, what came of them."""
+    """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
     import pippin
     from pippin._engine.dispatch import accuracy
     from pippin._inputs.labels import ColumnNumbers

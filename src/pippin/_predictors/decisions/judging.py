@@ -71,7 +71,9 @@ class DecisionEvaluation:
                 "other data, or other labels"
             )
         if off > SURE:
-            return f"{told}: {off:.0f} standard errors above; tied scores, easier rows, or the calibration rows do that"
+            return (
+                f"{told}: {off:.0f} standard errors above; the worst case over sets, tied scores or easier rows do that"
+            )
         return f"{told}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
 
     def __str__(self) -> str:
