@@ -17,14 +17,18 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
+LINES = 64  # that are looked at, or passed over, together
+
 
 class Policy(NamedTuple):
     """A utility as the engines want it.
 
     The classes of outcome c are `grouped[ends[c]:ends[c + 1]]`, in rising order, and
     `outcome[k]` is that of class k. `table[a, c]` is the utility of action a. Action a meets
-    the outcomes in the order `order[a]`, by falling utility. Line t, by falling `value`, is
-    that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order.
+    the outcomes in the order `order[:, a]`, by falling utility. Line t, by falling `value`, is
+    that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order:
+    the entry `place[t]` of all masses, (outcomes, actions), in a row. `last[b, a]` is the last
+    line of action a among the first (b + 1)·LINES lines, or −1.
     """
 
     grouped: Indices
@@ -35,6 +39,8 @@ class Policy(NamedTuple):
     value: Vector
     action: Indices
     reach: Indices
+    place: Indices
+    last: Indices
 
     @property
     def n_outcomes(self) -> int:
@@ -65,16 +71,26 @@ def make_policy(utilities: Vector) -> Policy:
     value = falling[action, place]
     by_value = np.lexsort((action, -value))
     counts = np.bincount(outcome, minlength=n_outcomes)
+    action, place, value = action[by_value], place[by_value], value[by_value]
     return Policy(
         _short(np.argsort(outcome, kind="stable")),
         _short(np.concatenate([[0], np.cumsum(counts)])),
         _short(outcome),
         read_only(table),
-        _short(order),
-        read_only(value[by_value]),
-        _short(action[by_value]),
-        _short(place[by_value] + 1),
+        _short(order.T),
+        read_only(value),
+        _short(action),
+        _short(place + 1),
+        _short(place * n_actions + action),
+        _short(_last_lines(action, n_actions)),
     )
+
+
+def _last_lines(action: Codes, n_actions: int) -> Codes:
+    """(blocks, actions): the last line of each action up to the end of each block of LINES lines."""
+    seen = np.where(action[:, None] == np.arange(n_actions), np.arange(len(action))[:, None], -1)
+    ends = np.minimum(np.arange(LINES, len(action) + LINES, LINES), len(action)) - 1
+    return np.asarray(np.maximum.accumulate(seen, axis=0)[ends])
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:

@@ -4,47 +4,156 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled.build import NONE, compiled, part
+from pippin._engine.compiled.build import NONE, compiled, inlined, part
 from pippin._engine.compiled.walk import is_broken, is_doubtful, total
 from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
-from pippin._theory.policy import Policy
+from pippin._theory.policy import LINES, Policy
+
+Work = tuple[Vector, Vector, Indices]  # the largest mass of each block of lines; some lines and their masses
+
+ROWS = 4  # whose masses are summed together, which the processor does in one step
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+FEW_LINES = 4 * LINES  # up to which every line is looked at
+SLACK = 1e-6  # below the envelope, in the range of utilities, that is clear whatever is rounded
+STEEP = 1e8  # β, in that range, from which on rounding counts
 
 
 @part
-def _add_up(row: Floats, policy: Policy, outcomes: Vector, masses: Vector) -> None:
-    """Fills in the mass of every outcome, and of every first so many outcomes in the order of each action."""
-    for c in range(outcomes.size):
-        mass = np.float64(0.0)
-        for j in range(policy.ends[c], policy.ends[c + 1]):
-            mass += row[policy.grouped[j]]
-        outcomes[c] = mass
-    for a in range(masses.shape[0]):
-        mass = np.float64(0.0)
-        for j in range(outcomes.size):
-            mass += outcomes[policy.order[a, j]]
-            masses[a, j] = mass
+def _outcome_masses(block: Floats, begin: int, grouped: Indices, ends: Indices, outcomes: Vector) -> None:
+    """Fills in the mass of every outcome, summed by rising class, of ROWS rows side by side; the last row repeats."""
+    last = block.shape[0] - 1
+    p, q = block[begin], block[min(begin + 1, last)]
+    r, s = block[min(begin + 2, last)], block[min(begin + 3, last)]
+    if outcomes.size == ROWS * p.size:
+        for k in range(p.size):
+            here = np.uint64(ROWS * k)
+            outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = p[k], q[k], r[k], s[k]
+        return
+    for c in range(ends.size - 1):
+        a, b, d, e = 0.0, 0.0, 0.0, 0.0
+        for j in range(ends[c], ends[c + 1]):
+            k = np.uint64(grouped[j])
+            a, b, d, e = a + p[k], b + q[k], d + r[k], e + s[k]
+        here = np.uint64(ROWS * c)
+        outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = a, b, d, e
 
 
 @part
-def _envelope(policy: Policy, masses: Vector, lines: Indices, starts: Vector) -> int:
-    """Fills in the lines on the envelope; returns how many there are."""
-    value, size, m_last = policy.value, NONE, -1.0
-    for t in range(value.size):
-        m = masses[policy.action[t], policy.reach[t] - 1]
-        if size > 0 and not m > m_last:
+def _add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
+    """Fills in the mass of every first so many outcomes in the order of each action, of ROWS rows side by side."""
+    n_actions, flat = order.shape[1], order.ravel()
+    for i in range(n_actions):
+        for r in range(ROWS):
+            masses[ROWS * i + r] = outcomes[ROWS * flat[i] + r]
+    step = np.uint64(ROWS * n_actions)
+    for i in range(n_actions, flat.size):
+        here, of = np.uint64(ROWS * i), np.uint64(ROWS * flat[np.uint64(i)])
+        before = here - step
+        a, b = masses[before] + outcomes[of], masses[before + ONE] + outcomes[of + ONE]
+        c, d = masses[before + TWO] + outcomes[of + TWO], masses[before + THREE] + outcomes[of + THREE]
+        masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = a, b, c, d
+
+
+@part
+def _stack(value: Vector, mass: Vector, chosen: Indices, count: int, lines: Indices, starts: Vector) -> int:
+    """The envelope of some lines: fills in its lines and where each takes over; returns how many."""
+    size, m_last, v_last, s_last = NONE, -1.0, 0.0, 0.0
+    for i in range(count):
+        m = mass[np.uint64(i)]
+        if not m > m_last:
             continue
-        start = 0.0
+        t = chosen[np.uint64(i)]
+        v, start = value[np.uint64(t)], 0.0
         while size > 0:
-            last = lines[size - 1]
-            start = (value[last] - value[t]) / (m - masses[policy.action[last], policy.reach[last] - 1])
-            if not start <= starts[size - 1]:
+            start = (v_last - v) / (m - m_last)
+            if not start <= s_last:
                 break
             size -= 1
-        lines[size], starts[size] = t, start if size > 0 else 0.0
+            if size > 0:
+                below = lines[size - 1]
+                m_last, v_last, s_last = mass[below], value[chosen[below]], starts[size - 1]
+        s_last = start if size > 0 else 0.0
+        lines[size], starts[size] = i, s_last
+        m_last, v_last = m, v
         size += 1
-        m_last = m
+    for i in range(size):
+        lines[i] = chosen[lines[i]]
     return size
+
+
+@part
+def _tops(place: Indices, last: Indices, masses: Vector, r: int, tops: Vector, chosen: Indices) -> None:
+    """Fills in the largest mass up to the end of each block of lines, and the line that has it."""
+    for b in range(last.shape[0]):
+        best, top = NONE, -1.0
+        for a in range(last.shape[1]):
+            t = last[b, a]
+            if t >= 0 and masses[np.uint64(ROWS * place[t] + r)] > top:
+                best, top = np.int64(t), masses[np.uint64(ROWS * place[t] + r)]
+        tops[b], chosen[b] = top, best
+
+
+@inlined
+def _height(value: Vector, mass: Vector, lines: Indices, at: int, m: float) -> float:
+    """The rough envelope as a chain of points (mass, value), at the mass m, which lies before or at point `at`."""
+    high = value[lines[at]]
+    if at == 0:
+        return high
+    before = value[lines[at - 1]]
+    return before + (high - before) * (m - mass[at - 1]) / (mass[at] - mass[at - 1])
+
+
+@part
+def _choose(
+    policy: Policy, masses: Vector, r: int, work: Work, lines: Indices, starts: Vector, rough: int, corners: Vector
+) -> int:
+    """Fills in the lines that may be on the envelope, and their masses; returns how many.
+
+    Left out are those that have no more mass than one before, and those that lie clearly below the
+    envelope of one line per block: it is concave, so in a block it lies above the chord between
+    its ends. Where it is so steep that rounding counts, none is left out for that.
+    """
+    value, place = policy.value, policy.place
+    tops, mass, chosen = work
+    count, at, n_lines, previous, low = NONE, NONE, value.size, -1.0, value[0]
+    scale = value[0] - value[n_lines - 1]
+    for b in range(tops.size):
+        top, first = tops[b], b * LINES
+        while at < rough - 1 and corners[at] < top:
+            at += 1
+        high = _height(value, corners, lines, at, top)
+        if top > previous:
+            slope = (high - low) / (top - previous) if previous >= 0.0 else 0.0
+            base = (low if previous >= 0.0 else high) - SLACK * scale
+            steep = not starts[at] < STEEP * scale
+            if steep or not value[first] < high - SLACK * scale:
+                for t in range(first, min(first + LINES, n_lines)):
+                    m = masses[np.uint64(ROWS * place[np.uint64(t)] + r)]
+                    below = value[np.uint64(t)] < base + slope * (m - previous)
+                    chosen[np.uint64(count)], mass[np.uint64(count)] = t, m
+                    count += (m > previous) & (steep | (not below))
+        previous, low = top, high
+    return count
+
+
+@part
+def _envelope(policy: Policy, masses: Vector, r: int, work: Work, lines: Indices, starts: Vector) -> int:
+    """Fills in the lines on the envelope of one of the rows side by side; returns how many there are."""
+    value, place = policy.value, policy.place
+    tops, mass, chosen = work
+    count = value.size
+    if count > FEW_LINES:
+        _tops(place, policy.last, masses, r, tops, chosen)
+        rough = _stack(value, tops, chosen, tops.size, lines, starts)
+        corners = np.empty(rough)
+        for i in range(rough):
+            corners[i] = masses[ROWS * place[lines[i]] + r]
+        count = _choose(policy, masses, r, work, lines, starts, rough, corners)
+    else:
+        for t in range(count):
+            chosen[t], mass[t] = t, masses[np.uint64(ROWS * place[t] + r)]
+    return _stack(value, mass, chosen, count, lines, starts)
 
 
 @part
@@ -102,18 +211,21 @@ def _decide(policy: Policy, lines: Indices, starts: Vector, size: int, limits: V
 def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) -> int:
     """As in `protocol.py`."""
     policy = Policy(*parts)
-    outcomes, masses = np.zeros(policy.table.shape[1]), np.zeros(policy.table.shape)
+    outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
+    work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
     suspects = NONE
     for i in range(block.shape[0]):
         scores[i] = np.inf
+        if i % ROWS == 0:
+            _outcome_masses(block, i, policy.grouped, policy.ends, outcomes)
+            _add_up(outcomes, policy.order, masses)
         row = block[i]
         if is_broken(row):
             suspects += 1
             continue
         suspects += is_doubtful(total(row))
-        _add_up(row, policy, outcomes, masses)
-        size = _envelope(policy, masses, lines, starts)
+        size = _envelope(policy, masses, i % ROWS, work, lines, starts)
         scores[i] = _kept_from(policy, lines, starts, size, policy.outcome[labels[i]])
     return suspects
 
@@ -122,17 +234,20 @@ def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) ->
 def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: Decided) -> int:
     """As in `protocol.py`."""
     policy, (actions, certificates) = Policy(*parts), found
-    outcomes, masses = np.zeros(policy.table.shape[1]), np.zeros(policy.table.shape)
+    outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
+    work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
     suspects = NONE
     for i in range(block.shape[0]):
+        if i % ROWS == 0:
+            _outcome_masses(block, i, policy.grouped, policy.ends, outcomes)
+            _add_up(outcomes, policy.order, masses)
         row = block[i]
         if is_broken(row):
             suspects += 1
             continue
         suspects += is_doubtful(total(row))
-        _add_up(row, policy, outcomes, masses)
-        size = _envelope(policy, masses, lines, starts)
+        size = _envelope(policy, masses, i % ROWS, work, lines, starts)
         actions[i], certificates[i] = _decide(policy, lines, starts, size, limits[group[i]])
     return suspects
 
@@ -141,11 +256,13 @@ def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: De
 def one_decision(row: Floats, parts: Any, beta: float) -> tuple[int, float, bool]:
     """The action and certificate of one row under one β, and whether the row is suspect."""
     policy = Policy(*parts)
-    outcomes, masses = np.zeros(policy.table.shape[1]), np.zeros(policy.table.shape)
+    outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
+    work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
     if is_broken(row):
         return 0, 0.0, True
-    _add_up(row, policy, outcomes, masses)
-    size = _envelope(policy, masses, lines, starts)
+    _outcome_masses(row.reshape(1, row.size), 0, policy.grouped, policy.ends, outcomes)
+    _add_up(outcomes, policy.order, masses)
+    size = _envelope(policy, masses, 0, work, lines, starts)
     action, certificate = _decide(policy, lines, starts, size, np.full(1, beta))
     return action, certificate, is_doubtful(total(row))

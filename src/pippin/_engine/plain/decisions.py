@@ -50,7 +50,7 @@ def _line_masses(block: Floats, policy: Policy) -> Vector:
     """(n, lines): the mass of every line, summed in the order of its action's outcomes."""
     outcomes = _outcome_masses(block, policy)
     masses = np.empty((len(block), len(policy.value)))
-    for a, order in enumerate(policy.order):
+    for a, order in enumerate(policy.order.T):
         own = np.flatnonzero(policy.action == a)
         masses[:, own] = np.cumsum(outcomes[:, order], axis=1)[:, policy.reach[own] - 1]
     return masses
