@@ -26,7 +26,8 @@ class Policy(NamedTuple):
     The classes of outcome c are `grouped[ends[c]:ends[c + 1]]`, in rising order, and
     `outcome[k]` is that of class k. `table[a, c]` is the utility of action a. Action a meets
     the outcomes in the order `order[:, a]`, by falling utility. Line t, by falling `value`, is
-    that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order:
+    that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order
+    (of all outcomes, their sum by number, so that no action has more than another by rounding):
     the entry `place[t]` of all masses, (outcomes, actions), in a row. `last[b, a]` is the last
     line of action a among the first (b + 1)·LINES lines, or −1.
     """

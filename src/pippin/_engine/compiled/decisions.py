@@ -33,8 +33,8 @@ def _outcome_masses(block: Floats, begin: int, grouped: Indices, ends: Indices, 
     for c in range(ends.size - 1):
         a, b, d, e = 0.0, 0.0, 0.0, 0.0
         for j in range(ends[c], ends[c + 1]):
-            k = np.uint64(grouped[j])
-            a, b, d, e = a + p[k], b + q[k], d + r[k], e + s[k]
+            of = np.uint64(grouped[j])
+            a, b, d, e = a + p[of], b + q[of], d + r[of], e + s[of]
         here = np.uint64(ROWS * c)
         outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = a, b, d, e
 
@@ -50,9 +50,15 @@ def _add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
     for i in range(n_actions, flat.size):
         here, of = np.uint64(ROWS * i), np.uint64(ROWS * flat[np.uint64(i)])
         before = here - step
-        a, b = masses[before] + outcomes[of], masses[before + ONE] + outcomes[of + ONE]
-        c, d = masses[before + TWO] + outcomes[of + TWO], masses[before + THREE] + outcomes[of + THREE]
-        masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = a, b, c, d
+        p, q = masses[before] + outcomes[of], masses[before + ONE] + outcomes[of + ONE]
+        s, t = masses[before + TWO] + outcomes[of + TWO], masses[before + THREE] + outcomes[of + THREE]
+        masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = p, q, s, t
+    for r in range(ROWS):
+        whole = np.float64(0.0)
+        for c in range(order.shape[0]):
+            whole += outcomes[ROWS * c + r]
+        for i in range(flat.size - n_actions, flat.size):
+            masses[ROWS * i + r] = whole
 
 
 @part
@@ -86,16 +92,15 @@ def _stack(value: Vector, mass: Vector, chosen: Indices, count: int, lines: Indi
 def _tops(place: Indices, last: Indices, masses: Vector, r: int, tops: Vector, chosen: Indices) -> None:
     """Fills in the largest mass up to the end of each block of lines, and the line that has it."""
     for b in range(last.shape[0]):
-        best, top = NONE, -1.0
+        tops[b], chosen[b] = -1.0, 0
         for a in range(last.shape[1]):
             t = last[b, a]
-            if t >= 0 and masses[np.uint64(ROWS * place[t] + r)] > top:
-                best, top = np.int64(t), masses[np.uint64(ROWS * place[t] + r)]
-        tops[b], chosen[b] = top, best
+            if t >= 0 and masses[np.uint64(ROWS * place[t] + r)] > tops[b]:
+                tops[b], chosen[b] = masses[np.uint64(ROWS * place[t] + r)], t
 
 
 @inlined
-def _height(value: Vector, mass: Vector, lines: Indices, at: int, m: float) -> float:
+def _height(value: Vector, mass: Vector, lines: Indices, at: int, m: float) -> Any:
     """The rough envelope as a chain of points (mass, value), at the mass m, which lies before or at point `at`."""
     high = value[lines[at]]
     if at == 0:

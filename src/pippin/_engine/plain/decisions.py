@@ -53,6 +53,7 @@ def _line_masses(block: Floats, policy: Policy) -> Vector:
     for a, order in enumerate(policy.order.T):
         own = np.flatnonzero(policy.action == a)
         masses[:, own] = np.cumsum(outcomes[:, order], axis=1)[:, policy.reach[own] - 1]
+    masses[:, policy.reach == policy.n_outcomes] = np.cumsum(outcomes, axis=1)[:, -1:]
     return masses
 
 

@@ -225,6 +225,8 @@ def _plain(name: Any) -> Any:
 
 def _dominated(given: Given) -> list[str]:
     """Actions that another one beats or equals whatever the class is."""
+    if (given.values == given.values[0]).all():
+        return []
     told, numbers = [], np.arange(len(given.actions))
     for a, own in enumerate(given.values):
         reaches, beats = (given.values >= own).all(axis=1), (given.values > own).any(axis=1)
