@@ -97,7 +97,7 @@ def test_compare_writes_the_table_the_picture_and_the_page(here, call):
 
 
 def test_wrong_use_is_one_sentence(here, call):
-    (here / "bad.csv").write_text("action,weed\nspray,1\nleave,0\n")
+    (here / "bad.csv").write_text("action,weed,crop\nspray,1,-2\nleave,-1,1\n")
     call("calibrate cal.npz --utility u.toml --alpha 0.02 --out d.json")
     for line, told in (
         (

@@ -43,6 +43,7 @@ def test_how_many_it_takes():
     assert acted_needed(0.05, 0.05, 0.1) is None
 
 
+@pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 def test_selective_predictions():
     """Acted on just where the largest probability reaches the threshold; per class, the predicted class's own."""
     found = pippin.calibrate_selective(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
@@ -127,7 +128,7 @@ def test_risk_thresholds_are_those_of_the_definition(tmp_path):
 def test_wrong_losses_are_one_sentence():
     probs, labels = np.full((30, 2), 0.5), [0, 1] * 15
     for loss, options, told in (
-        (lambda s, y: float(len(s)), {"bound": 5}, "does not grow with the set"),
+        (lambda s, y: float(len(s)), {"bound": 5, "alpha": 3}, "does not grow with the set"),
         (lambda s, y: 2.0, {}, "from 0 to the bound 1, got 2"),
         (lambda s, y: 0.5, {}, "Even sets of all classes lose 0.5"),
         ([1, 2, 3], {}, "Expected 2 costs, one per class"),

@@ -170,10 +170,11 @@ def _reached(confidence: Vector, limits: Vector) -> Codes:
 
 def _lacking(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
     """Why nothing is certified, and how many rows it would take."""
-    whom = "of those acted on" if name is None else f"of those taken for {name}"
+    whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
     least = acted_needed(0.0, error, delta)
     told = (
-        f"Nothing is acted on: {n:,} calibration rows cannot certify that at most {100 * error:g} % {whom} are wrong."
+        f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g} % of those "
+        f"{whom} are wrong."
     )
     if (needed := rows_needed(acted, wrong, n, error, delta)) is not None and needed > n:
         return f"{told} About {needed:,} rows like these would."
