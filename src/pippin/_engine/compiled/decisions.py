@@ -7,9 +7,11 @@ import numpy as np
 from pippin._engine.compiled.build import NONE, compiled, inlined, part
 from pippin._engine.compiled.walk import is_broken, is_doubtful, total
 from pippin._engine.protocol import Decided
-from pippin._runtime.arrays import Codes, Floats, Indices, Vector
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import LINES, Policy
 
+Side = tuple[int, int]  # how many rows stand side by side, and which of them is meant
+Sizes = tuple[int, int, int, int]  # of classes, outcomes, lines and actions
 Work = tuple[Vector, Vector, Indices]  # the largest mass of each block of lines; some lines and their masses
 
 ROWS = 4  # whose masses are summed together, which the processor does in one step
@@ -89,14 +91,15 @@ def _stack(value: Vector, mass: Vector, chosen: Indices, count: int, lines: Indi
 
 
 @part
-def _tops(place: Indices, last: Indices, masses: Vector, r: int, tops: Vector, chosen: Indices) -> None:
+def _tops(place: Indices, last: Indices, masses: Vector, side: Side, tops: Vector, chosen: Indices) -> None:
     """Fills in the largest mass up to the end of each block of lines, and the line that has it."""
+    rows, r = side
     for b in range(last.shape[0]):
         tops[b], chosen[b] = -1.0, 0
         for a in range(last.shape[1]):
             t = last[b, a]
-            if t >= 0 and masses[np.uint64(ROWS * place[t] + r)] > tops[b]:
-                tops[b], chosen[b] = masses[np.uint64(ROWS * place[t] + r)], t
+            if t >= 0 and masses[np.uint64(rows * place[t] + r)] > tops[b]:
+                tops[b], chosen[b] = masses[np.uint64(rows * place[t] + r)], t
 
 
 @inlined
@@ -111,7 +114,14 @@ def _height(value: Vector, mass: Vector, lines: Indices, at: int, m: float) -> A
 
 @part
 def _choose(
-    policy: Policy, masses: Vector, r: int, work: Work, lines: Indices, starts: Vector, rough: int, corners: Vector
+    policy: Policy,
+    masses: Vector,
+    side: Side,
+    work: Work,
+    lines: Indices,
+    starts: Vector,
+    rough: int,
+    corners: Vector,
 ) -> int:
     """Fills in the lines that may be on the envelope, and their masses; returns how many.
 
@@ -120,7 +130,7 @@ def _choose(
     its ends. Where it is so steep that rounding counts, none is left out for that.
     """
     value, place = policy.value, policy.place
-    tops, mass, chosen = work
+    (tops, mass, chosen), (rows, r) = work, side
     count, at, n_lines, previous, low = NONE, NONE, value.size, -1.0, value[0]
     scale = value[0] - value[n_lines - 1]
     for b in range(tops.size):
@@ -134,7 +144,7 @@ def _choose(
             steep = not starts[at] < STEEP * scale
             if steep or not value[first] < high - SLACK * scale:
                 for t in range(first, min(first + LINES, n_lines)):
-                    m = masses[np.uint64(ROWS * place[np.uint64(t)] + r)]
+                    m = masses[np.uint64(rows * place[np.uint64(t)] + r)]
                     below = value[np.uint64(t)] < base + slope * (m - previous)
                     chosen[np.uint64(count)], mass[np.uint64(count)] = t, m
                     count += (m > previous) & (steep | (not below))
@@ -143,21 +153,21 @@ def _choose(
 
 
 @part
-def _envelope(policy: Policy, masses: Vector, r: int, work: Work, lines: Indices, starts: Vector) -> int:
+def _envelope(policy: Policy, masses: Vector, side: Side, work: Work, lines: Indices, starts: Vector) -> int:
     """Fills in the lines on the envelope of one of the rows side by side; returns how many there are."""
     value, place = policy.value, policy.place
-    tops, mass, chosen = work
+    (tops, mass, chosen), (rows, r) = work, side
     count = value.size
     if count > FEW_LINES:
-        _tops(place, policy.last, masses, r, tops, chosen)
+        _tops(place, policy.last, masses, side, tops, chosen)
         rough = _stack(value, tops, chosen, tops.size, lines, starts)
         corners = np.empty(rough)
         for i in range(rough):
-            corners[i] = masses[ROWS * place[lines[i]] + r]
-        count = _choose(policy, masses, r, work, lines, starts, rough, corners)
+            corners[i] = masses[rows * place[lines[i]] + r]
+        count = _choose(policy, masses, side, work, lines, starts, rough, corners)
     else:
         for t in range(count):
-            chosen[t], mass[t] = t, masses[np.uint64(ROWS * place[t] + r)]
+            chosen[t], mass[t] = t, masses[np.uint64(rows * place[t] + r)]
     return _stack(value, mass, chosen, count, lines, starts)
 
 
@@ -230,7 +240,7 @@ def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) ->
             suspects += 1
             continue
         suspects += is_doubtful(total(row))
-        size = _envelope(policy, masses, i % ROWS, work, lines, starts)
+        size = _envelope(policy, masses, (ROWS, i % ROWS), work, lines, starts)
         scores[i] = _kept_from(policy, lines, starts, size, policy.outcome[labels[i]])
     return suspects
 
@@ -252,22 +262,60 @@ def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: De
             suspects += 1
             continue
         suspects += is_doubtful(total(row))
-        size = _envelope(policy, masses, i % ROWS, work, lines, starts)
+        size = _envelope(policy, masses, (ROWS, i % ROWS), work, lines, starts)
         actions[i], certificates[i] = _decide(policy, lines, starts, size, limits[group[i]])
     return suspects
 
 
+def packed(policy: Policy) -> tuple[Indices, Vector, Sizes]:
+    """What one row needs of a policy in two arrays, which a compiled loop is given sooner than eight."""
+    whole = (policy.grouped, policy.ends, policy.order, policy.action, policy.place, policy.last)
+    sizes = (len(policy.grouped), policy.n_outcomes, len(policy.value), policy.order.shape[1])
+    return read_only(np.concatenate([part.ravel() for part in whole])), policy.value, sizes
+
+
+@part
+def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
+    n_classes, n_outcomes, n_lines, n_actions = sizes
+    a = n_classes
+    b = a + n_outcomes + 1
+    c = b + n_actions * n_outcomes
+    d = c + n_lines
+    e = d + n_lines
+    order = whole[b:c].reshape(n_outcomes, n_actions)
+    last = whole[e:].reshape((whole.size - e) // n_actions, n_actions)
+    no_table = np.empty((0, 0))
+    return Policy(whole[:a], whole[a:b], whole[:0], no_table, order, value, whole[c:d], whole[:0], whole[d:e], last)
+
+
+@part
+def _add_up_one(row: Floats, policy: Policy, outcomes: Vector, masses: Vector) -> None:
+    """As `_outcome_masses` and `_add_up`, for a single row."""
+    n_outcomes, n_actions = policy.order.shape
+    whole = 0.0
+    for c in range(n_outcomes):
+        mass = np.float64(0.0)
+        for j in range(policy.ends[c], policy.ends[c + 1]):
+            mass += row[policy.grouped[j]]
+        outcomes[c] = mass
+        whole += mass
+    for a in range(n_actions):
+        mass = np.float64(0.0)
+        for j in range(n_outcomes - 1):
+            mass += outcomes[policy.order[j, a]]
+            masses[j * n_actions + a] = mass
+        masses[(n_outcomes - 1) * n_actions + a] = whole
+
+
 @compiled
-def one_decision(row: Floats, parts: Any, beta: float) -> tuple[int, float, bool]:
-    """The action and certificate of one row under one β, and whether the row is suspect."""
-    policy = Policy(*parts)
-    outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
-    work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
-    lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
+def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta: float) -> tuple[int, float, bool]:
+    """The action and certificate of one row under a finite β, and whether the row is suspect."""
     if is_broken(row):
         return 0, 0.0, True
-    _outcome_masses(row.reshape(1, row.size), 0, policy.grouped, policy.ends, outcomes)
-    _add_up(outcomes, policy.order, masses)
-    size = _envelope(policy, masses, 0, work, lines, starts)
-    action, certificate = _decide(policy, lines, starts, size, np.full(1, beta))
-    return action, certificate, is_doubtful(total(row))
+    policy = _unpacked(whole, value, sizes)
+    outcomes, masses = np.empty(policy.order.shape[0]), np.empty(policy.order.size)
+    work = np.empty(policy.last.shape[0]), np.empty(value.size), np.empty(value.size, np.int32)
+    lines, starts = np.zeros(value.size, np.int32), np.empty(value.size)
+    _add_up_one(row, policy, outcomes, masses)
+    line = lines[_line_at(starts, _envelope(policy, masses, (1, 0), work, lines, starts), beta)]
+    return policy.action[line], value[line], is_doubtful(total(row))

@@ -13,7 +13,7 @@ import numpy as np
 from pippin._engine.compiled import decisions as deciding
 from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, unranked
 from pippin._engine.compiled.band import band
-from pippin._engine.compiled.decisions import one_decision
+from pippin._engine.compiled.decisions import one_decision, packed
 from pippin._engine.compiled.one_row import one_set
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.splits import count_splits
@@ -36,6 +36,7 @@ __all__ = [
     "one_decision",
     "one_set",
     "p_values",
+    "packed",
     "place_scores",
     "smallest",
 ]
