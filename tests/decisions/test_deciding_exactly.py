@@ -38,10 +38,10 @@ def problems(draw):
         rng.integers(-2, 3, (n_actions, n_classes)).astype(float) if whole else rng.normal(size=(n_actions, n_classes))
     )
     if draw(st.booleans()):
-        probs = rng.multinomial(16, np.ones(n_classes) / n_classes, 12) / 16
+        probs = rng.multinomial(16, np.ones(n_classes) / n_classes, 6) / 16
     else:
-        probs = rng.dirichlet(np.full(n_classes, draw(st.sampled_from([0.2, 1.0, 5.0]))), 12)
-    return utilities, probs, rng.integers(0, n_classes, 12), rng
+        probs = rng.dirichlet(np.full(n_classes, draw(st.sampled_from([0.2, 1.0, 5.0]))), 6)
+    return utilities, probs, rng.integers(0, n_classes, 6), rng
 
 
 @given(problems())
