@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import NONE, compiled, inlined, part
+from pippin._engine.compiled.lanes import ROWS
 from pippin._engine.compiled.walk import is_broken, is_doubtful, total
 from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
@@ -14,7 +16,6 @@ Side = tuple[int, int]  # how many rows stand side by side, and which of them is
 Sizes = tuple[int, int, int, int]  # of classes, outcomes, lines and actions
 Work = tuple[Vector, Vector, Indices]  # the largest mass of each block of lines; some lines and their masses
 
-ROWS = 4  # whose masses are summed together, which the processor does in one step
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 FEW_LINES = 4 * LINES  # up to which every line is looked at
 SLACK = 1e-6  # below the envelope, in the range of utilities, that is clear whatever is rounded
@@ -48,19 +49,17 @@ def _add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
     for i in range(n_actions):
         for r in range(ROWS):
             masses[ROWS * i + r] = outcomes[ROWS * flat[i] + r]
-    step = np.uint64(ROWS * n_actions)
+    step = ROWS * n_actions
     for i in range(n_actions, flat.size):
-        here, of = np.uint64(ROWS * i), np.uint64(ROWS * flat[np.uint64(i)])
-        before = here - step
-        p, q = masses[before] + outcomes[of], masses[before + ONE] + outcomes[of + ONE]
-        s, t = masses[before + TWO] + outcomes[of + TWO], masses[before + THREE] + outcomes[of + THREE]
+        lanes.add_rows(masses, ROWS * i, ROWS * i - step, outcomes, ROWS * np.int64(flat[np.uint64(i)]))
+    p, q, s, t = 0.0, 0.0, 0.0, 0.0
+    for c in range(order.shape[0]):
+        here = np.uint64(ROWS * c)
+        p, q = p + outcomes[here], q + outcomes[here + ONE]
+        s, t = s + outcomes[here + TWO], t + outcomes[here + THREE]
+    for i in range(flat.size - n_actions, flat.size):
+        here = np.uint64(ROWS * i)
         masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = p, q, s, t
-    for r in range(ROWS):
-        whole = np.float64(0.0)
-        for c in range(order.shape[0]):
-            whole += outcomes[ROWS * c + r]
-        for i in range(flat.size - n_actions, flat.size):
-            masses[ROWS * i + r] = whole
 
 
 @part
