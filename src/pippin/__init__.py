@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from pippin._compare.comparison import Comparison, compare
+from pippin._compare.deciding import DecisionComparison, compare_decisions
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method, parse_method
 from pippin._compare.sweeping import Sweep, sweep
@@ -14,11 +15,18 @@ from pippin._predictors.calibrating import calibrate, score
 from pippin._predictors.combination import Combination, calibrate_combination
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor, calibrate_cross
+from pippin._predictors.decisions.decider import Decider, calibrate_decisions
+from pippin._predictors.decisions.judging import DecisionEvaluation, best_response, evaluate_decisions
+from pippin._predictors.decisions.results import Decision, Decisions
+from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.decisions.worst_case import decide
 from pippin._predictors.loading import load
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.risk import RiskPredictor, calibrate_risk
+from pippin._predictors.selective import SelectivePredictions, SelectivePredictor, calibrate_selective
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.sharpening.dividing import learn
 from pippin._predictors.sharpening.learning import sharpen
@@ -54,6 +62,11 @@ __all__ = [
     "ConformalPredictor",
     "Confusion",
     "CrossPredictor",
+    "Decider",
+    "Decision",
+    "DecisionComparison",
+    "DecisionEvaluation",
+    "Decisions",
     "Evaluation",
     "Family",
     "InputError",
@@ -62,24 +75,35 @@ __all__ = [
     "PointPredictions",
     "PredictionSets",
     "Predictor",
+    "RiskPredictor",
     "Score",
+    "SelectivePredictions",
+    "SelectivePredictor",
     "SharpenedMixture",
     "SharpenedPredictor",
     "Sharpener",
     "Sweep",
     "Tuned",
+    "Utility",
     "WeightedPredictor",
     "aps",
+    "best_response",
     "calibrate",
     "calibrate_combination",
     "calibrate_cross",
+    "calibrate_decisions",
+    "calibrate_risk",
+    "calibrate_selective",
     "calibrate_weighted",
     "compare",
+    "compare_decisions",
     "coverage",
+    "decide",
     "differences",
     "efficiency",
     "empty_rate",
     "evaluate",
+    "evaluate_decisions",
     "examples_for",
     "informativeness",
     "ip",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._compare.methods import parse_methods
-from pippin._predictors.conditional import PER
+from pippin._predictors.grouping import PER
 from support.scores import EVERY_SCORE
 
 methods = st.builds(pippin.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())

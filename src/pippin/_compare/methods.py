@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from pippin._predictors.combination import Variant
-from pippin._predictors.conditional import PER, Per
+from pippin._predictors.grouping import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip, parse_score
 

@@ -20,6 +20,7 @@ from pippin._inputs.rows import Rows, find_fault
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
+from pippin._theory.policy import Policy
 from pippin._theory.scores import Score, coefficients
 
 BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
@@ -27,6 +28,7 @@ TILE = 1 << 17  # of p-values, which are ranked whole: small enough for a proces
 ALONE = 1 << 17  # probabilities that are not worth a second thread
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
+OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
 OneSet = Callable[[NDArray[Any], float], Indices]
 Sets = tuple[Codes, Indices]  # the size of each row's set, and the members of all sets row after row, best first
 
@@ -172,11 +174,95 @@ def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
 
     def find(row: NDArray[Any], u: float) -> Indices:
         found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
-        if suspect and (fault := find_fault(row[None])) is not None:
-            raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
+        if suspect:
+            _refuse(row)
         return found
 
     return find
+
+
+def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
+    """Of one class per row the smallest β from which on it keeps its certificate."""
+    engine, scores = engine_for(rows.array.size), np.empty(rows.n)
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        if engine.decision_scores(_examined(engine, rows, start, stop), labels[part], policy, scores[part]):
+            rows.check(start, stop)
+
+    _in_blocks(work, rows)
+    return scores
+
+
+def decisions(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
+    """The action and certificate of every row under the limits of its group: one β, or one per outcome."""
+    engine, limits = engine_for(rows.array.size), read_only(np.ascontiguousarray(limits))
+    group = np.zeros(rows.n, dtype=np.int64) if group is None else group
+    actions, certificates = np.zeros(rows.n, dtype=np.int32), np.zeros(rows.n)
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        block, found = _examined(engine, rows, start, stop), (actions[part], certificates[part])
+        if engine.decisions(block, policy, limits, group[part], found):
+            rows.check(start, stop)
+
+    _in_blocks(work, rows)
+    return actions, certificates
+
+
+def best_response(rows: Rows, utilities: Vector) -> Indices:
+    """The action of the largest expected utility of every row; the first of equal ones."""
+    actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
+
+    def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
+        actions[start:stop] = (rows.block(start, stop) @ by_class).argmax(axis=1)
+
+    _in_blocks(work, rows)
+    return actions
+
+
+def one_decision(policy: Policy, beta: float) -> OneDecision:
+    """A function of one object's row that gives its action and certificate; always compiled."""
+    from pippin._engine.compiled import engine
+
+    parts, compiled_one_decision = engine.packed(policy), engine.one_decision
+    if np.isinf(beta):
+        safe = policy.safe, float(policy.table[policy.safe].min())
+
+        def play_safe(row: NDArray[Any]) -> tuple[int, float]:
+            _refuse(row)
+            return safe
+
+        return play_safe
+
+    def find(row: NDArray[Any]) -> tuple[int, float]:
+        action, certificate, suspect = compiled_one_decision(read_only(row), *parts, beta)
+        if suspect:
+            _refuse(row)
+        return action, certificate
+
+    return find
+
+
+def _refuse(row: NDArray[Any]) -> None:
+    """Raises an InputError if one row is no distribution."""
+    if (fault := find_fault(row[None])) is not None:
+        raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
+
+
+def best(rows: Rows) -> tuple[Codes, Vector]:
+    """The most probable class of every row, the first of equal ones, and its probability."""
+    classes, top = np.empty(rows.n, dtype=np.int64), np.empty(rows.n)
+
+    def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
+        block = rows.block(start, stop)
+        classes[start:stop] = block.argmax(axis=1)
+        top[start:stop] = block[np.arange(stop - start), classes[start:stop]]
+
+    _in_blocks(work, rows)
+    return read_only(classes), read_only(top)
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:

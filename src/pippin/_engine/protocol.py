@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
+from pippin._theory.policy import Policy
 
 
 class Places(NamedTuple):
@@ -20,6 +21,7 @@ class Places(NamedTuple):
     mass: Vector
 
 
+Decided = tuple[Indices, Vector]  # actions and certificates, to fill in
 Scored = tuple[Indices, Vector, Vector, Vector]  # ranks, p, M and scores, to fill in
 
 
@@ -144,4 +146,13 @@ class Engine(Protocol):
         """Fills in `counts`, one row per split, from (splits, n) arrays of who calibrates and of u.
 
         They are the threshold, test rows covered, the sum of sizes, singletons and empty sets.
+        """
+
+    def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
+        """Fills in the smallest β from which on each label keeps its certificate; returns the suspects."""
+
+    def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
+        """Fills in each row's action and certificate; returns the suspects.
+
+        Row i keeps to `limits[group[i]]`: one β, or one per outcome.
         """

@@ -1,5 +1,6 @@
 """The two functions to begin with: scores, and a predictor from calibration rows."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike
@@ -9,7 +10,9 @@ from pippin._engine.draws import draws
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_classes, as_labelled, as_labels
 from pippin._inputs.rows import as_rows
-from pippin._predictors.conditional import ConditionalPredictor, Grouping, Per, calibrate_conditional
+from pippin._predictors.conditional import ConditionalPredictor, calibrate_conditional
+from pippin._predictors.grouping import Grouping, Per
+from pippin._predictors.kinds import Level, as_levels
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Sharpener
@@ -81,11 +84,11 @@ def calibrate(
     probs: Any,
     labels: ArrayLike,
     score: Score | str = "repip",
-    alpha: float = 0.1,
+    alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
     seed: Seed = None,
-    per: Per,
+    per: Per | Mapping[Any, str],
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
     from_logits: bool = False,
@@ -95,11 +98,11 @@ def calibrate(
     probs: Any,
     labels: ArrayLike,
     score: Score | str = "repip",
-    alpha: float = 0.1,
+    alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
     seed: Seed = None,
-    per: Per | None = None,
+    per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike,
     unseen: Unseen = "error",
     from_logits: bool = False,
@@ -109,11 +112,11 @@ def calibrate(
     probs: Any,
     labels: ArrayLike,
     score: Score | str = "repip",
-    alpha: float = 0.1,
+    alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
     seed: Seed = None,
-    per: Per | None = None,
+    per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
     from_logits: bool = False,
@@ -122,11 +125,11 @@ def calibrate(
     probs: Any,
     labels: ArrayLike,
     score: Score | str = "repip",
-    alpha: float = 0.1,
+    alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
     seed: Seed = None,
-    per: Per | None = None,
+    per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
     sharpen: Sharpener | None = None,
@@ -143,12 +146,13 @@ def calibrate(
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         score: a score or its spelling.
-        alpha: the share of errors allowed.
+        alpha: the share of errors allowed; where the guarantee is per kind, one for all or {kind: alpha}.
         classes: names of the K columns; a data frame brings its own.
         seed: for the randomised scores (APS, RAPS, SAPS) and for clusters; a seed or a Generator.
         per: what the guarantee holds for, beyond all objects together: every "class", every
             "group", every "class and group", with rare classes sharing by "cluster", or
-            every class by "rc3p", which bounds its rank as well. See docs/guarantees.md.
+            every class by "rc3p", which bounds its rank as well; or {class: kind}, every kind
+            of classes. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group.
         unseen: what `predict` does with a group that is not among them: an "error", or the
             "marginal" threshold of all groups together.
@@ -163,7 +167,8 @@ def calibrate(
     1.7291
     """
     chosen = parse_score(score)
-    warn_of_level(as_alpha(alpha))
+    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
+        warn_of_level(as_alpha(level))
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is not None:
         sharpen.check_unseen(data.rows)
@@ -173,6 +178,8 @@ def calibrate(
         raise InputError("Expected features= only beside sharpen=", "leave it out, or pass a sharpener")
     base: Predictor | ConditionalPredictor
     if per is None and groups is None and unseen == "error":
+        if isinstance(alpha, Mapping):
+            as_levels(alpha, None)
         base = calibrate_marginal(data, chosen, alpha, seed)
     else:
         base = calibrate_conditional(data, chosen, alpha, seed, Grouping(per or "group", groups, unseen))

@@ -49,12 +49,15 @@ class Cells:
         assert self.scores is not None
         return Held(self.of, self.offsets, self.scores)
 
-    def quantile_ranks(self, alpha: float) -> Codes:
-        """k = ⌈(n + 1)(1 − α)⌉ of every cell."""
+    def quantile_ranks(self, alpha: "float | tuple[float, ...]") -> Codes:
+        """k = ⌈(n + 1)(1 − α)⌉ of every cell; at one level for all, or at the cell's own."""
+        if isinstance(alpha, tuple):
+            levels = zip(self.counts.tolist(), alpha, strict=True)
+            return np.array([quantile_rank(n, level) for n, level in levels], dtype=np.int64)
         sizes, where = np.unique(self.counts, return_inverse=True)
         return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
 
-    def thresholds(self, alpha: float) -> Vector:
+    def thresholds(self, alpha: "float | tuple[float, ...]") -> Vector:
         """Each cell's k-th smallest score; infinite where it has fewer than k."""
         assert self.scores is not None
         k, counts = self.quantile_ranks(alpha), self.counts

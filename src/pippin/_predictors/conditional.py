@@ -1,8 +1,8 @@
-"""Guarantees for every class, every group, or both: a threshold per cell instead of one for all."""
+"""Guarantees for every class, kind, group, or class and group: a threshold per cell instead of one for all."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,26 +10,30 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
-from pippin._inputs.index import same_index
-from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups, check_names
+from pippin._inputs.labels import Labelled, check_names
 from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
-from pippin._predictors.cells import Cells, group_cells, make_cells
+from pippin._predictors.cells import Cells
 from pippin._predictors.clusters import cluster_cells
 from pippin._predictors.frames import polars_frame
+from pippin._predictors.grouping import (
+    KIND,
+    PER,
+    Grouping,
+    GroupNames,
+    celled,
+    cells_of,
+    group_codes,
+    group_names,
+    kinds_of,
+    levels_of,
+)
+from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rank_limits import rc3p_limits
 from pippin._predictors.rules import Asked, ByCells, need_scores
-from pippin._predictors.saving import (
-    Content,
-    SavedWithScores,
-    check_limits,
-    need,
-    rising,
-    shared_content,
-    whole_numbers,
-)
+from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, shared_content, whole_numbers
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -41,45 +45,15 @@ from pippin._theory.shortage import named
 if TYPE_CHECKING:
     import polars
 
-Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
-PER: tuple[str, ...] = get_args(Per)
-UNSEEN = ("error", "marginal")
-
-
-class Grouping(NamedTuple):
-    """What thresholds are per: the groups of the rows, and what becomes of others later, belong to it."""
-
-    per: str
-    groups: ArrayLike | None = None
-    unseen: str = "error"
-
-    def check(self) -> None:
-        """Raises an InputError where the three do not fit together."""
-        per, groups, unseen = self
-        if per not in PER:
-            raise InputError(f"Expected per to be one of {', '.join(map(repr, PER))}, got {per!r}")
-        if unseen not in UNSEEN:
-            raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
-        if unseen != "error" and groups is None:
-            raise InputError(
-                f"Expected groups beside unseen={unseen!r}, got none",
-                "pass groups=, one per row, or leave unseen= out",
-            )
-        if ("group" in per) != (groups is not None):
-            got = "no groups" if groups is None else "groups"
-            raise InputError(
-                f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}",
-                "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'",
-            )
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionalPredictor(SavedWithScores):
-    """A calibrated score with a threshold for every class, group, or both.
+    """A calibrated score with a threshold for every class, kind of classes, group, or class and group.
 
     `thresholds[g, k]` is what class k of an object in group g must not exceed; without
     groups there is one row. `groups` are their names; the name None stands for every
-    group that was not seen. `rank_limits` are RC3P's, of the same shape.
+    group that was not seen. `rank_limits` are RC3P's, of the same shape. `kinds` are those of
+    the classes, and `levels` their own alphas, if they have some; then `alpha` is the largest.
     """
 
     score: Score
@@ -89,12 +63,14 @@ class ConditionalPredictor(SavedWithScores):
     rank_limits: Indices | None
     n_calibration: int
     classes: Classes
-    groups: tuple[str | int | None, ...] | None
+    groups: GroupNames | None
     cells: Cells
+    kinds: Kinds | None = None
+    levels: tuple[float, ...] | None = None
 
     @property
     def guarantee(self) -> float:
-        """The coverage that is proven for every class, group, pair or cluster: 1 − alpha."""
+        """The coverage that is proven for every class, kind, group, pair or cluster: 1 − alpha."""
         return 1 - self.alpha
 
     @property
@@ -102,11 +78,11 @@ class ConditionalPredictor(SavedWithScores):
         """What `predict` may be told beside the rows."""
         return frozenset({"seed"} if self.groups is None else {"seed", "groups"})
 
-    def at(self, alpha: float) -> "ConditionalPredictor":
+    def at(self, alpha: Level) -> "ConditionalPredictor":
         """Another level from the same calibration.
 
         Args:
-            alpha: the share of errors allowed.
+            alpha: the share of errors allowed; where thresholds are per kind, one for all or {kind: alpha}.
         """
         need_scores(self.cells, f"has only alpha={self.alpha}")
         predictor = at_level(self, alpha)
@@ -228,32 +204,7 @@ class ConditionalPredictor(SavedWithScores):
             groups: the group of each row, whole numbers or text.
             n: how many rows there are.
         """
-        if self.groups is None:
-            if groups is not None:
-                raise InputError(
-                    f"This predictor has a threshold per {self.per} and knows no groups",
-                    'leave groups= out, or calibrate with per="group"',
-                )
-            return None
-        if groups is None:
-            raise InputError(
-                f"This predictor has thresholds per {self.per}",
-                "pass groups=, one per row",
-                "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
-            )
-        given = as_groups(groups, n)
-        known = {name: code for code, name in enumerate(self.groups)}
-        other = known.pop(None, -1)
-        known |= {str(name): code for name, code in known.items()}
-        codes = np.array([known.get(name, known.get(str(name), other)) for name in given.tolist()], dtype=np.int64)
-        if (codes < 0).any():
-            row = int((codes < 0).argmax())
-            raise InputError(
-                f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen",
-                'calibrate with such rows, or with unseen="marginal" to give them a threshold of their own',
-                "calibrate with such rows, or with --unseen marginal to give them a threshold of their own",
-            )
-        return codes
+        return group_codes(self.groups, self.per, groups, n)
 
     def table(self) -> "polars.DataFrame":
         """One row per class (and group): its examples, its threshold, the coverage to expect.
@@ -273,7 +224,7 @@ class ConditionalPredictor(SavedWithScores):
         n_groups, n_classes = self.thresholds.shape
         cell = self.cells.of.ravel()
         counts = self.cells.counts[cell]
-        reached = np.minimum(self.cells.quantile_ranks(self.alpha)[cell], counts + 1)
+        reached = np.minimum(self.cells.quantile_ranks(self.levels or self.alpha)[cell], counts + 1)
         columns: dict[str, Any] = {}
         if self.groups is not None:
             names = self.groups
@@ -281,6 +232,8 @@ class ConditionalPredictor(SavedWithScores):
                 names = tuple("(any other)" if name is None else str(name) for name in names)
             columns["group"] = [name for name in names for _ in range(n_classes)]
         columns["class"] = list(self.classes) * n_groups
+        if self.kinds is not None:
+            columns[KIND] = self.kinds.by_class()
         promised = np.repeat([name is not None for name in self.groups or ("all",)], n_classes)
         if self.per == "cluster":
             promised = (counts < self.n_calibration) | (len(self.cells.counts) == 1)
@@ -290,7 +243,7 @@ class ConditionalPredictor(SavedWithScores):
             columns["rank_limit"] = self.rank_limits.ravel()
         expected = reached / (counts + 1)
         columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
-        columns["lacking"] = np.maximum(examples_needed(self.alpha) - counts, 0)
+        columns["lacking"] = np.maximum(_needed(self)[cell] - counts, 0)
         return polars_frame(columns)
 
     def describe(self) -> str:
@@ -304,10 +257,11 @@ class ConditionalPredictor(SavedWithScores):
                 "holds all classes and tells nothing."
             )
         full = "; where its threshold is infinite, by too few rows, a class is in every set"
-        return (
-            f"{self.score} {how}, from {self.n_calibration:,} rows: for every {whom}, its sets hold the true class "
-            f"{100 * self.guarantee:g} % of the time{full if infinite.any() else ''}."
-        )
+        often = f"for every {whom}, its sets hold the true class {100 * self.guarantee:g} % of the time"
+        if self.levels is not None and self.kinds is not None:
+            each = (f"{100 * (1 - own):g} % of {name}" for name, own in zip(self.kinds.names, self.levels, strict=True))
+            often = f"its sets hold the true class of {', '.join(each)}"
+        return f"{self.score} {how}, from {self.n_calibration:,} rows: {often}{full if infinite.any() else ''}."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
         """What its file holds.
@@ -316,8 +270,10 @@ class ConditionalPredictor(SavedWithScores):
             scores: whether the calibration scores are part of it.
         """
         kept = self.cells.scores if scores else None
+        kinds = {} if self.kinds is None else {"kinds": self.kinds.by_class(), "levels": self.levels and [*self.levels]}
         return {
             "kind": "conditional",
+            **kinds,
             "score": self.score.content(),
             "per": self.per,
             **shared_content(self),
@@ -359,22 +315,16 @@ def make_conditional(
     """The predictor, and what to warn of beyond infinite thresholds."""
     grouping.check()
     rows, labels, classes = data
-    same_index("probs", rows.index, groups=grouping.groups)
-    per, n, n_classes = grouping.per, rows.n, rows.n_classes
-    generator = generator_of(seed)
+    per, n, note, generator = grouping.name, rows.n, None, generator_of(seed)
     scores = dispatch.label_scores(rows, labels, score, draws(score, n, generator))
-    names: tuple[str | int | None, ...] | None = None
-    note: str | None = None
+    groups: GroupNames | None = None
+    kinds: Kinds | None = None
     if per == "cluster":
-        cells, n, note = cluster_cells(scores, labels, n_classes, alpha, generator)
-    elif grouping.groups is None:
-        ranks = dispatch.label_ranks(rows, labels) + 1 if per == "rc3p" else None
-        cells = make_cells(scores, labels, np.arange(n_classes)[None], ranks)
+        cells, n, note = cluster_cells(scores, labels, rows.n_classes, alpha, generator)
     else:
-        groups = as_numbered_groups(grouping.groups, rows.n)
-        names = (*groups.names, None) if grouping.unseen == "marginal" else groups.names
-        cells = group_cells(scores, groups, labels if "class" in per else None, n_classes, grouping.unseen)
-    blank = ConditionalPredictor(score, per, as_alpha(alpha), np.empty(0), None, n, classes, names, cells)
+        ranks = dispatch.label_ranks(rows, labels).astype(np.int32) + 1 if per == "rc3p" else None
+        cells, groups, kinds = celled(scores, data, grouping, ranks)
+    blank = ConditionalPredictor(score, per, 0.5, np.empty(0), None, n, classes, groups, cells, kinds)
     return at_level(blank, alpha), note
 
 
@@ -382,23 +332,33 @@ def bounds_at(predictor: ConditionalPredictor, alpha: Any) -> Bounds:
     """The limits that the predictor's calibration gives at a level."""
     if predictor.per == "rc3p":
         return rc3p_limits(predictor.cells, alpha)
-    return Bounds(predictor.cells.thresholds(alpha)[predictor.cells.of])
+    level = as_levels(alpha, predictor.kinds) or alpha
+    return Bounds(predictor.cells.thresholds(level)[predictor.cells.of])
 
 
 def at_level(predictor: ConditionalPredictor, alpha: Any) -> ConditionalPredictor:
     """`ConditionalPredictor.at` without its warning."""
     bounds = bounds_at(predictor, alpha)
     ranks = None if bounds.ranks is None else read_only(bounds.ranks)
-    return replace(predictor, alpha=as_alpha(alpha), thresholds=read_only(bounds.scores), rank_limits=ranks)
+    levels = as_levels(alpha, predictor.kinds)
+    level = as_alpha(alpha) if levels is None else max(levels)
+    return replace(predictor, alpha=level, thresholds=read_only(bounds.scores), rank_limits=ranks, levels=levels)
+
+
+def _needed(predictor: ConditionalPredictor) -> Codes:
+    """The fewest examples that give each cell a finite threshold."""
+    every = predictor.levels or (predictor.alpha,) * len(predictor.cells.counts)
+    return np.array([examples_needed(level) for level in every], dtype=np.int64)
 
 
 def _rare(predictor: ConditionalPredictor) -> str | None:
     """The cells whose threshold is infinite, and what they lack."""
-    needed = examples_needed(predictor.alpha)
-    counts = predictor.cells.counts
+    needed, counts = _needed(predictor), predictor.cells.counts
     few = np.flatnonzero(counts < needed)
     if not len(few):
         return None
+    if predictor.kinds is not None:
+        return rare_kinds(predictor.kinds, counts, needed, "Their classes are in every set")
     classes = None if predictor.per == "group" else predictor.classes
     told = named(few, counts, predictor.cells.of, classes, predictor.groups, predictor.per == "cluster")
     outcome = {
@@ -407,56 +367,31 @@ def _rare(predictor: ConditionalPredictor) -> str | None:
         "cluster": "Such classes are in every set: collect more",
     }.get(predictor.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
     return (
-        f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs {needed:,} "
-        f"calibration examples each: {told}. {outcome}."
+        f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs "
+        f"{needed[0]:,} calibration examples each: {told}. {outcome}."
     )
 
 
 def from_content(content: Content) -> ConditionalPredictor:
     """A predictor from the content of its file, each part checked against the others."""
     alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
-    groups = _group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
-    per = content.take("per", lambda value: value in PER and ("group" in value) == (groups is not None))
+    groups = group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
+    per = content.take("per", lambda value: value in (*PER, KIND) and ("group" in value) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))
     thresholds = content.matrix("thresholds", shape)
     limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
     rank_limits = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
     need("rank_limits", rank_limits is None or rank_limits.shape == shape)
-    cells = _cells_of(content, per, n, shape)
+    cells = cells_of(content, per, n, shape)
+    kinds = kinds_of(content, classes, cells) if per == KIND else None
+    levels = levels_of(content, alpha, kinds)
     content.finish()
-    predictor = ConditionalPredictor(score, per, alpha, thresholds, rank_limits, n, classes, groups, cells)
+    predictor = ConditionalPredictor(
+        score, per, alpha, thresholds, rank_limits, n, classes, groups, cells, kinds, levels
+    )
     if cells.scores is not None:
-        known = bounds_at(predictor, alpha)
+        known = Bounds(cells.thresholds(levels)[cells.of]) if levels else bounds_at(predictor, alpha)
         check_limits(thresholds, known.scores)
         if rank_limits is not None:
             check_limits(rank_limits, known.ranks)
     return predictor
-
-
-def _group_names(names: list[Any] | None) -> tuple[str | int | None, ...] | None:
-    if names is None:
-        return None
-    others = [name for name in names if name is not None]
-    alike = any(all(isinstance(name, kind) for name in others) for kind in (str, int))
-    need("groups", bool(others) and alike and len(set(names)) == len(names) and None not in names[:-1])
-    return tuple(names)
-
-
-def _cells_of(content: Content, per: str, n: int, shape: tuple[int, int]) -> Cells:
-    of = whole_numbers("cells", content.take("cells"), np.int32)
-    counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
-    need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
-    need("cells", of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts))
-    total = int(counts.sum())
-    need("n_calibration", total == n if per in ("class", "rc3p") else n <= total <= 2 * n)
-    scores = content.optional_numbers("calibration_scores")
-    ranks = content.take(
-        "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)
-    )
-    label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
-    if scores is not None:
-        cells = np.split(scores, np.cumsum(counts)[:-1])
-        need("calibration_scores", len(scores) == total and all(map(rising, cells)))
-    if label_ranks is not None:
-        need("calibration_ranks", label_ranks.shape == (total,) and bool((label_ranks >= 1).all()))
-    return Cells(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)

@@ -64,3 +64,13 @@ def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":
     import polars
 
     return polars.DataFrame(columns)
+
+
+def decisions_frame(actions: NDArray[np.str_], certificates: NDArray[np.float64], index: Any) -> Any:
+    """A pandas frame where there is an index, else a polars frame: action and certificate."""
+    columns: dict[str, Any] = {"action": actions.tolist(), "certificate": certificates}
+    if index is not None:
+        import pandas
+
+        return pandas.DataFrame(columns, index=index)
+    return polars_frame(columns)

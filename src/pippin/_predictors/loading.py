@@ -5,7 +5,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pippin._predictors import combination, conditional, cross, marginal, weighted
+from pippin._predictors import combination, conditional, cross, marginal, risk, weighted
+from pippin._predictors.decisions import files as decisions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import Content, need, parse_predictor
 from pippin._predictors.sharpening import sharpened
@@ -19,6 +20,8 @@ KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     "cross": cross.from_content,
     "sharpened": lambda content: sharpened.from_content(content, _read),
     "sharpened mixture": lambda content: sharpened.mixture_from_content(content, _read),
+    "decisions": decisions.from_content,
+    "risk": risk.from_content,
 }
 
 

@@ -29,6 +29,7 @@ _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 _MAY_BE_INFINITE = {
     "threshold",
     "thresholds",
+    "betas",
     "margin_threshold",
     "ip_threshold",
     "calibration_scores",

@@ -18,6 +18,7 @@ from pippin._runtime.extras import MissingExtraError
 from pippin._runtime.visible import visible
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
+from pippin.cli.decide import decide
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
 from pippin.cli.learn import learn
@@ -39,6 +40,7 @@ app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
 app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)
 app.command(epilog="Example: pippin learn data.npz --score socop --alpha 0.1 --out predictor.json")(learn)
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
+app.command(epilog="Example: pippin decide decider.json new.csv --out actions.csv")(decide)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
 app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)
 app.add_typer(prepare, name="prepare")

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
-from pippin.cli.options import Alpha, DataFile, DrawSeed, LabelsFile, WeightsFile, read_or_example, takes_table
+from pippin.cli.options import (
+    Alpha,
+    DataFile,
+    DrawSeed,
+    LabelsFile,
+    UtilityFile,
+    WeightsFile,
+    read_or_example,
+    takes_table,
+)
 
 if TYPE_CHECKING:
     from pippin._predictors.protocol import ConformalPredictor
@@ -17,7 +26,8 @@ Per = Annotated[
     str | None,
     typer.Option(
         help="What the guarantee holds for, beyond all objects together: class, group, 'class and group', cluster "
-        "(rare classes share their examples) or rc3p (per class, with a limit on the rank too).",
+        "(rare classes share their examples) or rc3p (per class, with a limit on the rank too); with --utility also "
+        "kind.",
         show_default=False,
     ),
 ]
@@ -39,6 +49,7 @@ def calibrate(
     seed: DrawSeed = None,
     labels: LabelsFile = None,
     weights: WeightsFile = None,
+    utility: UtilityFile = None,
     no_scores: Annotated[
         bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
     ] = False,
@@ -51,6 +62,11 @@ def calibrate(
     from pippin.cli.printing import class_table, console
 
     check_target(out, ".json")
+    if utility is not None:
+        from pippin.cli.decide import calibrate_decider
+
+        calibrate_decider(read_or_example(data, labels, layout), utility, alpha, out, per, unseen, weights, no_scores)
+        return
     _check(per, unseen)
     given = read_or_example(data, labels, layout)
     predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
@@ -109,7 +125,7 @@ def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
 
 
 def _check(per: str | None, unseen: str) -> None:
-    from pippin._predictors.conditional import PER, UNSEEN
+    from pippin._predictors.grouping import PER, UNSEEN
 
     if per is not None and per not in PER:
         raise InputError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}", "choose one of them")

@@ -16,14 +16,17 @@ from pippin.cli.options import (
     OutFolder,
     Splits,
     SplitSeed,
+    UtilityFile,
     read_or_example,
     read_scores,
     takes_table,
 )
 
 if TYPE_CHECKING:
+    from pippin import Utility
     from pippin._compare.methods import Method
     from pippin._compare.study import Study
+    from pippin._inputs.labels import Labelled
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
@@ -49,6 +52,7 @@ def compare(
     seed: SplitSeed = 0,
     out: OutFolder = Path("out"),
     labels: LabelsFile = None,
+    utility: UtilityFile = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
@@ -56,8 +60,9 @@ def compare(
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels, layout)
+    worth = None if utility is None else _utility(utility, given.labelled)
     need_groups(given, *(str(method) for method in chosen if method.by_group))
-    compare_data(given, chosen, splits, alpha, calibration_fraction, seed, out, given.title, layout)
+    compare_data(given, chosen, splits, alpha, calibration_fraction, seed, out, given.title, layout, worth)
 
 
 def compare_data(
@@ -70,6 +75,7 @@ def compare_data(
     out: Path,
     title: str,
     layout: "Layout | None" = None,
+    worth: "Utility | None" = None,
 ) -> None:
     """Compares, writes everything into the folder and prints it; the report calls the data by `title`."""
     from pippin._compare.study import study
@@ -81,15 +87,28 @@ def compare_data(
     with output_folder(out):
         kept = out / CHECKPOINT
         trial = make_trial(labelled, alpha, calibration_fraction, seed, given.groups)
-        found = study(trial, chosen, splits, str(kept))
+        found = study(trial, chosen, splits, str(kept), worth)
         write_table(out / "results.parquet", found.comparison.table)
         write_table(out / "summary.csv", found.comparison.summary())
         write_table(out / "conditional.csv", found.comparison.conditional())
         write_table(out / "classes.csv", found.comparison.class_coverage())
+        if found.decisions is not None:
+            write_table(out / "decisions.csv", found.decisions.summary())
         page = _report(found, given, out, title)
         for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
             finished.unlink(missing_ok=True)
     _show(found, given, out, page, layout)
+
+
+def _utility(path: Path, labelled: "Labelled") -> "Utility":
+    """The utility, known to fit the classes before the work begins."""
+    from pippin import Utility
+    from pippin.tables.reading import naming
+
+    with naming(path):
+        worth = Utility.read(path)
+        worth.of(labelled.classes)
+    return worth
 
 
 def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
@@ -109,7 +128,7 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:
     from pippin._compare.verdict import on_absent
-    from pippin.cli.printing import conditional_table, console, metrics_table, setting
+    from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
     from pippin.tables.layout import spelled
 
     comparison = found.comparison
@@ -120,6 +139,9 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "L
     screen.print(conditional_table(comparison))
     if absent := on_absent(comparison):
         screen.print(absent)
+    if found.decisions is not None:
+        screen.print()
+        screen.print(decisions_table(found.decisions))
     for sentence in (*found.verdict.sentences, *(check.message for check in found.verdict.checks)):
         screen.print(f"\n{sentence}")
     take = found.verdict.take
@@ -131,4 +153,7 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "L
         screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')
     else:
         screen.print(f"\nThe report, with figures: {page}")
-    screen.print(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv")
+    more = "" if found.decisions is None else ", decisions.csv"
+    screen.print(
+        f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}"
+    )

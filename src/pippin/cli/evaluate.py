@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 from pippin.cli.options import (
     DataFile,
     DrawSeed,
+    Fallback,
     LabelsFile,
     NonEmpty,
     PredictorFile,
+    UtilityFile,
     WeightsFile,
     read_or_example,
     takes_table,
@@ -28,9 +30,11 @@ def evaluate(
     labels: LabelsFile = None,
     non_empty: NonEmpty = False,
     weights: WeightsFile = None,
+    utility: UtilityFile = None,
+    fallback: Fallback = None,
     layout: "Layout | None" = None,
 ) -> None:
-    """Print coverage and set sizes on labelled data, overall, by class and by group."""
+    """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
     import pippin
     from pippin._engine.dispatch import accuracy
     from pippin._inputs.labels import ColumnNumbers
@@ -41,6 +45,12 @@ def evaluate(
     calibrated = pippin.load(predictor)
     given = read_or_example(data, labels, layout)
     truth = given.truth(calibrated.classes)
+    if utility is not None or isinstance(calibrated, pippin.Decider):
+        from pippin.cli.decide import acted, tell_decisions
+
+        chosen = acted(calibrated, given, utility, fallback, weights, seed)
+        tell_decisions(calibrated, given, chosen, ColumnNumbers(truth))
+        return
     asked = asked_of(calibrated, given, weights, seed, non_empty)
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)

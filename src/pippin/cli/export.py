@@ -9,6 +9,7 @@ from pippin._runtime.errors import InputError
 from pippin.cli.options import PredictorFile
 
 if TYPE_CHECKING:
+    from pippin._predictors.decisions.decider import Decider
     from pippin._predictors.marginal import Predictor
 
 OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
@@ -38,11 +39,11 @@ def export(
     output: Output = None,
     c: HeaderFile = None,
 ) -> None:
-    """Write a predictor as an ONNX graph or a C header."""
+    """Write a predictor, or a decider, as an ONNX graph or a C header."""
     import pippin
-    from pippin._predictors.marginal import need_one_threshold
     from pippin._runtime.disk import write_whole
     from pippin.cli.outputs import check_target
+    from pippin.export.kinds import exportable
 
     if onnx is None and c is None:
         raise InputError("Expected --onnx or --c, got neither", "name the file to write")
@@ -51,7 +52,8 @@ def export(
     for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
         if path is not None:
             check_target(path, ending, option=option)
-    calibrated = need_one_threshold(pippin.load(predictor))
+    calibrated = exportable(pippin.load(predictor))
+    what = "A decider" if isinstance(calibrated, pippin.Decider) else str(calibrated.score)
     made: list[tuple[Path, bytes]] = []
     if onnx is not None:
         made.append((onnx, _graph(calibrated, source, dtype, append_to, output)))
@@ -61,10 +63,12 @@ def export(
         made.append((c, c_header(calibrated).encode()))
     for path, content in made:
         write_whole(path, content)
-        print(f"{calibrated.score} with {len(calibrated.classes):,} classes is in {path}.")
+        print(f"{what} with {len(calibrated.classes):,} classes is in {path}.")
 
 
-def _graph(predictor: "Predictor", source: str | None, dtype: str, append_to: Path | None, output: str | None) -> bytes:
+def _graph(
+    predictor: "Predictor | Decider", source: str | None, dtype: str, append_to: Path | None, output: str | None
+) -> bytes:
     from pippin.export.onnx import appended_model, head_model
     from pippin.tables.reading import naming
 

@@ -46,6 +46,20 @@ WeightsFile = Annotated[
 NonEmpty = Annotated[
     bool, typer.Option("--non-empty", help="Put the most probable class into sets that would be empty.")
 ]
+UtilityFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--utility",
+        metavar="FILE",
+        help="What each action is worth if each class is the true one: .csv with a line per action and a column per "
+        "class, or .toml with a table per action and the kinds of classes.",
+        show_default=False,
+    ),
+]
+Fallback = Annotated[
+    str | None,
+    typer.Option(help="The action where a prediction set is empty, so that it has no worst case.", show_default=False),
+]
 OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars
 
     from pippin._compare.comparison import Comparison
+    from pippin._compare.deciding import DecisionComparison
     from pippin._predictors.conditional import ConditionalPredictor
     from pippin.tables.reading import Data
 
@@ -60,6 +61,35 @@ def conditional_table(comparison: "Comparison") -> Table:
         told += [visible(row["worst_group"]), f"{row['worst_group_coverage']:.3f}"] if grouped else []
         table.add_row(*told)
     return table
+
+
+def decisions_table(comparison: "DecisionComparison") -> Table:
+    """One line per kind of decisions: what was promised, what came of it, and what was done."""
+    table = Table(
+        title=f"What to do: certificates to be kept {100 * (1 - comparison.alpha):g} % of the time",
+        title_justify="left",
+        title_style="bold",
+        caption=f"means over {comparison.splits:,} splits; errors: where an action was worth less than playing safe",
+        caption_justify="left",
+    )
+    table.add_column("decisions", overflow="fold")
+    headings = ("kept", "certificate", "utility", *comparison.actions, "errors of " + ", ".join(comparison.actions))
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
+    for row in comparison.summary().iter_rows(named=True):
+        told = [row["decisions"], _share(row["kept"]), _worth(row["certificate"]), _worth(row["utility"])]
+        told += [_share(row[action]) for action in comparison.actions]
+        told.append(", ".join(_share(row[f"errors of {action}"]) for action in comparison.actions))
+        table.add_row(*told)
+    return table
+
+
+def _share(value: float) -> str:
+    return "–" if value != value else f"{value:.1%}"
+
+
+def _worth(value: float) -> str:
+    return "–" if value != value else f"{value:.3f}"
 
 
 def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:

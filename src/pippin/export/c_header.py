@@ -11,21 +11,37 @@ import re
 import numpy as np
 
 from pippin._inputs.rows import SUM_TOLERANCE
-from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.marginal import Predictor
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.scores import coefficients
-from pippin.export.c_source import BOTTOM, LINEAR, NEXT, PREDICT, PRICE, SOCOP, TOP
+from pippin.export.c_decider import decider_header
+from pippin.export.c_source import (
+    BOTTOM,
+    GUARDS,
+    LINEAR,
+    NAMES,
+    NEXT,
+    NUMBERS,
+    PREDICT,
+    PRICE,
+    SOCOP,
+    TOP,
+    c_number,
+    c_text,
+)
+from pippin.export.kinds import exportable
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 
 
-def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
+def c_header(predictor: Predictor | Decider, prefix: str = "pippin") -> str:
     """The text of the header.
 
     Args:
-        predictor: one with a single threshold.
+        predictor: one with a single threshold, or a decider with a single β.
         prefix: what the names in it begin with.
 
     >>> import pippin
@@ -34,9 +50,11 @@ def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
     >>> "int pippin_predict(const double *probs, double u, int *classes)" in text
     True
     """
-    need_one_threshold(predictor)
+    predictor = exportable(predictor)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise InputError(f"Expected a prefix of letters, digits and _, got {prefix!r}", "choose for example 'pippin'")
+    if isinstance(predictor, Decider):
+        return decider_header(predictor, prefix)
     c = coefficients(predictor.score, len(predictor.classes))
     words = {
         "x": prefix,
@@ -50,12 +68,14 @@ def c_header(predictor: Predictor, prefix: str = "pippin") -> str:
         "tolerance": repr(SUM_TOLERANCE),
         "within": "((score) == (score)) /* the threshold is infinite */"
         if math.isinf(predictor.threshold)
-        else f"((score) <= {_number(predictor.threshold)})",
-        "names": ",\n".join(f'        "{_escaped(str(name))}"' for name in predictor.classes),
-        "price": _number(c.price) if not math.isnan(c.price) else "",
+        else f"((score) <= {c_number(predictor.threshold)})",
+        "what": "class",
+        "size": "CLASSES",
+        "names": c_text(predictor.classes),
+        "price": c_number(c.price) if not math.isnan(c.price) else "",
     }
     linear = math.isnan(c.price)
-    text = (TOP + (_linear(c, prefix) if linear else SOCOP)).format(**words)
+    text = (TOP + GUARDS + NUMBERS + NAMES + (_linear(c, prefix) if linear else SOCOP)).format(**words)
     for real, suffix in (("double", ""), ("float", "_float")):
         body = NEXT + PREDICT if linear else NEXT + PRICE + PREDICT
         text += body.format(**words, real=real, suffix=suffix, **_steps(c, prefix, real))
@@ -69,7 +89,7 @@ def _steps(c: Coefficients, x: str, real: str) -> dict[str, str]:
             "before": f"        if (size == 1)\n            mass = {x}_price_{real}(probs, last, after);",
             "behind": "",
         }
-    second = f"{_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
+    second = f"{c_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
     return {
         "before": f"        if (size == 0)\n            mass = {second};" if c.second else "",
         "behind": f"        mass = (size == 0 ? 0.0 : mass) + {x}_above(size, p);",
@@ -89,24 +109,13 @@ def _linear(c: Coefficients, prefix: str) -> str:
             text = text.replace(f" + u * {{{name}}}", "")
     for name, term in terms.items():
         text = text.replace(f"{{{name}}}", term)
-    text = text.replace("{constant}", _number(c.constant))
+    text = text.replace("{constant}", c_number(c.constant))
     return text.replace("{columns}\n", columns).replace("{above_column}\n", above_column)
 
 
 def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
     if bool((values == values[0]).all()):
-        return "", _number(float(values[0]))
-    rows = [", ".join(map(_number, part.tolist())) for part in np.split(values, range(4, len(values), 4))]
+        return "", c_number(float(values[0]))
+    rows = [", ".join(map(c_number, part.tolist())) for part in np.split(values, range(4, len(values), 4))]
     body = ",\n        ".join(rows)
     return f"    static const double {name}[{upper}_CLASSES] = {{\n        {body}\n    }};\n", f"{name}[r]"
-
-
-def _number(value: float) -> str:
-    """A literal with exactly these bits."""
-    return f"({value.hex()})" if value < 0 else value.hex()
-
-
-def _escaped(text: str) -> str:
-    """A name between the quotes of a C string, in UTF-8."""
-    plain = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
-    return "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode("utf-8", "replace"))

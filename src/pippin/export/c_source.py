@@ -1,4 +1,23 @@
-"""The C header's text, with places for `c_header.py` to fill in."""
+"""The C header's text, with places for `c_header.py` and `c_decider.py` to fill in."""
+
+from pippin._runtime.arrays import Classes
+
+PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
+
+
+def c_number(value: float) -> str:
+    """A literal with exactly these bits."""
+    return f"({value.hex()})" if value < 0 else value.hex()
+
+
+def c_text(names: Classes) -> str:
+    """Names as a list of C strings, in UTF-8."""
+    return ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
+
+
+def _escaped(text: str) -> str:
+    return "".join(chr(byte) if byte in PLAIN else f"\\{byte:03o}" for byte in text.encode("utf-8", "replace"))
+
 
 TOP = """\
 /* Prediction sets with the score {score}, alpha {alpha}, from {n} calibration examples.
@@ -15,6 +34,9 @@ TOP = """\
  * and add: GCC and Clang are told below, others by a flag such as -ffp-contract=off.
  * Functions are static; define {X}_API as nothing to compile this file as a library.
  */
+"""
+
+GUARDS = """\
 #ifndef {X}_HEAD_H
 #define {X}_HEAD_H
 
@@ -35,17 +57,23 @@ TOP = """\
 #define {X}_API static inline
 #endif
 
+"""
+
+NUMBERS = """\
 #define {X}_CLASSES {k}
 #define {X}_RANDOMIZED {randomized}
 #define {X}_ALPHA {alpha}
 #define {X}_WITHIN(score) {within}
 
-{X}_API const char *{x}_class_name(int k)
+"""
+
+NAMES = """\
+{X}_API const char *{x}_{what}_name(int k)
 {{
-    static const char *const names[{X}_CLASSES] = {{
+    static const char *const names[{X}_{size}] = {{
 {names}
     }};
-    return k >= 0 && k < {X}_CLASSES ? names[k] : "";
+    return k >= 0 && k < {X}_{size} ? names[k] : "";
 }}
 
 """

@@ -2,7 +2,7 @@
 
 Inputs: `probs` or `logits` (n, K), and `u` (n,) in double for a randomised score.
 Outputs: `sizes` (n,) int64; `classes` (n, K) int64, the members, most probable first, then
-−1; `mask` (n, K) bool. Scores are computed in double, in the order of
+−1; `mask` (n, K) bool. Of a decider, those of `onnx_decisions.py`. Scores are computed in double, in the order of
 the formula, `score_at`; equal probabilities are ranked by class index.
 """
 # ruff: noqa: E402 - the extra is asked for before it is imported
@@ -20,10 +20,13 @@ need("pippin.export.onnx", "onnx", "onnx")
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.marginal import Predictor
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.scores import coefficients
+from pippin.export.kinds import exportable
+from pippin.export.onnx_decisions import add_decisions
 
 OPSET = 17
 OLDEST = 13  # of a classifier's graph that the head is added to
@@ -62,11 +65,11 @@ class Graph:
         return name
 
 
-def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
+def head_model(predictor: Predictor | Decider, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
     """The head alone.
 
     Args:
-        predictor: one with a single threshold.
+        predictor: one with a single threshold, or a decider with a single β.
         source: what it takes, "probs" or "logits".
         dtype: what these numbers are, "float32" or "float64".
 
@@ -76,7 +79,7 @@ def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float3
     >>> [output.name for output in model.graph.output]
     ['sizes', 'classes', 'mask']
     """
-    need_one_threshold(predictor)
+    predictor = exportable(predictor)
     kind = next((number for number, name in FLOATS.items() if name == dtype), None)
     if kind is None:
         raise InputError(f"Expected the type float32 or float64, got {dtype!r}")
@@ -93,7 +96,7 @@ def head_model(predictor: Predictor, source: str = "probs", dtype: str = "float3
 
 
 def appended_model(
-    model: onnx.ModelProto, predictor: Predictor, source: str | None = None, output: str | None = None
+    model: onnx.ModelProto, predictor: Predictor | Decider, source: str | None = None, output: str | None = None
 ) -> onnx.ModelProto:
     """The classifier's graph with the head behind its output of probabilities (or logits).
 
@@ -101,11 +104,11 @@ def appended_model(
 
     Args:
         model: the classifier's graph.
-        predictor: one with a single threshold.
+        predictor: one with a single threshold, or a decider with a single β.
         source: what the classifier gives, "probs" or "logits"; if not given, what the end of its graph tells.
         output: the output that holds them; if not given, the only one of floats with K columns.
     """
-    need_one_threshold(predictor)
+    predictor = exportable(predictor)
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     version = max((o.version for o in whole.opset_import if o.domain in ("", "ai.onnx")), default=0)
@@ -124,14 +127,16 @@ def appended_model(
     return whole
 
 
-def _add_head(graph: Graph, predictor: Predictor, given: str, source: str, inputs: list[Any]) -> list[Any]:
+def _add_head(graph: Graph, predictor: Predictor | Decider, given: str, source: str, inputs: list[Any]) -> list[Any]:
     """Adds the head behind `given`; appends the input u where it is needed, returns the outputs."""
     if source not in ("probs", "logits"):
         raise InputError(f"Expected the input to be probs or logits, got {source!r}")
-    n_classes = len(predictor.classes)
-    c = coefficients(predictor.score, n_classes)
     if source == "logits":
         given = graph.add("Softmax", graph.add("Cast", given, to=TensorProto.DOUBLE), axis=1)
+    if isinstance(predictor, Decider):
+        return add_decisions(graph, predictor, given)
+    n_classes = len(predictor.classes)
+    c = coefficients(predictor.score, n_classes)
     count = graph.constant([n_classes], np.int64)
     ranked, order = graph.add("TopK", given, count, outputs=2, axis=1, largest=1, sorted=1)
     p = graph.add("Cast", ranked, to=TensorProto.DOUBLE)
@@ -198,12 +203,15 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> str:
     return str(graph.add("Max", own, mass))
 
 
-def _describe(model: onnx.ModelProto, predictor: Predictor) -> None:
-    """Score, level and class names, as metadata."""
+def _describe(model: onnx.ModelProto, predictor: Predictor | Decider) -> None:
+    """Score or actions, level and class names, as metadata."""
+    if isinstance(predictor, Decider):
+        own = {"pippin.actions": json.dumps(list(predictor.utility.actions)), "pippin.beta": repr(predictor.beta)}
+    else:
+        own = {"pippin.score": str(predictor.score), "pippin.threshold": repr(predictor.threshold)}
     told = {
-        "pippin.score": str(predictor.score),
+        **own,
         "pippin.alpha": repr(predictor.alpha),
-        "pippin.threshold": repr(predictor.threshold),
         "pippin.n_calibration": str(predictor.n_calibration),
         "pippin.classes": json.dumps(list(predictor.classes)),
     }

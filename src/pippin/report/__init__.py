@@ -33,6 +33,10 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         drawings["sizes"] = figures.sizes(study.evaluations)
         sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
+    if study.decisions is not None:
+        from pippin.report.promises import promises
+
+        drawings["decisions"] = promises(study.decisions)
     svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
     images = {name: inline(svg, name) for name, svg in svgs.items()}
     if study.evaluations:  # on a telephone; in the page alone

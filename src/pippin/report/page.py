@@ -16,6 +16,7 @@ from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__
 from pippin.report.classes import ClassCoverage
+from pippin.report.decisions import decisions_section
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.report.fronts import HOLLOW, Front
 from pippin.report.names import escaped
@@ -99,6 +100,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
         first_step=FIRST_STEP,
         last_step=LAST_STEP,
         step=step,
+        decisions=decisions_section(study.decisions, _figure_of(images)) if study.decisions is not None else "",
         details=_details(study.evaluations, by_class, images, comparison),
         n_pairs=f"{len(pairs):,} pair{'s' if len(pairs) != 1 else ''} of scores",
         pairs_open=" open" if len(pairs) <= FEW_PAIRS else "",
@@ -206,6 +208,14 @@ def _figure(svg: str, caption: str, kind: str = "wide") -> str:
     return (
         f'<figure class="{kind}"><div class="scroll" tabindex="0" role="img" aria-label="{escaped(caption)}">'
         f"{svg}</div><figcaption>{escaped(caption)}</figcaption></figure>"
+    )
+
+
+def _figure_of(images: dict[str, str]) -> str:
+    return _figure(
+        images["decisions"],
+        "What each kind of decisions promises, and what comes of it, on the first split, as more broken certificates "
+        "are allowed. The dotted line is the best response, which promises nothing; the dashed one the level asked.",
     )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pippin._inputs.fingerprints import fingerprints, seen_before
 from pippin._inputs.rows import row_index
 from pippin._predictors.calibrating import calibrate
-from pippin._predictors.conditional import Per
+from pippin._predictors.grouping import Per
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError

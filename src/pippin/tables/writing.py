@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._predictors.decisions.results import Decisions
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.disk import write_whole
 
@@ -37,6 +38,29 @@ def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None
     write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
 
 
+def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame":
+    """One line per object: its id, its row, its action, and the certificate; none where nothing is certified."""
+    import polars
+
+    promised = np.isfinite(decisions.certificates)
+    certificates = [
+        value if good else None for value, good in zip(decisions.certificates.tolist(), promised, strict=True)
+    ]
+    own = {"row": np.arange(len(decisions)), "action": decisions.actions.tolist()}
+    column = polars.Series("certificate", certificates, polars.Float64)
+    return polars.DataFrame({**id_column(ids), **own, "certificate": column})
+
+
+def write_decisions(path: Path, decisions: Decisions, ids: Ids | None = None) -> None:
+    """Writes one line per object, as `.csv`, `.parquet` or `.jsonl`."""
+    table = decisions_table(decisions, ids)
+    if Path(path).suffix.lower() == ".jsonl":
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in table.iter_rows(named=True))
+        write_whole(path, "".join(lines).encode("utf-8", "surrogatepass"))
+    else:
+        write_table(path, table)
+
+
 def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool) -> "polars.DataFrame":
     """One line per object; its labels joined by `|`, or as a list."""
     import polars
@@ -56,7 +80,11 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
     """The ids as a column by their name, unless a column of ours has it: then with an underscore."""
     if ids is None:
         return {}
-    name = ids[0] + "_" if ids[0] in ("row", "size", "labels", "label", "confidence", "credibility") else ids[0]
+    name = (
+        ids[0] + "_"
+        if ids[0] in ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
+        else ids[0]
+    )
     return {name: ids[1].tolist()}
 
 

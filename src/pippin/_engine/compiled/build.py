@@ -17,6 +17,7 @@ import numpy as np
 import pippin._engine.protocol
 import pippin._inputs.rows
 import pippin._theory.formula
+import pippin._theory.policy
 from pippin._engine.compiled.cache import SafeCache
 from pippin._theory.formula import score_at
 
@@ -51,7 +52,7 @@ def compiled(function: F, **options: Any) -> F:
 def _sources() -> str:
     """A stamp of everything that the compiled loops are made from."""
     digest = hashlib.sha256(numba.__version__.encode())
-    others = (pippin._theory.formula, pippin._inputs.rows, pippin._engine.protocol)
+    others = (pippin._theory.formula, pippin._theory.policy, pippin._inputs.rows, pippin._engine.protocol)
     for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(module.__file__)) for module in others)):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -10,16 +10,19 @@ from types import ModuleType
 
 import numpy as np
 
+from pippin._engine.compiled import decisions as deciding
 from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, unranked
 from pippin._engine.compiled.band import band
+from pippin._engine.compiled.decisions import one_decision, packed
 from pippin._engine.compiled.one_row import one_set
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.products import add_logits, add_mixed, add_product
 from pippin._engine.compiled.splits import count_splits
 from pippin._engine.compiled.whole_rows import class_scores
-from pippin._engine.protocol import Bounds, Places
+from pippin._engine.protocol import Bounds, Decided, Places
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
+from pippin._theory.policy import Policy
 
 __all__ = [
     "INSPECTS",
@@ -29,11 +32,15 @@ __all__ = [
     "band",
     "class_scores",
     "count_splits",
+    "decision_scores",
+    "decisions",
     "label_places",
     "label_scores",
     "members",
+    "one_decision",
     "one_set",
     "p_values",
+    "packed",
     "place_scores",
     "smallest",
 ]
@@ -87,3 +94,13 @@ def smallest(scores: Vector, k: int) -> float:
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
     """The score of every place; u has one number per row."""
     return splits.place_scores(*places, c, u)
+
+
+def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
+    """Fills in the smallest β from which on each label keeps its certificate; returns the suspects."""
+    return deciding.decision_scores(block, labels, policy[:], scores)
+
+
+def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
+    """Fills in each row's action and certificate; returns the suspects."""
+    return deciding.decisions(block, policy[:], limits, group, found)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pippin._engine.plain.decisions import decision_scores, decisions
 from pippin._engine.plain.p_values import p_values
 from pippin._engine.plain.products import add_logits, add_mixed, add_product
 from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
@@ -18,6 +19,8 @@ __all__ = [
     "band",
     "class_scores",
     "count_splits",
+    "decision_scores",
+    "decisions",
     "label_places",
     "label_scores",
     "members",

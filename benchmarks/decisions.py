@@ -1,0 +1,79 @@
+"""Spray, leave or ask: decisions on the embedded example, and how long they take on 50,000 × 1,000.
+
+python benchmarks/decisions.py            # the table of docs/decisions.md
+python benchmarks/decisions.py --times    # ratios to one read of the matrix, and to predict
+"""
+
+import sys
+import time
+
+import numpy as np
+
+import pippin
+
+CROPS = ("maize", "common_wheat", "sugar_beet")
+WORTH = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}}
+
+
+def table(alpha: float = 0.02, splits: int = 200) -> None:
+    """Calibrated decisions, the worst case over the sets of seven scores, and the best response."""
+    data = pippin.load_example()
+    utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes})
+    scores = [*map(str, pippin.PAPER_SCORES), "socop"]
+    found = pippin.compare_decisions(
+        data.probs, data.labels, utility, scores, alpha, splits=splits, classes=data.classes
+    )
+    print("| decisions | kept | certificate | utility | spray | leave | ask |\n|---|---|---|---|---|---|---|")
+    for row in found.summary().iter_rows(named=True):
+        promised = ["–", "–"] if np.isnan(row["kept"]) else [f"{row['kept']:.1%}", f"{row['certificate']:.3f}"]
+        cells = [row["decisions"], *promised, f"{row['utility']:.3f}", *(f"{row[name]:.1%}" for name in found.actions)]
+        print("| " + " | ".join(cells) + " |")
+
+
+def best(work, repeats: int = 5) -> float:
+    """The shortest of several times."""
+    work()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def times() -> None:
+    """Five actions, with utilities by kind, whole ones, and any."""
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(50_000, 1_000)).astype(np.float32)
+    labels = rng.integers(0, 1_000, len(logits))
+    logits[np.arange(len(logits)), labels] += 7
+    probs = np.exp(logits)
+    probs /= probs.sum(axis=1, keepdims=True)
+    read = best(lambda: probs.sum())
+    predictor = pippin.calibrate(probs, labels, "repip", 0.1)
+    predict = best(lambda: predictor.predict(probs))
+    print(f"one read {1000 * read:.0f} ms, predict {predict / read:.1f} reads")
+    kinds = {
+        "four kinds": rng.normal(size=(5, 4))[:, rng.integers(0, 4, 1_000)],
+        "whole numbers": rng.integers(-2, 3, (5, 1_000)).astype(float),
+        "any numbers": rng.normal(size=(5, 1_000)),
+    }
+    for name, values in kinds.items():
+        utility = pippin.Utility(values, actions=list("abcde"))
+        decider = pippin.calibrate_decisions(probs, labels, utility, 0.1)
+        calibrate = best(lambda u=utility: pippin.calibrate_decisions(probs, labels, u, 0.1))
+        decide = best(lambda d=decider: d.decide(probs))
+        print(f"{name}: calibrate_decisions {calibrate / read:.1f} reads, decide {decide / predict:.2f} times predict")
+    row = probs[0].copy()
+    one, other = (best(lambda f=f: [f(row) for _ in range(2000)]) for f in (decider.decide_one, predictor.predict_one))
+    print(f"one of 1,000 classes: decide_one {one / 2e-3:.1f} µs, predict_one {other / 2e-3:.1f} µs")
+    data = pippin.load_example()
+    utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes})
+    small = pippin.calibrate_decisions(data.probs, data.labels, utility, 0.02, classes=data.classes)
+    sets, row = pippin.calibrate(data.probs, data.labels, "repip"), data.probs[0].copy()
+    one, other = (best(lambda f=f: [f(row) for _ in range(5000)]) for f in (small.decide_one, sets.predict_one))
+    print(f"one of 12 classes: decide_one {one / 5e-3:.1f} µs, predict_one {other / 5e-3:.1f} µs")
+
+
+if __name__ == "__main__":
+    times() if "--times" in sys.argv[1:] else table()

@@ -1,0 +1,237 @@
+"""What decisions come to, on the same random splits: calibrated as decisions, by the worst case over sets, and by
+expected utility."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._compare.methods import Method, parse_methods
+from pippin._compare.splits import Split, draw_split
+from pippin._compare.trial import Trial, make_trial
+from pippin._engine import dispatch
+from pippin._engine.protocol import Bounds
+from pippin._inputs.labels import as_labelled
+from pippin._predictors.decisions.judging import came_of
+from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.marginal import kth_smallest
+from pippin._runtime.arrays import Classes, Codes, Indices, Vector
+from pippin._runtime.errors import InputError
+from pippin._runtime.progress import progress_bar
+from pippin._theory.scores import PAPER_SCORES, Score
+
+if TYPE_CHECKING:
+    import polars
+
+CALIBRATED = "calibrated decisions"
+EXPECTED = "best response"
+MEASURES = ("kept", "certificate", "utility")
+LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+
+Acted = tuple[Codes | Indices, Vector]  # actions and certificates of test rows
+Rule = Callable[[Split, NDArray[np.intp], float], Acted]
+
+
+def compare_decisions(
+    probs: Any,
+    labels: ArrayLike,
+    utility: Utility,
+    scores: Sequence[Score | Method | str] | Score | Method | str = PAPER_SCORES,
+    alpha: float = 0.1,
+    *,
+    splits: int = 200,
+    calibration_fraction: float = 0.45,
+    seed: int = 0,
+    classes: Classes | None = None,
+    from_logits: bool = False,
+) -> "DecisionComparison":
+    """Decisions of every kind on the same random splits.
+
+    They are those of `calibrate_decisions`, the worst case over the sets of each score (empty
+    sets play safe and certify nothing), and the best response, which promises nothing.
+
+    Args:
+        probs: (n, K) probabilities of rows that the classifier was not trained on.
+        labels: the true classes; a pandas Series with the index of probs.
+        utility: what each action is worth if each class is the true one.
+        scores: scores, or their spellings, with one threshold for all.
+        alpha: the share of broken certificates allowed.
+        splits: how many times the rows are divided.
+        calibration_fraction: the share of rows that calibrates; the rest tests.
+        seed: makes the splits; split i is that of `compare`.
+        classes: names of the K columns; a data frame brings its own.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> crops = ("maize", "common_wheat", "sugar_beet")
+    >>> utility = pippin.Utility({"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1},
+    ...                           "ask": {"weed": 0.3, "crop": 0.3}},
+    ...                          kinds={name: "crop" if name in crops else "weed" for name in data.classes})
+    >>> found = pippin.compare_decisions(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
+    >>> for row in found.summary().iter_rows(named=True):
+    ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
+    calibrated decisions  kept 0.981  utility 0.91  ask 0.06
+    worst case over ip    kept 0.998  utility 0.70  ask 0.42
+    best response         kept nan  utility 0.93  ask 0.03
+    """
+    data = as_labelled(probs, labels, classes, from_logits)
+    trial = make_trial(data, alpha, calibration_fraction, seed)
+    return decisions_in(trial, parse_methods(scores), utility, splits)
+
+
+def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> "DecisionComparison":
+    """`compare_decisions` on rows that are ranked already."""
+    if odd := [method for method in methods if not method.plain]:
+        raise InputError(
+            f"Expected scores with one threshold for all, got {odd[0]}", "leave it out: others cannot be compared here"
+        )
+    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
+        raise InputError(f"Expected at least one split, got {splits!r}")
+    utilities = utility.of(trial.classes)
+    rules = _rules(trial, methods, utility)
+    values = np.empty((len(rules), splits, len(MEASURES) + 2 * len(utility.actions)))
+    with progress_bar("splits of decisions", splits) as advance:
+        for index in range(splits):
+            split = draw_split(trial, index)
+            test = np.flatnonzero(~split.calibration)
+            for number, rule in enumerate(rules.values()):
+                values[number, index] = _measured(rule(split, test, trial.alpha), utilities, trial.labels[test])
+            advance(1)
+    curves = _curves(trial, rules, utilities)
+    return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
+
+
+class DecisionCurve(NamedTuple):
+    """On the first split, at each of LEVELS: the mean certificate, and the mean utility that came of it."""
+
+    name: str
+    promised: Vector
+    came: Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecisionComparison:
+    """What every kind of decisions did on every split: values[kind, split, measure].
+
+    The measures are certificates kept, the mean certificate, the mean utility, then the share of
+    each action, and of each action the share of errors: objects on which it was worth less than
+    the best worst case.
+    """
+
+    names: tuple[str, ...]
+    actions: tuple[str, ...]
+    alpha: float
+    n: int
+    n_calibration: int
+    values: Vector
+    curves: tuple[DecisionCurve, ...]
+
+    @property
+    def splits(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures in their order."""
+        return (*MEASURES, *self.actions, *(f"errors of {action}" for action in self.actions))
+
+    def summary(self) -> "polars.DataFrame":
+        """One row per kind of decisions: the mean of every measure over the splits, and the standard error of `kept`.
+
+        The standard error is that of one split's share; splits of the same rows overlap.
+        """
+        import polars
+
+        columns: dict[str, Any] = {"decisions": list(self.names)}
+        with np.errstate(invalid="ignore"):
+            for i, name in enumerate(self.measures):
+                own = self.values[:, :, i]
+                counted = np.count_nonzero(~np.isnan(own), axis=1)
+                total = np.where(np.isnan(own), 0.0, own).sum(axis=1)
+                columns[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)
+            columns["kept_sd"] = self.values[:, :, 0].std(axis=1, ddof=min(1, self.splits - 1))
+        return polars.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        return f"DecisionComparison({', '.join(self.names)}; {self.splits:,} splits of {self.n:,} rows)"
+
+
+def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, Rule]:
+    """Every kind of decisions, as a function of a split, its test rows and a level."""
+    policy = utility.policy(trial.classes)
+    betas = dispatch.decision_scores(trial.data.rows, trial.labels, policy)
+
+    def calibrated(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
+        limit = np.array([[kth_smallest(betas[split.calibration], alpha)]])
+        return dispatch.decisions(trial.data.rows.take(test), policy, limit, None)
+
+    answers = dispatch.best_response(trial.data.rows, utility.of(trial.classes))
+
+    def expected(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
+        return answers[test], np.full(len(test), np.nan)
+
+    worst = _worst_cases(trial.order, utility.of(trial.classes))
+    rules: dict[str, Rule] = {CALIBRATED: calibrated}
+    for method in methods:
+        rules[f"worst case over {method}"] = _over_sets(trial, method.score, worst)
+    return rules | {EXPECTED: expected}
+
+
+def _over_sets(trial: Trial, score: Score, worst: tuple[Indices, Vector]) -> Rule:
+    """The worst case over the score's sets, which are the first ranks."""
+    fixed = None if score.randomized else dispatch.label_scores(trial.ranked, trial.ranks, score, np.zeros(trial.n))
+
+    def rule(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
+        scores = dispatch.label_scores(trial.ranked, trial.ranks, score, split.u) if fixed is None else fixed
+        bounds = Bounds(np.array([[kth_smallest(scores[split.calibration], alpha)]]))
+        sizes, _ = dispatch.members(trial.ranked.take(test), score, bounds, split.u[test])
+        return worst[0][test, sizes], worst[1][test, sizes]
+
+    return rule
+
+
+def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
+    """(n, K + 1): of the first r classes of every row the action with the best worst case, and that case.
+
+    Of no class at all, the best worst case over all classes, with nothing certified.
+    """
+    n, n_classes = order.shape
+    actions = np.zeros((n, n_classes + 1), dtype=np.int32)
+    certificates = np.full((n, n_classes + 1), -np.inf)
+    for a, own in enumerate(utilities):
+        lowest = np.minimum.accumulate(own[order], axis=1)
+        better = lowest > certificates[:, 1:]
+        actions[:, 1:][better] = a
+        np.maximum(certificates[:, 1:], lowest, out=certificates[:, 1:])
+    actions[:, 0] = utilities.min(axis=1).argmax()
+    return actions, certificates
+
+
+def _measured(acted: Acted, utilities: Vector, labels: Codes) -> Vector:
+    codes, certificates = acted
+    worth, kept, error = came_of(codes, certificates, utilities, labels)
+    promised = np.isfinite(certificates)
+    own = [codes == a for a in range(len(utilities))]
+    nothing = np.isnan(certificates).all()
+    return np.array(
+        [
+            np.nan if nothing else kept.mean(),
+            certificates[promised].mean() if promised.any() else np.nan,
+            worth.mean(),
+            *(taken.mean() for taken in own),
+            *(error[taken].mean() if taken.any() else np.nan for taken in own),
+        ]
+    )
+
+
+def _curves(trial: Trial, rules: dict[str, Rule], utilities: Vector) -> tuple[DecisionCurve, ...]:
+    split = draw_split(trial, 0)
+    test = np.flatnonzero(~split.calibration)
+    found = []
+    for name, rule in rules.items():
+        points = [_measured(rule(split, test, level), utilities, trial.labels[test]) for level in LEVELS]
+        found.append(DecisionCurve(name, np.array([p[1] for p in points]), np.array([p[2] for p in points])))
+    return tuple(found)

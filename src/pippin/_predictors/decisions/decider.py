@@ -1,0 +1,343 @@
+"""Decisions calibrated as decisions: each action comes with the utility that it has, as often as was asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._engine import dispatch
+from pippin._inputs.labels import as_labelled, check_names
+from pippin._inputs.rows import Rows, as_array
+from pippin._predictors.answers import asked_rows
+from pippin._predictors.cells import Cells, make_cells
+from pippin._predictors.decisions.results import Decision, Decisions
+from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.grouping import KIND, Grouping, GroupNames, celled, group_codes
+from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
+from pippin._predictors.rules import need_scores
+from pippin._predictors.saving import SavedWithScores, shared_content
+from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import NATIVE, Classes, Codes, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha, examples_needed
+from pippin._theory.policy import Policy
+from pippin._theory.shortage import named, too_few, warn_of_level
+
+PerDecision = Literal["class", "kind", "group", "class and group"]
+PER_DECISION = ("class", KIND, "group", "class and group")
+SET_BLOCK = 1 << 20  # memberships found at once
+
+
+def calibrate_decisions(
+    probs: Any,
+    labels: ArrayLike,
+    utility: Utility,
+    alpha: Level = 0.1,
+    *,
+    classes: Classes | None = None,
+    per: PerDecision | Mapping[Any, str] | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Literal["error", "marginal"] = "error",
+    from_logits: bool = False,
+) -> "Decider":
+    """A decider whose actions are worth at least their certificates with probability at least 1 − alpha.
+
+    With the distinct utilities v_1 > … > v_L and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y, the
+    multiplier β picks the l that maximises v_l + β·m_l, its action, and the certificate ν = v_l.
+    A labelled row's score is the smallest β from which on, for every larger β, U(action, y) ≥ ν;
+    the k-th smallest score, k = ⌈(n + 1)(1 − alpha)⌉, is the β that decides: so
+    P(U(action, Y) ≥ ν) ≥ 1 − alpha, whatever the probabilities are worth. Kiyani, Pappas, Roth,
+    Hassani (2025), Decision theoretic foundations for conformal prediction.
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        utility: what each action is worth if each class is the true one.
+        alpha: the share of broken certificates allowed; per kind, one for all or {kind: alpha}.
+        classes: names of the K columns; a data frame brings its own.
+        per: what the guarantee holds for, beyond all objects together: every true "class", every
+            "kind" of the utility, or {class: kind}; every "group", every "class and group".
+        groups: the group of each row, for a guarantee per group.
+        unseen: what `decide` does with a group that is not among them: an "error", or the
+            "marginal" β of all groups together.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> crops = ("maize", "common_wheat", "sugar_beet")
+    >>> utility = pippin.Utility({"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1},
+    ...                           "ask": {"weed": 0.3, "crop": 0.3}},
+    ...                          kinds={name: "crop" if name in crops else "weed" for name in data.classes})
+    >>> decider = pippin.calibrate_decisions(data.probs[:2000], data.labels[:2000], utility, 0.02, classes=data.classes)
+    >>> decider.decide(data.probs[2000:])
+    Decisions(2,986 objects: spray 79 %, leave 15 %, ask 6 %)
+    """
+    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
+        warn_of_level(as_alpha(level))
+    data = as_labelled(probs, labels, classes, from_logits)
+    if not isinstance(utility, Utility):
+        raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.Utility")
+    policy = utility.policy(data.classes)
+    grouping = _grouping(per, groups, unseen, utility, data.classes)
+    scores = dispatch.decision_scores(data.rows, data.labels, policy)
+    if grouping is None:
+        one = np.zeros((1, data.rows.n_classes), dtype=np.int64)
+        cells = make_cells(scores, np.zeros(data.rows.n, dtype=np.int64), one)
+        blank = Decider(utility, None, 0.5, np.empty(0), data.rows.n, data.classes, None, cells)
+    else:
+        cells, names, kinds = celled(scores, data, grouping)
+        blank = Decider(utility, grouping.name, 0.5, np.empty(0), data.rows.n, data.classes, names, cells, kinds)
+    return blank._at(alpha)
+
+
+def _grouping(per: Any, groups: ArrayLike | None, unseen: str, utility: Utility, classes: Classes) -> Grouping | None:
+    """What certificates are kept per; the kinds are the utility's own, if it is not said."""
+    if per is None and groups is None and unseen == "error":
+        return None
+    if isinstance(per, str) and per not in PER_DECISION:
+        raise InputError(
+            f"Expected per to be one of {', '.join(map(repr, PER_DECISION))}, or {{class: kind}}, got {per!r}"
+        )
+    if per == KIND:
+        per = dict(zip(classes, utility.kind_of(classes), strict=True))
+    grouping = Grouping("group" if per is None else per, groups, unseen)
+    grouping.check()
+    return grouping
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decider(SavedWithScores):
+    """A utility and the multipliers β that calibration gave: what turns rows of probabilities into actions.
+
+    `betas[g, k]` is that of an object in group g whose true class is k; without groups there is
+    one row. Where a group's β are all the same, it picks the action. Where they differ by class,
+    the action is the best in the worst case over the classes whose score is within their own β:
+    as true classes these would keep their certificates, so each class has its guarantee.
+
+    An infinite β, by too few rows, picks the action whose worst utility is best: it is always kept.
+    """
+
+    utility: Utility
+    per: str | None
+    alpha: float
+    betas: Vector
+    n_calibration: int
+    classes: Classes
+    groups: GroupNames | None
+    cells: Cells
+    kinds: Kinds | None = None
+    levels: tuple[float, ...] | None = None
+
+    @property
+    def guarantee(self) -> float:
+        """The share of certificates that is proven to be kept: 1 − alpha."""
+        return 1 - self.alpha
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `decide` and `predict` may be told beside the rows."""
+        return frozenset() if self.groups is None else frozenset({"groups"})
+
+    @property
+    def beta(self) -> float:
+        """The multiplier, where all objects have the same."""
+        return float(need_one_beta(self).betas[0, 0])
+
+    def at(self, alpha: Level) -> "Decider":
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of broken certificates allowed; per kind, one for all or {kind: alpha}.
+        """
+        need_scores(self.cells, f"has only alpha={self.alpha}")
+        return self._at(alpha)
+
+    def decide(self, probs: Any, *, groups: ArrayLike | None = None, from_logits: bool = False) -> Decisions:
+        """The action of every row, and its certificate.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            groups: the group of each row, where the guarantee is per group.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        >>> import pippin
+        >>> utility = pippin.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+        >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]]
+        >>> decider = pippin.calibrate_decisions(probs, [0, 0, 1, 1, 1], utility, alpha=0.3)
+        >>> decider.decide([[0.95, 0.05], [0.55, 0.45]]).actions
+        array(['spray', 'ask'], dtype='<U5')
+        """
+        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
+        found = self._decide(rows, self.group_codes(groups, rows.n))
+        return Decisions(*found, self.utility.actions, self.classes, index=rows.index)
+
+    def decide_one(self, row: Any, *, group: str | int | None = None) -> Decision:
+        """One object's action and certificate, with the least delay.
+
+        Args:
+            row: its K probabilities, not logits.
+            group: the object's group, where the guarantee is per group.
+        """
+        if self._one is None or group is not None:
+            if self.groups is not None and group is None:
+                raise InputError(f"This decider has a β per {self.per}", "pass group=, that of the object")
+            check_names(self.classes, row)
+            return self.decide(as_array(row)[None], groups=None if group is None else [group])[0]
+        if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
+            row = self._as_row(row)
+        n_classes, names, find = self._one
+        if row.shape != (n_classes,):
+            raise InputError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}")
+        action, certificate = find(row)
+        return Decision(names[action], certificate)
+
+    def predict(
+        self, probs: Any, *, groups: ArrayLike | None = None, nonempty: bool = False, from_logits: bool = False
+    ) -> PredictionSets:
+        """The classes for which each action has at least its certificate, most probable first.
+
+        They hold the true class just when the certificate is kept, so they cover 1 − alpha.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            groups: the group of each row, where the guarantee is per group.
+            nonempty: they never are empty, so it changes nothing.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
+        actions, certificates = self._decide(rows, self.group_codes(groups, rows.n))
+        sizes, members = np.empty(rows.n, dtype=np.int64), []
+        utilities, step = self.utility.of(self.classes), max(1, SET_BLOCK // rows.n_classes)
+        for start in range(0, rows.n, step):
+            part = slice(start, min(start + step, rows.n))
+            order = dispatch.row_orders(Rows(rows.block(part.start, part.stop), checked=True))
+            inside = utilities[actions[part, None], order] >= certificates[part, None]
+            sizes[part] = np.count_nonzero(inside, axis=1)
+            members.append(order[inside])
+        return PredictionSets(sizes, np.concatenate(members), self.classes, rows.index)
+
+    def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
+        """The row of `betas` that each object uses; None without groups.
+
+        Args:
+            groups: the group of each row, whole numbers or text.
+            n: how many rows there are.
+        """
+        return group_codes(self.groups, self.per or "decision", groups, n)
+
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        whom = {None: "", KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
+        if np.isinf(self.betas).all():
+            return (
+                f"Decisions between {', '.join(self.utility.actions)}, from {self.n_calibration:,} rows: too few to "
+                f"promise more than the worst case, so the action is always {self.utility.actions[self._policy.safe]}."
+            )
+        share = f"{100 * self.guarantee:g} %"
+        if self.levels is not None and self.kinds is not None:
+            each = zip(self.kinds.names, self.levels, strict=True)
+            whom, share = "", ", ".join(f"{100 * (1 - own):g} % (if the class is a {name})" for name, own in each)
+        return (
+            f"Decisions between {', '.join(self.utility.actions)}, from {self.n_calibration:,} rows: {whom}each action "
+            f"is worth at least its certificate {share} of the time."
+        )
+
+    def content(self, scores: bool = True) -> dict[str, Any]:
+        """What its file holds.
+
+        Args:
+            scores: whether the calibration scores are part of it.
+        """
+        kept = self.cells.scores if scores else None
+        return {
+            "kind": "decisions",
+            "utility": self.utility.content(),
+            "per": self.per,
+            **shared_content(self),
+            "betas": self.betas.tolist(),
+            "groups": None if self.groups is None else list(self.groups),
+            "kinds": None if self.kinds is None else self.kinds.by_class(),
+            "levels": None if self.levels is None else list(self.levels),
+            "cells": self.cells.of.tolist(),
+            "cell_counts": self.cells.counts.tolist(),
+            "calibration_scores": None if kept is None else kept.tolist(),
+            "calibration_ranks": None,
+        }
+
+    def __repr__(self) -> str:
+        per = "" if self.per is None else f" per {self.per}"
+        return (
+            f"Decider({', '.join(self.utility.actions)}{per}, alpha={self.alpha:g}, "
+            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
+        )
+
+    def _at(self, alpha: Level) -> "Decider":
+        levels = as_levels(alpha, self.kinds)
+        level = as_alpha(alpha) if levels is None else max(levels)
+        betas = read_only(self.cells.thresholds(levels or level)[self.cells.of])
+        made = replace(self, alpha=level, betas=betas, levels=levels)
+        if note := _rare(made):
+            warn(note)
+        return made
+
+    def _decide(self, rows: Rows, group: Codes | None) -> tuple[Any, Vector]:
+        return dispatch.decisions(rows, self._policy, self._limits, group)
+
+    def _as_row(self, row: Any) -> NDArray[Any]:
+        check_names(self.classes, row)
+        return np.require(as_array(row), np.float64, ["C", "A"])
+
+    @cached_property
+    def _policy(self) -> Policy:
+        return self.utility.policy(self.classes)
+
+    @cached_property
+    def _limits(self) -> Vector:
+        """One β for each group, or one for each group and outcome: the largest of its classes."""
+        if (self.betas == self.betas[:, :1]).all():
+            return self.betas[:, :1]
+        limits = np.full((len(self.betas), self._policy.n_outcomes), -np.inf)
+        np.maximum.at(limits.T, self._policy.outcome, self.betas.T)
+        return limits
+
+    @cached_property
+    def _one(self) -> "tuple[int, tuple[str, ...], dispatch.OneDecision] | None":
+        """What `decide_one` would otherwise look up for every row; None where there are several β."""
+        if self._limits.size > 1:
+            return None
+        return len(self.classes), self.utility.actions, dispatch.one_decision(self._policy, float(self._limits[0, 0]))
+
+
+def need_one_beta(decider: Any) -> Decider:
+    """The decider; raises an InputError if it has several β."""
+    if not isinstance(decider, Decider) or not (decider.betas == decider.betas[0, 0]).all():
+        raise InputError(
+            f"Expected a decider with one β for all, got {decider!r}",
+            "only those can leave Python yet, so calibrate one without a guarantee per class, kind or group",
+        )
+    return decider
+
+
+def _rare(decider: Decider) -> str | None:
+    """What is lacking where β is infinite, and what that means."""
+    counts = decider.cells.counts
+    needed = np.array([examples_needed(level) for level in decider.levels or (decider.alpha,) * len(counts)])
+    few = np.flatnonzero(counts < needed)
+    if not len(few) or decider.cells.scores is None:
+        return None
+    safe = f"the action is {decider.utility.actions[decider._policy.safe]!r} unless its worst case can be left out"
+    if decider.per is None:
+        note = too_few(decider.n_calibration, decider.alpha) or ""
+        return f"{note.partition(' The threshold')[0]} Until then the action is always that of the best worst case."
+    if decider.kinds is not None:
+        return rare_kinds(decider.kinds, counts, needed, f"Such classes are never ruled out, so {safe}")
+    classes = None if decider.per == "group" else decider.classes
+    told = named(few, counts, decider.cells.of, classes, decider.groups)
+    return (
+        f"{len(few):,} of {len(counts):,} multipliers are infinite, because alpha={decider.alpha:g} needs "
+        f"{needed[0]:,} calibration examples each: {told}. There {safe}: collect more."
+    )

@@ -1,0 +1,85 @@
+"""Decisions: one action per object, and what it is certified to be worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._predictors.frames import decisions_frame
+from pippin._runtime.arrays import Classes, Flags, Indices, Vector, read_only
+
+
+class Decision(NamedTuple):
+    """What to do with one object, and the utility that is certified for it."""
+
+    action: str
+    certificate: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decisions:
+    """One action per object, and its certificate: the utility that it has at least, as often as was asked for.
+
+    `codes` are the actions by number, `names` what they are called, and `classes` what may be
+    true. `certificates` are −∞ where nothing is certified; `fallbacks` marks the objects whose set
+    was empty. `index` is the pandas index of the objects, where they came in a pandas frame.
+
+    >>> import numpy as np, pippin
+    >>> sets = pippin.PredictionSets(np.array([1, 2, 0]), np.array([1, 0, 1]), ("crop", "weed"))
+    >>> utility = pippin.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+    >>> decisions = pippin.decide(sets, utility, fallback="ask")
+    >>> decisions.actions, decisions.certificates
+    (array(['spray', 'ask', 'ask'], dtype='<U5'), array([ 1. ,  0.3, -inf]))
+    >>> decisions.counts()
+    {'spray': 1, 'leave': 0, 'ask': 2}
+    """
+
+    codes: Indices
+    certificates: Vector
+    names: tuple[str, ...]
+    classes: Classes
+    fallbacks: Flags | None = None
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", read_only(self.codes))
+        object.__setattr__(self, "certificates", read_only(self.certificates))
+
+    @cached_property
+    def actions(self) -> NDArray[Any]:
+        """The name of each object's action."""
+        return read_only(np.array(self.names)[self.codes])
+
+    @property
+    def n_fallbacks(self) -> int:
+        """How many objects had an empty set, so that nothing is certified."""
+        return 0 if self.fallbacks is None else int(self.fallbacks.sum())
+
+    def counts(self) -> dict[str, int]:
+        """How often each action is taken, those never taken included."""
+        found = np.bincount(self.codes, minlength=len(self.names))
+        return dict(zip(self.names, found.tolist(), strict=True))
+
+    def to_frame(self) -> Any:
+        """A data frame with the columns action and certificate.
+
+        pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
+        """
+        return decisions_frame(self.actions, self.certificates, self.index)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, i: int) -> Decision:
+        row = range(len(self))[i]
+        return Decision(self.names[self.codes[row]], float(self.certificates[row]))
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())
+        return f"Decisions({len(self):,} objects: {shares})"

@@ -1,0 +1,162 @@
+"""What thresholds are per: which calibration examples speak for a class of an object, and their files."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pippin._inputs.index import same_index
+from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups
+from pippin._predictors.cells import Cells, group_cells, make_cells
+from pippin._predictors.kinds import Kinds, as_kinds
+from pippin._predictors.saving import Content, need, rising, whole_numbers
+from pippin._runtime.arrays import Codes, Indices, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha
+
+Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
+PER: tuple[str, ...] = get_args(Per)
+KIND = "kind"  # what a mapping of classes to kinds is called in files and in words
+GroupNames = tuple[str | int | None, ...]  # the name None stands for every group that was not seen
+UNSEEN = ("error", "marginal")
+
+
+class Grouping(NamedTuple):
+    """What thresholds are per: the groups of the rows, and what becomes of others later, belong to it."""
+
+    per: str | Mapping[Any, str]
+    groups: ArrayLike | None = None
+    unseen: str = "error"
+
+    @property
+    def name(self) -> str:
+        """What thresholds are per, in words."""
+        return self.per if isinstance(self.per, str) else KIND
+
+    def check(self) -> None:
+        """Raises an InputError where the three do not fit together."""
+        per, groups, unseen = self.name, self.groups, self.unseen
+        if isinstance(self.per, str) and per not in PER:
+            raise InputError(f"Expected per to be one of {', '.join(map(repr, PER))}, or {{class: kind}}, got {per!r}")
+        if unseen not in UNSEEN:
+            raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
+        if unseen != "error" and groups is None:
+            raise InputError(
+                f"Expected groups beside unseen={unseen!r}, got none",
+                "pass groups=, one per row, or leave unseen= out",
+            )
+        if ("group" in per) != (groups is not None):
+            got = "no groups" if groups is None else "groups"
+            raise InputError(
+                f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}",
+                "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'",
+            )
+
+
+class Celled(NamedTuple):
+    """Calibration scores in their cells, the names of the groups, and the kinds of the classes, where there are any."""
+
+    cells: Cells
+    groups: GroupNames | None
+    kinds: Kinds | None
+
+
+def celled(scores: Vector, data: Labelled, grouping: Grouping, ranks: Indices | None = None) -> Celled:
+    """The cells of thresholds per class, kind, group, or class and group."""
+    grouping.check()
+    rows, labels, classes = data
+    same_index("probs", rows.index, groups=grouping.groups)
+    if not isinstance(grouping.per, str):
+        kinds = as_kinds(grouping.per, classes)
+        return Celled(make_cells(scores, kinds.of[labels], kinds.of[None]), None, kinds)
+    if grouping.groups is None:
+        return Celled(make_cells(scores, labels, np.arange(rows.n_classes)[None], ranks), None, None)
+    groups = as_numbered_groups(grouping.groups, rows.n)
+    names: GroupNames = (*groups.names, None) if grouping.unseen == "marginal" else groups.names
+    within = labels if "class" in grouping.per else None
+    return Celled(group_cells(scores, groups, within, rows.n_classes, grouping.unseen), names, None)
+
+
+def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
+    """The row of thresholds that each object uses; the group 1 may be spelled "1", and the other way round.
+
+    None without groups, where all use the same.
+    """
+    if known is None:
+        if groups is not None:
+            raise InputError(
+                f"This predictor has a threshold per {per} and knows no groups",
+                'leave groups= out, or calibrate with per="group"',
+            )
+        return None
+    if groups is None:
+        raise InputError(
+            f"This predictor has thresholds per {per}",
+            "pass groups=, one per row",
+            "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
+        )
+    given = as_groups(groups, n)
+    numbers = {name: code for code, name in enumerate(known)}
+    other = numbers.pop(None, -1)
+    numbers |= {str(name): code for name, code in numbers.items()}
+    codes = np.array([numbers.get(name, numbers.get(str(name), other)) for name in given.tolist()], dtype=np.int64)
+    if (codes < 0).any():
+        row = int((codes < 0).argmax())
+        raise InputError(
+            f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen",
+            'calibrate with such rows, or with unseen="marginal" to give them a threshold of their own',
+            "calibrate with such rows, or with --unseen marginal to give them a threshold of their own",
+        )
+    return codes
+
+
+def kinds_of(content: Content, classes: Any, cells: Cells) -> Kinds:
+    """The kinds of a file: one per class, the same for those that share a cell."""
+    given = content.take("kinds", lambda value: isinstance(value, list) and len(value) == len(classes))
+    need("kinds", all(isinstance(kind, str) for kind in given))
+    kinds = as_kinds(dict(zip(map(str, classes), given, strict=True)), classes)
+    need("kinds", bool((kinds.of == cells.of[0]).all()))
+    return kinds
+
+
+def levels_of(content: Content, alpha: float, kinds: Kinds | None) -> tuple[float, ...] | None:
+    """The levels of a file, one for each kind, where it has some; the largest is its alpha."""
+    given = None if kinds is None else content.take("levels")
+    if given is None or kinds is None:
+        return None
+    need("levels", isinstance(given, list) and len(given) == len(kinds.names))
+    need("levels", all(isinstance(level, float) and as_alpha(level) == level for level in given))
+    need("alpha", max(given) == alpha)
+    return tuple(given)
+
+
+def group_names(names: list[Any] | None) -> GroupNames | None:
+    """The names of the groups of a file."""
+    if names is None:
+        return None
+    others = [name for name in names if name is not None]
+    alike = any(all(isinstance(name, kind) for name in others) for kind in (str, int))
+    need("groups", bool(others) and alike and len(set(names)) == len(names) and None not in names[:-1])
+    return tuple(names)
+
+
+def cells_of(content: Content, per: str, n: int, shape: tuple[int, int]) -> Cells:
+    """The cells of a file, with their scores, if it has them."""
+    of = whole_numbers("cells", content.take("cells"), np.int32)
+    counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
+    need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
+    need("cells", of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts))
+    total = int(counts.sum())
+    need("n_calibration", total == n if per in ("class", "rc3p", KIND) else n <= total <= 2 * n)
+    scores = content.optional_numbers("calibration_scores")
+    ranks = content.take(
+        "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)
+    )
+    label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
+    if scores is not None:
+        cells = np.split(scores, np.cumsum(counts)[:-1])
+        need("calibration_scores", len(scores) == total and all(map(rising, cells)))
+    if label_ranks is not None:
+        need("calibration_ranks", label_ranks.shape == (total,) and bool((label_ranks >= 1).all()))
+    return Cells(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)

@@ -1,0 +1,87 @@
+"""Certifying an error rate among those acted on: exact binomial tails along a fixed sequence of thresholds.
+
+Of the rows whose confidence reaches a threshold that was fixed in advance, the number of errors is
+binomial. So P(Bin(acted, error) ≤ wrong) is a p-value for "the share of errors exceeds `error`".
+The thresholds fall along a fixed sequence. Five of them, the starts, have a fifth of δ each, and a
+threshold that is certified hands its level on to the next one (Wiens's fallback procedure):
+with probability 1 − δ no threshold is certified whose share of errors is larger. Angelopoulos,
+Bates, Candès, Jordan, Lei (2021), Learn then test.
+"""
+
+import math
+
+import numpy as np
+
+from pippin._runtime.arrays import Codes, Vector
+from pippin._theory.laws import beta_cdf
+
+STEP = 0.02  # of log-odds between two thresholds
+HIGHEST = 14.0  # the log-odds of the first threshold
+STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the thresholds that have a level of their own
+FEWEST = 20  # acted on, before a share of errors is worth extrapolating
+MOST = 1 << 40  # examples that nobody will collect
+
+
+def sequence(n_classes: int) -> Vector:
+    """The log-odds of the thresholds, falling: no largest probability is below 1/K, and −∞ acts on every row."""
+    lowest = -math.log(max(2, n_classes) - 1)
+    steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
+    return np.append(steps, -np.inf)
+
+
+def tail(wrong: int, acted: int, error: float) -> float:
+    """P(Bin(acted, error) ≤ wrong).
+
+    >>> round(tail(1, 3, 0.5), 12)
+    0.5
+    """
+    return 1.0 if wrong >= acted else beta_cdf(1 - error, acted - wrong, wrong + 1)
+
+
+def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
+    """The last threshold of the sequence that can be certified; None, if there is none."""
+    level, last = 0.0, None
+    starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
+    for i, (n, errors) in enumerate(zip(acted.tolist(), wrong.tolist(), strict=True)):
+        level += delta / len(STARTS) if i in starts else 0.0
+        if not level:
+            continue
+        if tail(errors, n, error) <= level:
+            last = i
+        else:
+            level = 0.0
+    return last
+
+
+def acted_needed(share: float, error: float, delta: float) -> int | None:
+    """How many must be acted on to certify `error`, if such a share of them is wrong; None, if no number would do.
+
+    >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
+    (228, 1070, None)
+    """
+    if share >= error:
+        return None
+
+    def enough(n: int) -> bool:
+        return tail(math.ceil(share * n), n, error) <= delta / len(STARTS)
+
+    high = 1
+    while not enough(high):
+        high *= 2
+        if high > MOST:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
+    """How many rows would certify something, by the best of the shares of errors seen; None, if no number."""
+    found = []
+    for i in np.flatnonzero(acted >= FEWEST)[:: max(1, len(acted) // 50)].tolist():
+        needed = acted_needed(wrong[i] / acted[i], error, delta)
+        if needed is not None:
+            found.append(math.ceil(needed * n / acted[i]))
+    return min(found, default=None)

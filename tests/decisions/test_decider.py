@@ -1,0 +1,182 @@
+"""A decider through its life: levels, groups, kinds, files, and what its sets and warnings say."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pippin
+from support.decisions import field, utility_of
+from support.predictor_files import write
+
+DATA, UTILITY = field()
+FIT, TEST = slice(0, 2000), slice(2000, None)
+
+
+def made(alpha=0.02, **options):
+    return pippin.calibrate_decisions(
+        DATA.probs[FIT], DATA.labels[FIT], UTILITY, alpha, classes=DATA.classes, **options
+    )
+
+
+def same(a, b):
+    assert repr(a) == repr(b)
+    np.testing.assert_array_equal(a.codes, b.codes)
+    np.testing.assert_array_equal(a.certificates, b.certificates)
+
+
+GROUPS = np.arange(len(DATA.labels)) % 3
+WAYS = {
+    "marginal": {},
+    "class": {"per": "class", "alpha": 0.1},
+    "kind": {"per": "kind"},
+    "levels": {"per": "kind", "alpha": {"weed": 0.1, "crop": 0.01}},
+    "mapping": {"per": {name: name[0] for name in DATA.classes}, "alpha": 0.1},
+    "group": {"groups": GROUPS[FIT]},
+    "class and group": {"per": "class and group", "groups": GROUPS[FIT], "alpha": 0.1},
+    "unseen": {"groups": GROUPS[FIT], "unseen": "marginal"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_brings_back_the_same_decider(way, tmp_path):
+    """Through the checksummed file and through a pickle, to the last bit; without scores there is no other level."""
+    decider = made(**WAYS[way])
+    groups = GROUPS[TEST] if "groups" in WAYS[way] else None
+    wanted = decider.decide(DATA.probs[TEST], groups=groups)
+    decider.save(tmp_path / "d.json")
+    again = pippin.load(tmp_path / "d.json")
+    for other in (again, pickle.loads(pickle.dumps(decider))):  # noqa: S301 - our own
+        assert other.describe() == decider.describe()
+        np.testing.assert_array_equal(other.betas, decider.betas)
+        same(other.decide(DATA.probs[TEST], groups=groups), wanted)
+    same(again.at(0.2).decide(DATA.probs[TEST], groups=groups), decider.at(0.2).decide(DATA.probs[TEST], groups=groups))
+    decider.save(tmp_path / "short.json", scores=False)
+    short = pippin.load(tmp_path / "short.json")
+    same(short.decide(DATA.probs[TEST], groups=groups), wanted)
+    with pytest.raises(pippin.InputError, match="saved without its calibration scores"):
+        short.at(0.2)
+    assert isinstance(again, pippin.ConformalPredictor)
+    one = decider.decide_one(DATA.probs[2000], group=None if groups is None else int(groups[0]))
+    assert one == wanted[0]
+
+
+@pytest.mark.parametrize("way", ["marginal", "levels", "group"])
+def test_sets_hold_the_true_class_just_when_the_certificate_is_kept(way):
+    """And the worst case over them is at least the certificate; the most probable class comes first."""
+    decider = made(**WAYS[way])
+    groups = {"groups": GROUPS[TEST]} if way == "group" else {}
+    found, sets = decider.decide(DATA.probs[TEST], **groups), decider.predict(DATA.probs[TEST], **groups)
+    kept = UTILITY.of(DATA.classes)[found.codes, DATA.labels[TEST]] >= found.certificates
+    np.testing.assert_array_equal(sets.contains(DATA.labels[TEST]), kept)
+    again = pippin.decide(sets, UTILITY)
+    assert (again.certificates >= found.certificates).all()
+    rows = np.repeat(np.arange(len(sets)), sets.sizes)
+    falls = np.diff(DATA.probs[TEST][rows, sets.members])
+    assert (falls[rows[1:] == rows[:-1]] <= 0).all()
+
+
+def test_files_that_were_changed_are_refused(tmp_path):
+    """With a right checksum, but parts that do not fit together."""
+    made().save(tmp_path / "d.json")
+    whole = json.loads((tmp_path / "d.json").read_text())["predictor"]
+    utility = whole["utility"]
+    for key, value, told in (
+        ("betas", [[0.5] * 12], "thresholds are not those of its calibration scores"),
+        ("per", "cluster", "per makes no sense"),
+        ("utility", {**utility, "actions": ["spray"]}, "utility makes no sense"),
+        ("utility", {**utility, "values": [[1, 2], [3, 4], ["x", 1]]}, "utility makes no sense"),
+        ("utility", {**utility, "kinds": utility["kinds"][1:]}, "says nothing of the class"),
+        ("levels", [0.1], "levels makes no sense"),
+        ("cell_counts", [1999], "makes no sense"),
+    ):
+        write(tmp_path / "bad.json", {**whole, key: value}, version=2)
+        with pytest.raises(pippin.InputError, match=f"holds no sound predictor .*{told}"):
+            pippin.load(tmp_path / "bad.json")
+
+
+def test_too_few_rows_play_safe():
+    """β is infinite: the action is the one with the best worst case, and that is always kept."""
+    with pytest.warns(UserWarning, match="at least 49 are needed. Until then the action is always that of the best"):
+        decider = pippin.calibrate_decisions(DATA.probs[:40], DATA.labels[:40], UTILITY, 0.02, classes=DATA.classes)
+    found = decider.decide(DATA.probs)
+    assert set(found.actions) == {"ask"}
+    assert set(found.certificates) == {0.3}
+    assert "always ask" in decider.describe()
+    with pytest.warns(UserWarning, match=r"crop has \d+ and needs 199"):
+        pippin.calibrate_decisions(
+            DATA.probs[:300], DATA.labels[:300], UTILITY, {"weed": 0.1, "crop": 0.005}, per="kind", classes=DATA.classes
+        )
+
+
+def test_levels_and_wrong_use():
+    decider = made()
+    assert decider.at(0.1).beta < decider.beta
+    assert decider.at(0.02).beta == decider.beta
+    for options, told in (
+        ({"per": "cluster"}, "Expected per to be one of 'class', 'kind'"),
+        ({"per": "group"}, "no groups: pass groups="),
+        ({"alpha": {"weed": 0.1}}, "one per kind where there are no kinds"),
+        ({"alpha": {"weed": 0.1}, "per": "kind"}, "an alpha for every kind, got none for 'crop'"),
+        ({"alpha": {"weed": 0.1, "crop": 0.1, "soil": 0.1}, "per": "kind"}, "'soil', which is none of the kinds"),
+        ({"alpha": 0}, "strictly between 0 and 1"),
+        ({"per": {"maize": "crop"}}, "a kind for each of the 12 classes"),
+    ):
+        with pytest.raises(pippin.InputError, match=told):
+            made(**options)
+    with pytest.raises(pippin.InputError, match="Expected a Utility, got ndarray"):
+        pippin.calibrate_decisions(DATA.probs, DATA.labels, np.zeros((2, 12)))
+    with pytest.raises(pippin.InputError, match="knows no kinds"):
+        pippin.calibrate_decisions([[0.5, 0.5]] * 20, [0, 1] * 10, utility_of(np.eye(2)), per="kind")
+    with pytest.raises(pippin.InputError, match="Expected one row of 12 probabilities"):
+        decider.decide_one(np.full(3, 1 / 3))
+    with pytest.raises(pippin.InputError, match="one β for all"):
+        _ = made(per="class", alpha=0.1).beta
+
+
+def test_pandas_keeps_its_index_and_the_example_is_as_promised():
+    frame = pd.DataFrame(DATA.probs[TEST], columns=DATA.classes).set_index(np.arange(len(DATA.probs[TEST])) + 7)
+    found = made().decide(frame)
+    assert found.to_frame().index.equals(frame.index)
+    told = pippin.evaluate_decisions(found, DATA.labels[TEST], UTILITY, alpha=0.02, n_calibration=2000)
+    assert told.kept == pytest.approx(0.981, abs=0.003)
+    assert told.shares["ask"] < 0.1
+    assert told.mean_utility > 0.89
+    assert "as promised" in told.verdict
+    best = pippin.evaluate_decisions(
+        pippin.best_response(DATA.probs[TEST], UTILITY, classes=DATA.classes), DATA.labels[TEST], UTILITY
+    )
+    assert best.uncertified == 1
+    assert np.isnan(best.mean_certificate)
+
+
+def test_comparing_decisions_is_what_the_functions_do_one_by_one():
+    """Split 0, every kind: calibrate, predict, decide, evaluate by the public functions give the same numbers."""
+    from pippin._compare.splits import draw_split
+    from support.trials import trial_of
+
+    comparison = pippin.compare_decisions(
+        DATA.probs, DATA.labels, UTILITY, ["ip", "aps"], 0.02, splits=2, classes=DATA.classes
+    )
+    split = draw_split(trial_of(DATA.probs, DATA.labels, 0.02), 0)
+    inner, test = split.calibration, ~split.calibration
+    wanted = {}
+    decider = pippin.calibrate_decisions(DATA.probs[inner], DATA.labels[inner], UTILITY, 0.02, classes=DATA.classes)
+    wanted["calibrated decisions"] = decider.decide(DATA.probs[test])
+    for score in ("ip", "aps"):
+        generator = split.generator()
+        predictor = pippin.calibrate(
+            DATA.probs[inner], DATA.labels[inner], score, 0.02, classes=DATA.classes, seed=generator
+        )
+        sets = predictor.predict(DATA.probs[test], seed=generator)
+        wanted[f"worst case over {score}"] = pippin.decide(sets, UTILITY, fallback="ask")
+    for name, found in wanted.items():
+        told = pippin.evaluate_decisions(found, DATA.labels[test], UTILITY)
+        own = comparison.values[comparison.names.index(name), 0]
+        assert own[:3] == pytest.approx([told.kept, told.mean_certificate, told.mean_utility])
+        assert own[3:6] == pytest.approx(list(told.shares.values()))
+    assert comparison.summary()["decisions"].to_list() == [*wanted, "best response"]
+    with pytest.raises(pippin.InputError, match="one threshold for all, got pip per class"):
+        pippin.compare_decisions(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)

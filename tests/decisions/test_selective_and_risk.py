@@ -1,0 +1,173 @@
+"""Acting only when sure, risk control and levels per kind: small cases by hand, files, and wrong use."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pippin
+from pippin._theory.certifying import STARTS, acted_needed, certified, sequence, tail
+from support.decisions import field
+
+DATA, UTILITY = field()
+KINDS = dict(UTILITY.kinds)
+
+
+@pytest.mark.parametrize(("wrong", "acted", "error"), [(0, 1, 0.5), (3, 40, 0.1), (17, 900, 0.02), (5, 5, 0.3)])
+def test_tails_are_those_of_the_binomial(wrong, acted, error):
+    assert tail(wrong, acted, error) == pytest.approx(stats.binom.cdf(wrong, acted, error), rel=1e-12)
+
+
+def test_the_sequence_is_fixed_and_levels_are_handed_on():
+    """By the definition, threshold by threshold; a start that fails gives its level away."""
+    log_odds = sequence(4)
+    starts = [int(np.abs(log_odds[:-1] - start).argmin()) for start in STARTS[:-1]] + [len(log_odds) - 1]
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        acted = np.sort(rng.integers(0, 600, len(log_odds)))
+        wrong = np.minimum(acted, rng.binomial(acted, rng.choice([0.02, 0.08, 0.15])))
+        level, wanted = 0.0, None
+        for i in range(len(log_odds)):
+            level += 0.02 * (i in starts)
+            if level and stats.binom.cdf(wrong[i], acted[i], 0.1) <= level and acted[i]:
+                wanted = i
+            else:
+                level = 0.0
+        assert certified(acted, wrong, log_odds, 0.1, 0.1) == wanted
+
+
+def test_how_many_it_takes():
+    """The fewest with which the test passes at a fifth of δ."""
+    for share, error, delta in ((0.0, 0.02, 0.05), (0.01, 0.05, 0.1)):
+        n = acted_needed(share, error, delta)
+        assert stats.binom.cdf(np.ceil(share * n), n, error) <= delta / 5 < stats.binom.cdf(0, n // 2, error) + delta
+    assert acted_needed(0.05, 0.05, 0.1) is None
+
+
+@pytest.mark.filterwarnings("ignore:Nothing is acted on as")
+def test_selective_predictions():
+    """Acted on just where the largest probability reaches the threshold; per class, the predicted class's own."""
+    found = pippin.calibrate_selective(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
+    told = found.predict(DATA.probs[2000:])
+    top = DATA.probs[2000:].max(axis=1)
+    np.testing.assert_array_equal(told.acted, top >= found.threshold)
+    np.testing.assert_array_equal(told.labels, np.array(DATA.classes)[DATA.probs[2000:].argmax(axis=1)])
+    right = told.labels == np.array(DATA.classes)[DATA.labels[2000:]]
+    assert 1 - right[told.acted].mean() <= 0.1
+    assert found.bound == 0.1
+    assert "with 95 % confidence at most 10 %" in found.describe()
+    each = pippin.calibrate_selective(DATA.probs, DATA.labels, error=0.2, classes=DATA.classes, per="class")
+    told = each.predict(DATA.probs)
+    best = DATA.probs.argmax(axis=1)
+    np.testing.assert_array_equal(told.acted, DATA.probs.max(axis=1) >= each.thresholds[best])
+    acted = np.bincount(best[told.acted], minlength=12)
+    np.testing.assert_array_equal(acted, each.n_acted)
+    with pytest.raises(pippin.InputError, match="a threshold per class: look at thresholds"):
+        _ = each.threshold
+
+
+def test_what_cannot_be_certified_is_told():
+    """With how many rows it would take, or that no number would do."""
+    with pytest.warns(
+        UserWarning, match=r"Nothing is acted on: 2,000 calibration rows .* About [\d,]+ rows like these"
+    ):
+        found = pippin.calibrate_selective(DATA.probs[:2000], DATA.labels[:2000], error=0.01)
+    assert found.threshold == np.inf
+    assert found.bound == 1
+    assert not found.predict(DATA.probs).acted.any()
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.full(4, 0.1), 3000)
+    with pytest.warns(UserWarning, match="No number of rows like these would"):
+        pippin.calibrate_selective(probs, rng.integers(0, 4, 3000), error=0.05)
+    with pytest.warns(UserWarning, match="at least 228 of them, got 15"):
+        pippin.calibrate_selective(probs[:15], probs[:15].argmax(axis=1))
+    for options, told in (
+        ({"error": 0}, "Expected error strictly"),
+        ({"delta": 1}, "Expected delta strictly"),
+        ({"per": "group"}, "None or 'class'"),
+    ):
+        with pytest.raises(pippin.InputError, match=told):
+            pippin.calibrate_selective(DATA.probs, DATA.labels, **options)
+
+
+def slow_risk(scores, labels, costs, alpha):
+    """The smallest score at which (Σ losses + B)/(n + 1) is at most alpha."""
+    for limit in [-np.inf, *np.sort(scores), np.inf]:
+        if (costs[labels][scores > limit].sum() + costs.max()) / (len(scores) + 1) <= alpha + 1e-12:
+            return limit
+    return np.inf
+
+
+def test_risk_thresholds_are_those_of_the_definition(tmp_path):
+    """Costs by class; one cost for all is coverage; as a function the same; the file brings it back."""
+    rng = np.random.default_rng(1)
+    probs, labels = rng.dirichlet(np.ones(3), 80), rng.integers(0, 3, 80)
+    scores = pippin.score(probs, labels, "pip")
+    for costs, alpha in (([1.0, 2.0, 5.0], 0.4), ([0.0, 1.0, 3.0], 0.2), ([1.0, 1.0, 1.0], 0.1), ([1, 2, 5], 7.0)):
+        found = pippin.calibrate_risk(probs, labels, costs, alpha, score="pip")
+        assert found.threshold == slow_risk(scores, labels, np.array(costs, float), alpha)
+        again = pippin.calibrate_risk(
+            probs,
+            labels,
+            lambda members, y, c=costs: 0.0 if y in members else c[y],
+            alpha,
+            score="pip",
+            bound=max(costs),
+        )
+        assert again.threshold == found.threshold
+        found.save(tmp_path / "r.json")
+        loaded = pippin.load(tmp_path / "r.json")
+        assert (loaded.threshold, loaded.describe()) == (found.threshold, found.describe())
+        assert loaded.at(0.3).threshold == found.at(0.3).threshold
+        again.save(tmp_path / "f.json")
+        assert pippin.load(tmp_path / "f.json").predict(probs).sizes.tolist() == found.predict(probs).sizes.tolist()
+    one = pippin.calibrate_risk(probs, labels, 1.0, 0.1, score="pip")
+    assert one.threshold == pippin.calibrate(probs, labels, "pip", 0.1).threshold
+    assert one.guarantee == pytest.approx(0.9)
+
+
+def test_wrong_losses_are_one_sentence():
+    probs, labels = np.full((30, 2), 0.5), [0, 1] * 15
+    for loss, options, told in (
+        (lambda s, y: float(len(s)), {"bound": 5, "alpha": 3}, "does not grow with the set"),
+        (lambda s, y: 2.0, {}, "from 0 to the bound 1, got 2"),
+        (lambda s, y: 0.5, {}, "Even sets of all classes lose 0.5"),
+        ([1, 2, 3], {}, "Expected 2 costs, one per class"),
+        ([1, -2], {}, "Expected costs of at least 0"),
+        ({"a": 1}, {"classes": ["a", "b"]}, "a cost for every class, got none for 'b'"),
+        ({"a": 1, "b": 1, "c": 1}, {"classes": ["a", "b"]}, "'c', which is none of the classes"),
+        (1.0, {"bound": 2}, "a bound beside a function alone"),
+        (1.0, {"alpha": 0}, "Expected alpha to be a number above 0"),
+    ):
+        with pytest.raises(pippin.InputError, match=told):
+            pippin.calibrate_risk(probs, labels, loss, options.pop("alpha", 0.1), **options)
+    with pytest.warns(UserWarning, match="30 calibration examples are too few .* at least 99 are needed"):
+        found = pippin.calibrate_risk(probs, labels, 10.0, 0.1)
+    assert found.threshold == np.inf
+
+
+def test_sets_per_kind(tmp_path):
+    """A threshold per kind at its own level; saved, loaded, described; the table tells the kind."""
+    levels = {"weed": 0.1, "crop": 0.01}
+    found = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "ip", levels, per=KINDS, classes=DATA.classes)
+    scores = pippin.score(DATA.probs[:2000], DATA.labels[:2000], "ip")
+    crop = np.array([KINDS[DATA.classes[k]] == "crop" for k in DATA.labels[:2000]])
+    for name, own in (("crop", scores[crop]), ("weed", scores[~crop])):
+        n = len(own)
+        k = int(np.ceil((n + 1) * (1 - levels[name]) - 1e-9))
+        column = next(i for i, c in enumerate(DATA.classes) if KINDS[c] == name)
+        assert found.thresholds[0, column] == np.sort(own)[k - 1]
+    assert found.alpha == 0.1
+    assert found.describe().endswith("its sets hold the true class of 90 % of weed, 99 % of crop.")
+    assert found.table()["kind"].to_list() == [KINDS[name] for name in DATA.classes]
+    found.save(tmp_path / "k.json")
+    again = pippin.load(tmp_path / "k.json")
+    assert again.describe() == found.describe()
+    assert again.levels == found.levels
+    np.testing.assert_array_equal(
+        again.at({"weed": 0.2, "crop": 0.1}).thresholds, found.at({"weed": 0.2, "crop": 0.1}).thresholds
+    )
+    np.testing.assert_array_equal(again.at(0.05).thresholds, found.at(0.05).thresholds)
+    with pytest.raises(pippin.InputError, match="one per kind where there are no kinds"):
+        pippin.calibrate(DATA.probs, DATA.labels, "ip", levels)
+    with pytest.warns(UserWarning, match=r"crop has \d+ and needs 999"):
+        pippin.calibrate(DATA.probs, DATA.labels, "ip", {"weed": 0.1, "crop": 0.001}, per=KINDS, classes=DATA.classes)
