@@ -19,6 +19,7 @@ import pippin
 from pippin._predictors.loading import parse
 
 N, K = 24, 3
+UTILITY = pippin.Utility([[1, -2, 0], [-1, 1, 0.5], [0.3, 0.3, 0.3]], actions=("spray", "leave", "ask"))
 DEEP = {f"@{depth}": "[" * depth + "]" * depth for depth in (50, 300, 480, 900, 960, 990, 1000, 20_000)}
 NUMBERS = [
     0,
@@ -82,6 +83,9 @@ def sound_files():
             "combination": pippin.calibrate_combination(probs, labels, 0.3, variant="sum"),
             "weighted": pippin.calibrate_weighted(probs, labels, 1 + probs[:, 0], "margin", 0.3),
             "cross": pippin.calibrate_cross(probs, labels, np.arange(N) % 2, "topk", 0.3),
+            "decisions": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3),
+            "decisions per class": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3, per="class"),
+            "risk": pippin.calibrate_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
             "sharpened": pippin.learn(probs, labels, "ip", 0.3),
             "sharpened cross": pippin.learn(probs, labels, "pip", 0.3, way="cross"),
             "sharpened mixture": pippin.learn(probs, labels, "ip", 0.3, way="mixture"),
