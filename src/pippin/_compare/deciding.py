@@ -73,9 +73,9 @@ def compare_decisions(
     >>> found = pippin.compare_decisions(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
     >>> for row in found.summary().iter_rows(named=True):
     ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
-    calibrated decisions  kept 0.981  utility 0.91  ask 0.06
-    worst case over ip    kept 0.998  utility 0.70  ask 0.42
-    best response         kept nan  utility 0.93  ask 0.03
+    calibrated decisions  kept 0.980  utility 0.91  ask 0.06
+    worst case over ip    kept 0.998  utility 0.70  ask 0.43
+    best response         kept nan  utility 0.91  ask 0.03
     """
     data = as_labelled(probs, labels, classes, from_logits)
     trial = make_trial(data, alpha, calibration_fraction, seed)
