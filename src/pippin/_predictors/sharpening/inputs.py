@@ -19,6 +19,7 @@ from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
 
+FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # of probabilities in z and l
 COSINES = 300  # D
 WIGGLE = 2.0  # the scale of A
 FEW_CLASSES = 200  # up to which x and ψ keep all the axes that matter
@@ -60,12 +61,13 @@ def product(left: Singles, right: Singles, start: Singles) -> Singles:
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     """z and l of every row."""
-    p = np.ascontiguousarray(probs, dtype=np.float32)
-    z, l_ = np.log(np.maximum(p, np.float32(1e-6))), np.log(p + np.float32(0.01))
-    share = np.float32(1 / p.shape[1])
-    z -= np.add.reduce(z, axis=1, keepdims=True) * share
-    l_ -= np.add.reduce(l_, axis=1, keepdims=True) * share
-    return z, l_
+    single = probs.astype(np.float32, copy=False)  # first, so that what is float32 and what became float64 agree
+    pair = np.empty((2, *probs.shape), dtype=np.float32)
+    np.maximum(single, FLOOR, out=pair[0])
+    np.add(single, SHIFT, out=pair[1])
+    np.log(pair, out=pair)
+    pair -= np.add.reduce(pair, axis=2, keepdims=True) * np.float32(1 / probs.shape[1])
+    return pair[0], pair[1]
 
 
 def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[Inputs, Singles, NDArray[np.float64]]:

@@ -53,7 +53,9 @@ class Model:
         z, both = logarithms(probs)
         n, n_classes = z.shape
         stack, engine = self._stack, engine_for(probs.size)
-        found = [(np.zeros((n, len(stack.plain), n_classes), dtype=np.float32), stack.plain)]
+        found = []
+        if len(stack.plain):
+            found.append((np.zeros((n, len(stack.plain), n_classes), dtype=np.float32), stack.plain))
         if self.inputs is not None and len(stack.seeing):
             phi = self.inputs.raw(z, features)
             if stack.rotation is not None:
