@@ -29,6 +29,7 @@ from pippin._theory.scores import PAPER_SCORES, Score
 if TYPE_CHECKING:
     import polars
 
+SPLITS, FEW_SPLITS = 1000, 50  # by default; few, where each takes a second or more
 POOLED = 100  # splits over which coverage by class is pooled
 CHUNK = 20  # splits that are drawn and counted together
 AT_ONCE = 200  # splits between two checkpoints
@@ -41,7 +42,7 @@ def compare(
     scores: Sequence[Score | Method | str] | Score | Method | str = PAPER_SCORES,
     alpha: float = 0.1,
     *,
-    splits: int = 1000,
+    splits: int | None = None,
     calibration_fraction: float = 0.45,
     seed: int = 0,
     classes: Classes | None = None,
@@ -60,7 +61,8 @@ def compare(
         labels: the true classes; a pandas Series with the index of probs.
         scores: scores or methods, or their spellings.
         alpha: the share of errors allowed.
-        splits: how many times the rows are divided.
+        splits: how many times the rows are divided; by default 1,000, or 50 where a score is sharpened,
+            which learns anew every time.
         calibration_fraction: the share of rows that calibrates; the rest tests.
         seed: makes the splits; split i is the same for every score.
         classes: names of the K columns; a data frame brings its own.
@@ -79,7 +81,13 @@ def compare(
     data = as_labelled(probs, labels, classes, from_logits)
     same_index("probs", data.rows.index, groups=groups)
     methods = parse_methods(scores)
-    return compare_in(make_trial(data, alpha, calibration_fraction, seed, groups), methods, splits, checkpoint)
+    trial = make_trial(data, alpha, calibration_fraction, seed, groups)
+    return compare_in(trial, methods, usual_splits(methods) if splits is None else splits, checkpoint)
+
+
+def usual_splits(methods: Sequence[Method]) -> int:
+    """How many splits are enough, where nobody says how many."""
+    return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
 
 
 def compare_in(trial: Trial, methods: tuple[Method, ...], splits: int, kept: str | None = None) -> "Comparison":

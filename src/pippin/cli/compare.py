@@ -14,7 +14,6 @@ from pippin.cli.options import (
     DataOrExample,
     LabelsFile,
     OutFolder,
-    Splits,
     SplitSeed,
     UtilityFile,
     read_or_example,
@@ -42,11 +41,19 @@ Scores = Annotated[
 ]
 
 
+UsualSplits = Annotated[
+    int | None,
+    typer.Option(
+        help="How many times the rows are divided at random.", show_default="1000, or 50 where a score is sharpened"
+    ),
+]
+
+
 @takes_table
 def compare(
     data: DataOrExample = None,
     scores: Scores = "paper",
-    splits: Splits = 1000,
+    splits: UsualSplits = None,
     alpha: Alpha = 0.1,
     calibration_fraction: CalibrationFraction = 0.45,
     seed: SplitSeed = 0,
@@ -56,13 +63,15 @@ def compare(
     layout: "Layout | None" = None,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
+    from pippin._compare.comparison import usual_splits
     from pippin.tables.reading import need_groups
 
     chosen = read_scores(scores)
     given = read_or_example(data, labels, layout)
     worth = None if utility is None else _utility(utility, given.labelled)
     need_groups(given, *(str(method) for method in chosen if method.by_group))
-    compare_data(given, chosen, splits, alpha, calibration_fraction, seed, out, given.title, layout, worth)
+    times = usual_splits(chosen) if splits is None else splits
+    compare_data(given, chosen, times, alpha, calibration_fraction, seed, out, given.title, layout, worth)
 
 
 def compare_data(
