@@ -36,7 +36,8 @@ Scores = Annotated[
     typer.Option(
         help="Scores between commas, such as ip,repip(gamma=0.05); paper and all stand for several. For a guarantee "
         "beyond the marginal one add per class, per group, per class and group, per cluster or rc3p, as in pip per "
-        "class; for sets that are never empty add nonempty."
+        "class; for probabilities made better first add sharpened, as in socop sharpened; for sets never empty "
+        "add nonempty."
     ),
 ]
 
