@@ -1,11 +1,14 @@
 """Sharpened scores in `compare`: splits in three parts, equal to the naive loop; what the verdict says of them."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 import pippin
 from pippin._compare.comparison import compare_in
-from pippin._compare.sharpened_splits import check_sharpened
+from pippin._compare.sharpened_splits import _OF_TRIAL, check_sharpened
 from pippin._compare.splits import draw_split
 from pippin._compare.study import study
 from pippin._compare.verdict import judge
@@ -82,6 +85,17 @@ def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
     verdict = judge(trial, compare_in(trial, methods, 8))
     assert str(verdict.take) == "socop"
     assert any("Sharpening wins nothing clear here, so keep socop" in sentence for sentence in verdict.sentences)
+
+
+def test_what_splits_remember_goes_with_their_trial():
+    """Nothing of a comparison stays in memory once nobody has it."""
+    trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
+    compare_in(trial, (pippin.parse_method("ip sharpened"),), 1)
+    known = weakref.ref(trial)
+    assert len(_OF_TRIAL) >= 1
+    del trial
+    gc.collect()
+    assert known() is None
 
 
 def test_too_few_rows_or_many_splits_are_told():

@@ -40,7 +40,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
     """The first split at every level, on its test rows, or on a sample of them, if there are many."""
     split, shown = draw_split(trial, 0), method
     if method.sharpened:
-        trial, method, split = sharpened_splits(trial).divide(method, split)
+        trial, method, split = sharpened_splits(trial).divide(trial, method, split)
     curve = (_plain_curve if method.plain else _curve)(trial, method, split)
     return replace(curve, method=shown)
 

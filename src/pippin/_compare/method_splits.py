@@ -44,7 +44,7 @@ class Outcomes:
     def of(self, method: Method, split: Split) -> Outcome:
         """The test objects of one split."""
         if method.sharpened:
-            return sharpened_splits(self.trial).outcome(method, split)
+            return sharpened_splits(self.trial).outcome(self.trial, method, split)
         return outcome(self._known[method.score], method, self.trial.alpha, split)
 
 

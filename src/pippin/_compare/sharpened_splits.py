@@ -9,6 +9,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._compare.methods import Method
 from pippin._compare.outcomes import Outcome, outcome, rank_scores
@@ -34,32 +35,36 @@ class Divided(NamedTuple):
 
 
 class SharpenedSplits:
-    """The splits of one trial, each with a sharpener that is learnt once for all methods."""
+    """The splits of one trial, each with a sharpener that is learnt once for all methods.
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial = trial
-        self._rows: dict[bytes, tuple[Trial, Split]] = {}
+    It does not hold the trial, so that it goes when the trial goes.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, tuple[Trial, NDArray[np.intp]]] = {}
         self._outcomes: dict[Method, dict[bytes, Outcome]] = {}
         self._lock = threading.Lock()
 
-    def divide(self, method: Method, split: Split) -> Divided:
+    def divide(self, trial: Trial, method: Method, split: Split) -> Divided:
         """What the method sees of a split."""
         key = split.calibration.tobytes()
-        known = self._rows.get(key) or _sharpened(self._trial, split)
+        known = self._rows.get(key) or _sharpened(trial, split)
         with self._lock:
             self._rows[key] = known
             for old in list(self._rows)[:-KEPT]:
                 del self._rows[old]
-        return Divided(known[0], replace(method, sharpened=False), known[1])
+        sharper, others = known
+        left = Split(split.calibration[others], split.u[others], split.generator)
+        return Divided(sharper, replace(method, sharpened=False), left)
 
-    def outcome(self, method: Method, split: Split) -> Outcome:
+    def outcome(self, trial: Trial, method: Method, split: Split) -> Outcome:
         """The test objects of the split, in row order."""
         key = split.calibration.tobytes()
         known = self._outcomes.setdefault(method, {})
         if key in known:
             return known[key]
-        trial, behind, left = self.divide(method, split)
-        found = outcome(rank_scores(trial, behind.score), behind, trial.alpha, left)
+        sharper, behind, left = self.divide(trial, method, split)
+        found = outcome(rank_scores(sharper, behind.score), behind, trial.alpha, left)
         if len(known) < REMEMBERED:
             known[key] = found
         return found
@@ -70,10 +75,11 @@ _OF_TRIAL: "WeakKeyDictionary[Trial, SharpenedSplits]" = WeakKeyDictionary()
 
 def sharpened_splits(trial: Trial) -> SharpenedSplits:
     """Those of the trial: whoever asks gets the same."""
-    return _OF_TRIAL.setdefault(trial, SharpenedSplits(trial))
+    return _OF_TRIAL.setdefault(trial, SharpenedSplits())
 
 
-def _sharpened(trial: Trial, split: Split) -> tuple[Trial, Split]:
+def _sharpened(trial: Trial, split: Split) -> tuple[Trial, NDArray[np.intp]]:
+    """The rows that do not learn, sharper, and which they are."""
     inner = np.flatnonzero(split.calibration)
     generator = np.random.default_rng(int(split.generator().integers(2**62)))
     ours = np.sort(generator.choice(inner, len(inner) // 2, replace=False))
@@ -86,7 +92,7 @@ def _sharpened(trial: Trial, split: Split) -> tuple[Trial, Split]:
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
     groups = None if trial.groups is None else Groups(trial.groups.codes[others], trial.groups.names)
     sharper = replace(trial, data=data, groups=groups, ranked=ranked, ranks=ranks, n_calibration=len(inner) - len(ours))
-    return sharper, Split(split.calibration[others], split.u[others], split.generator)
+    return sharper, others
 
 
 def check_sharpened(trial: Trial, methods: tuple[Method, ...], splits: int) -> None:
