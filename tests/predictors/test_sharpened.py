@@ -5,6 +5,8 @@ import pytest
 from scipy import stats
 
 import pippin
+from pippin._inputs.rows import as_rows
+from pippin._predictors.sharpening.sharpener import row_prints
 from pippin.export.c_header import c_header
 from support.confused import confused_rows
 
@@ -136,9 +138,7 @@ def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_se
 
 
 def _prints(probs):
-    from pippin._inputs.fingerprints import fingerprints
-
-    return fingerprints(probs)
+    return row_prints(as_rows(probs))
 
 
 def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):

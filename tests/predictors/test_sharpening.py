@@ -149,7 +149,7 @@ def test_features_join_in():
         sharper(probs, features=hint[:, :1])
     with pytest.raises(pippin.InputError, match="Expected no features, since the sharpener learnt without"):
         without(probs, features=hint)
-    with pytest.raises(pippin.InputError, match="Expected finite features"):
+    with pytest.raises(pippin.InputError, match="Expected features that are numbers"):
         sharper(probs, features=np.where(hint == 0, np.nan, hint))
     with pytest.raises(pippin.InputError, match="Expected features= only beside sharpen="):
         pippin.calibrate(probs, labels, features=hint)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.methods import Method
 from pippin._engine import dispatch
+from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Groups, Labelled, as_numbered_groups
 from pippin._inputs.rows import Rows
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
@@ -123,11 +124,3 @@ def make_trial(
     numbered = None if groups is None else as_numbered_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
     return Trial(data, numbered, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
-
-
-def check_seed(seed: Any) -> None:
-    """Raises an InputError where a seed cannot stand for the same splits every time."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(
-            f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0"
-        )

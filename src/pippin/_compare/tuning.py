@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.methods import Method, parse_methods
-from pippin._compare.trial import check_seed, make_trial
+from pippin._compare.trial import make_trial
+from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._runtime.arrays import Classes, Seed

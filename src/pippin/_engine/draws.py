@@ -25,6 +25,14 @@ def generator_of(seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+def check_seed(seed: Any) -> None:
+    """Raises an InputError where a seed cannot stand for the same numbers every time."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(
+            f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0"
+        )
+
+
 def draws(score: Score, n: int, seed: Any) -> Vector:
     """One u per object for a randomised score; zeros for any other, which takes none."""
     if seed is None and not score.randomized:

@@ -171,6 +171,8 @@ def calibrate(
         warn_of_level(as_alpha(level))
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is not None:
+        if not isinstance(sharpen, Sharpener):
+            raise InputError(f"Expected a Sharpener, got {type(sharpen).__name__}", "make one with pippin.sharpen")
         sharpen.check_unseen(data.rows)
         same_index("probs", data.rows.index, features=features)
         data = data._replace(rows=sharpen.rows(data.rows, features=features))

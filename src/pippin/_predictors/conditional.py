@@ -382,7 +382,8 @@ def from_content(content: Content) -> ConditionalPredictor:
     limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
     rank_limits = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
     need("rank_limits", rank_limits is None or rank_limits.shape == shape)
-    cells = cells_of(content, per, n, shape)
+    shared = per == "cluster" or (groups is not None and groups[-1] is None)
+    cells = cells_of(content, per, n, shape, shared)
     kinds = kinds_of(content, classes, cells) if per == KIND else None
     levels = levels_of(content, alpha, kinds)
     content.finish()

@@ -141,14 +141,15 @@ def group_names(names: list[Any] | None) -> GroupNames | None:
     return tuple(names)
 
 
-def cells_of(content: Content, per: str, n: int, shape: tuple[int, int]) -> Cells:
-    """The cells of a file, with their scores, if it has them."""
+def cells_of(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Cells:
+    """The cells of a file, with their scores, if it has them; `shared`, where one more cell may hold all of them."""
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
     need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
     need("cells", of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts))
     total = int(counts.sum())
-    need("n_calibration", total == n if per in ("class", "rc3p", KIND) else n <= total <= 2 * n)
+    most = 2 * n if shared else n
+    need("n_calibration", n <= total <= most)
     scores = content.optional_numbers("calibration_scores")
     ranks = content.take(
         "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)

@@ -33,7 +33,7 @@ def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> Kinds:
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     Kinds(names=('weed', 'crop'), of=array([0, 1, 1]))
     """
-    known = {str(name): str(kind) for name, kind in kinds.items()}
+    known = by_text(kinds)
     for name in map(str, classes):
         if name not in known:
             raise InputError(
@@ -45,8 +45,23 @@ def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> Kinds:
             f"Got a kind for {min(strange)!r}, which is none of the {len(classes)} classes ({shortened(classes)})",
             "correct its name, or leave it out",
         )
-    names = tuple(dict.fromkeys(known[str(name)] for name in classes))
-    return Kinds(names, read_only(np.array([names.index(known[str(name)]) for name in classes], dtype=np.int64)))
+    names = tuple(dict.fromkeys(str(known[str(name)]) for name in classes))
+    return Kinds(names, read_only(np.array([names.index(str(known[str(name)])) for name in classes], dtype=np.int64)))
+
+
+def by_text(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """By the text of the names, so that the class 1 may be spelled "1".
+
+    >>> by_text({1: "crop", "1": "weed"})
+    Traceback (most recent call last):
+    pippin.InputError: Got two entries that are spelled '1': leave one of them out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if str(name) in found:
+            raise InputError(f"Got two entries that are spelled {str(name)!r}", "leave one of them out")
+        found[str(name)] = value
+    return found
 
 
 def as_levels(alpha: Any, kinds: Kinds | None) -> tuple[float, ...] | None:

@@ -230,7 +230,7 @@ def from_content(content: Content) -> Predictor:
 
 def need_one_threshold(predictor: Any) -> Predictor:
     """The predictor; raises an InputError if it has another kind of thresholds than one."""
-    if hasattr(predictor, "sharpeners"):
+    if hasattr(predictor, "sharpeners") or hasattr(predictor, "parts"):
         raise InputError(
             f"Expected a predictor without a sharpener, got {predictor!r}",
             "only Python sharpens yet, so calibrate one on the probabilities as they are",

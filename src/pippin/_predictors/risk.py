@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._inputs.labels import Labelled, as_labelled, shortened
+from pippin._predictors.kinds import by_text
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.saving import (
     Content,
@@ -86,12 +87,7 @@ def calibrate_risk(
         kept = read_only(scores[order]), read_only(data.labels[order])
         threshold = _weighted_threshold(*kept, costs, level)
         made = RiskPredictor(chosen, level, threshold, data.rows.n, data.classes, float(costs.max()), costs, *kept)
-    if math.isinf(threshold) and threshold > 0:
-        warn(
-            f"{data.rows.n:,} calibration examples are too few for an expected loss of {level:g} where it can be "
-            f"{made.bound:g}: at least {math.ceil(simplest(made.bound) / simplest(level)) - 1:,} are needed. The "
-            "threshold is infinite and every set holds all classes."
-        )
+    _warn_of_infinite(threshold, data.rows.n, level, made.bound)
     return made
 
 
@@ -134,7 +130,9 @@ class RiskPredictor(Saved):
         if self.costs is None or self.scores is None or self.labels is None:
             raise InputError("The loss of this predictor was a function, which it does not keep", "calibrate again")
         level = float(_positive("alpha", alpha))
-        return replace(self, alpha=level, threshold=_weighted_threshold(self.scores, self.labels, self.costs, level))
+        threshold = _weighted_threshold(self.scores, self.labels, self.costs, level)
+        _warn_of_infinite(threshold, self.n_calibration, level, self.bound)
+        return replace(self, alpha=level, threshold=threshold)
 
     def predict(
         self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
@@ -210,6 +208,15 @@ def from_content(content: Content) -> RiskPredictor:
     return RiskPredictor(score, alpha, threshold, n, classes, bound, costs, scores, labels)
 
 
+def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> None:
+    if threshold == math.inf:
+        warn(
+            f"{n:,} calibration examples are too few for an expected loss of {level:g} where it can be {bound:g}: at "
+            f"least {math.ceil(simplest(bound) / simplest(level)) - 1:,} are needed. The threshold is infinite and "
+            "every set holds all classes."
+        )
+
+
 def _weighted_threshold(scores: Vector, labels: Codes, costs: Vector, alpha: float) -> float:
     """The smallest λ at which the costs of the labels that score higher, and the largest cost, are low enough.
 
@@ -251,10 +258,11 @@ def _threshold_of(loss: Loss, data: Labelled, score: Score, u: Vector, alpha: fl
 
     allowed = alpha * (rows.n + 1) - bound
     at_all = total(np.inf)
-    if at_all / rows.n > alpha:
+    worst = max(own[rows.n_classes] for own in known)
+    if worst > alpha:
         raise InputError(
-            f"Even sets of all classes lose {at_all / rows.n:.4g} on average, more than alpha={alpha:g}",
-            "allow a larger alpha",
+            f"Even a set of all classes may lose {worst:.4g}, more than alpha={alpha:g}",
+            "allow a larger alpha, or let the full set lose less",
         )
     if at_all > allowed:
         return math.inf
@@ -267,7 +275,12 @@ def _threshold_of(loss: Loss, data: Labelled, score: Score, u: Vector, alpha: fl
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
     """A loss, in its range and not above that of a smaller set of the same row."""
-    found = float(value)
+    try:
+        found = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Expected a loss that is a number, got {value!r}", "return one for every set and label"
+        ) from error
     if not 0 <= found <= bound:
         raise InputError(
             f"Expected losses from 0 to the bound {bound:g}, got {found:g}", "pass bound=, the largest there can be"
@@ -283,8 +296,10 @@ def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) 
 
 def _costs(loss: Any, classes: Classes) -> Vector:
     """What missing each class costs."""
+    if hasattr(loss, "iloc"):  # a pandas series is by its index, as a dict is by its keys
+        loss = dict(loss.items())
     if isinstance(loss, Mapping):
-        known = {str(name): value for name, value in loss.items()}
+        known = by_text(loss)
         if missing := [name for name in map(str, classes) if name not in known]:
             raise InputError(f"Expected a cost for every class, got none for {missing[0]!r}", "add it")
         if strange := set(known) - set(map(str, classes)):

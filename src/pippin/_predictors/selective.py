@@ -24,7 +24,8 @@ class SelectivePredictions:
     `labels` are given for all; those not acted on are not promised anything. `confidence` is the
     probability of the label.
 
-    >>> SelectivePredictions(np.array(["weed", "crop"]), np.array([True, False]), np.array([0.99, 0.5]))
+    >>> import numpy as np, pippin
+    >>> pippin.SelectivePredictions(np.array(["weed", "crop"]), np.array([True, False]), np.array([0.99, 0.5]))
     SelectivePredictions(2 objects, 50 % acted on)
     """
 

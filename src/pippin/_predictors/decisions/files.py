@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from pippin._predictors.cells import Cells
 from pippin._predictors.decisions.decider import PER_DECISION, Decider
 from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.grouping import KIND, cells_of, group_names, kinds_of, levels_of
 from pippin._predictors.saving import Content, check_limits, need, vector_of
-from pippin._runtime.arrays import Classes
+from pippin._runtime.arrays import Classes, Vector
+from pippin._theory.level import examples_needed
 
 
 def from_content(content: Content) -> Decider:
@@ -21,7 +23,7 @@ def from_content(content: Content) -> Decider:
     need("per", ("group" in (per or "")) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))
     betas = content.matrix("betas", shape)
-    cells = cells_of(content, per or "class", n, shape)
+    cells = cells_of(content, per or "class", n, shape, groups is not None and groups[-1] is None)
     if per == KIND:
         kinds = kinds_of(content, classes, cells)
         levels = levels_of(content, alpha, kinds)
@@ -32,7 +34,18 @@ def from_content(content: Content) -> Decider:
     need("cells", per is not None or len(cells.counts) == 1)
     if cells.scores is not None:
         check_limits(betas, cells.thresholds(levels or alpha)[cells.of])
+    else:
+        _check_betas(betas, cells, levels or (alpha,) * len(cells.counts))
     return Decider(utility, per, alpha, betas, n, classes, groups, cells, kinds, levels)
+
+
+def _check_betas(betas: Vector, cells: Cells, levels: tuple[float, ...]) -> None:
+    """Without scores: one β in each cell, and none that is finite from fewer rows than its level needs."""
+    found = np.full(len(cells.counts), np.inf)
+    found[cells.of] = betas
+    need("betas", np.array_equal(found[cells.of], betas))
+    few = cells.counts < np.array([examples_needed(level) for level in levels])
+    need("betas", bool(np.isinf(found[few]).all()))
 
 
 def _utility_of(content: Any, classes: Classes) -> Utility:

@@ -14,6 +14,7 @@ from pippin._inputs.rows import as_rows
 from pippin._predictors.decisions.results import Decisions
 from pippin._predictors.decisions.utility import Utility
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector
+from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 
 SURE = 4  # standard errors
@@ -127,6 +128,14 @@ def evaluate_decisions(
     ask     0.5000  0.0000
     """
     same_index("decisions", decisions.index, labels=labels)
+    if decisions.names != utility.actions:
+        raise InputError(
+            f"Expected the utility that the decisions were made with ({', '.join(decisions.names)}), got one of "
+            f"{', '.join(utility.actions)}",
+            "pass the same one",
+        )
+    if n_calibration is not None and (isinstance(n_calibration, bool) or not n_calibration >= 1):
+        raise InputError(f"Expected n_calibration to be a number of rows, got {n_calibration!r}", "leave it out")
     truth = as_labels(labels, len(decisions), decisions.classes)
     came = came_of(decisions.codes, decisions.certificates, utility.of(decisions.classes), truth)
     promised = np.isfinite(decisions.certificates)

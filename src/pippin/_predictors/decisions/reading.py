@@ -97,8 +97,11 @@ def _from_file(path: Path) -> Given:
         return _from_toml(path)
     if path.suffix.lower() != ".csv":
         raise InputError(f"Expected a utility in a .csv or .toml file, got {path}", "save it as one of them")
-    with open(path, newline="", encoding="utf-8-sig") as stream:
-        lines = [line for line in csv.reader(stream) if any(cell.strip() for cell in line)]
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            lines = [line for line in csv.reader(stream) if any(cell.strip() for cell in line)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no CSV in UTF-8 ({error})", "save it as one") from error
     if len(lines) < 2 or len(lines[0]) < 2:
         raise InputError(f"{path}: expected a line of classes and one line per action, got {len(lines)} lines")
     columns = [name.strip() for name in lines[0][1:]]

@@ -28,13 +28,13 @@ class Decisions:
     was empty. `index` is the pandas index of the objects, where they came in a pandas frame.
 
     >>> import numpy as np, pippin
-    >>> sets = pippin.PredictionSets(np.array([1, 2, 0]), np.array([1, 0, 1]), ("crop", "weed"))
+    >>> sets = pippin.PredictionSets(np.array([1, 2, 1]), np.array([1, 0, 1, 0]), ("crop", "weed"))
     >>> utility = pippin.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
     >>> decisions = pippin.decide(sets, utility, fallback="ask")
     >>> decisions.actions, decisions.certificates
-    (array(['spray', 'ask', 'ask'], dtype='<U5'), array([ 1. ,  0.3, -inf]))
+    (array(['spray', 'ask', 'leave'], dtype='<U5'), array([1. , 0.3, 1. ]))
     >>> decisions.counts()
-    {'spray': 1, 'leave': 0, 'ask': 2}
+    {'spray': 1, 'leave': 1, 'ask': 1}
     """
 
     codes: Indices

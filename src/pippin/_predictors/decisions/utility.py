@@ -10,6 +10,7 @@ import numpy as np
 
 from pippin._inputs.labels import shortened
 from pippin._predictors.decisions.reading import Given, as_given
+from pippin._predictors.kinds import by_text
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
@@ -41,10 +42,10 @@ class Utility:
     ... )
     >>> utility
     Utility(spray, leave, ask; 3 classes of 2 kinds)
-    >>> utility.of(["maize", "charlock"])
-    array([[-2. ,  1. ],
-           [ 1. , -1. ],
-           [ 0.3,  0.3]])
+    >>> utility.of(["maize", "charlock", "black_grass"])
+    array([[-2. ,  1. ,  1. ],
+           [ 1. , -1. , -1. ],
+           [ 0.3,  0.3,  0.3]])
     """
 
     actions: tuple[str, ...]
@@ -93,7 +94,7 @@ class Utility:
         """
         if self.kinds is None:
             raise InputError("This utility knows no kinds of classes", "make it with kinds={class: kind}")
-        known = {str(name): kind for name, kind in self.kinds.items()}
+        known = by_text(self.kinds)
         self._check(classes)
         return tuple(known[str(name)] for name in classes)
 

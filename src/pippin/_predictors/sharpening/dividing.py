@@ -1,10 +1,13 @@
 """Learning and calibrating from the same labels without using a row twice."""
 
+import math
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._engine.draws import check_seed
+from pippin._inputs.index import same_index
 from pippin._inputs.labels import ColumnNumbers, Labelled, as_labelled
 from pippin._inputs.rows import Rows
 from pippin._predictors.cross import calibrate_cross
@@ -110,6 +113,8 @@ def learn(
     warn_of_level(level)
     wish = Wish(max_size, min_singletons)
     _check(way, learning_fraction, wish, chosen, data.rows.n)
+    check_seed(seed)
+    same_index("probs", data.rows.index, features=features)
     beside = None if features is None else as_features(features, data.rows.n)
     task = _Task(data, beside, chosen, alpha, seed)
     if way == "split":
@@ -193,10 +198,17 @@ def _check(way: Way, fraction: float, wish: Wish, score: Score, n: int) -> None:
     learning = round(fraction * n) if way == "split" else n - -(-n // FOLDS)
     if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
+    if way != "split" and fraction != 0.5:
+        raise InputError(f"Expected a learning fraction with way='split' alone, got {way!r}", "leave it out")
     if wish == Wish(None, None):
         return
     if None not in wish:
         raise InputError("Expected max_size or min_singletons, got both", "leave one out")
+    for name, value, most in (("max_size", wish.max_size, math.inf), ("min_singletons", wish.min_singletons, 1)):
+        if value is not None and not (isinstance(value, int | float) and 0 < value <= most and value < math.inf):
+            raise InputError(
+                f"Expected {name} to be a number above 0{' and at most 1' if most == 1 else ''}, got {value!r}"
+            )
     if way != "split" or score.name != "socop":
         raise InputError(
             f"Expected max_size or min_singletons with SOCOP and way='split', got {score} and {way!r}",

@@ -97,7 +97,11 @@ def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
     """Principal axes, scaled so that rows have a mean square length of 1, and the shift that centres them."""
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred = values - mean
-    spread, every = _principal(centred.T @ centred)
+    if len(values) < values.shape[1]:  # the rows span no more: their products are fewer
+        spread, sides = _principal(centred @ centred.T)
+        every = centred.T @ (sides / np.sqrt(np.maximum(spread, 1e-12)))
+    else:
+        spread, every = _principal(centred.T @ centred)
     scale = math.sqrt(float(spread.sum()) / len(values)) or 1.0
     axes: Singles = np.ascontiguousarray(every[:, :most] / scale, dtype=np.float32)
     return axes, -(mean @ axes)

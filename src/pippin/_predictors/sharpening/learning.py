@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._engine.draws import check_seed
+from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.sharpening.inputs import FEW_CLASSES, Singles, fit_inputs, logarithms
 from pippin._predictors.sharpening.members import KINDS, Kind, Member, Shown, fit_member
@@ -73,12 +75,15 @@ def sharpen(
     >>> sharper.helps
     True
     """
-    return sharpen_labelled(as_labelled(probs, labels, classes, from_logits), features, seed)[0]
+    data = as_labelled(probs, labels, classes, from_logits)
+    same_index("probs", data.rows.index, features=features)
+    return sharpen_labelled(data, features, seed)[0]
 
 
 def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> tuple[Sharpener, OutOfFold]:
     """The sharpener, and what it gives for rows that its members were not fitted to."""
     need("Sharpening", "sharpen", "scipy")
+    check_seed(seed)
     rows, labels, classes = data
     if rows.n < FEWEST:
         raise InputError(f"Expected at least {FEWEST} rows to learn from, got {rows.n}", "pass more, or do not sharpen")
@@ -96,7 +101,7 @@ def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> t
     mixed = (each * weights.astype(np.float32)[:, None]).sum(axis=1)
     learnt = _learnt(learning, order, mixed, classes)._replace(prints=row_prints(rows))
     named = {KINDS[number].name: float(np.float32(weights[number])) for number in kept}
-    return Sharpener(classes, named, learnt, model), OutOfFold(order, mixed)
+    return Sharpener(classes, named, learnt, model, 0 if beside is None else beside.shape[1]), OutOfFold(order, mixed)
 
 
 def _held_out(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
@@ -135,7 +140,7 @@ def _weights(each: Singles, labels: Codes) -> NDArray[np.float64]:
     """The weights of all kinds of members; 0 for those that are not worth their while."""
     given = each[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(given, 1e-30))
-    least = LEAST if each.shape[2] <= FEW_CLASSES else np.sort(weights)[-MOST]
+    least = LEAST if each.shape[2] <= FEW_CLASSES else max(LEAST, np.sort(weights)[-MOST])
     weights[weights < least] = 0
     weights /= weights.sum()
     return weights
@@ -160,16 +165,19 @@ def _learnt(learning: Learning, order: NDArray[np.intp], mixed: Singles, classes
 def _confusions(labels: Codes, before: Codes, after: Codes, classes: Classes) -> tuple[Confusion, ...]:
     """The pairs of classes whose confusion changed for most rows, as shares of the true class."""
     n_classes = len(classes)
-    counts = [np.bincount(labels * n_classes + guess, minlength=n_classes**2) for guess in (before, after)]
-    of_class = np.maximum(np.bincount(labels, minlength=n_classes), 1)
+    pairs, inverse = np.unique(
+        np.concatenate([labels * n_classes + guess for guess in (before, after)]), return_inverse=True
+    )
+    counts = [np.bincount(part, minlength=len(pairs)) for part in np.split(inverse, 2)]
+    of_class = np.bincount(labels, minlength=n_classes)
     change = np.abs(counts[0] - counts[1])
-    change[:: n_classes + 1] = 0  # those that are right
-    chosen = [int(pair) for pair in np.argsort(-change, kind="stable")[:TOLD] if change[pair]]
+    change[pairs % (n_classes + 1) == 0] = 0  # those that are right
+    chosen = [int(one) for one in np.argsort(-change, kind="stable")[:TOLD] if change[one]]
     return tuple(
         Confusion(
-            classes[pair // n_classes],
-            classes[pair % n_classes],
-            *(float(count[pair] / of_class[pair // n_classes]) for count in counts),
+            classes[pairs[one] // n_classes],
+            classes[pairs[one] % n_classes],
+            *(float(count[one] / of_class[pairs[one] // n_classes]) for count in counts),
         )
-        for pair in chosen
+        for one in chosen
     )

@@ -8,17 +8,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine.draws import generator_of
+from pippin._inputs.index import same_index
 from pippin._inputs.labels import shortened
 from pippin._inputs.rows import Rows, as_rows
+from pippin._predictors.combination import Combination
+from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.risk import RiskPredictor
 from pippin._predictors.saving import Content, Saved, decoded, need
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.sharpening import storing
-from pippin._predictors.sharpening.sharpener import Sharpener
+from pippin._predictors.sharpening.sharpener import Sharpener, as_features
+from pippin._predictors.weighted import WeightedPredictor
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError
+
+BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, Combination, RiskPredictor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,13 +72,12 @@ class SharpenedPredictor(Saved):
     def predict(
         self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False, **kwargs: Any
     ) -> PredictionSets:
-        """The prediction set of every row.
+        """The prediction set of every row; seed, nonempty, groups or weights are told to the predictor behind.
 
         Args:
             probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
             features: what the sharpener was shown beside them, one row per object.
             from_logits: whether `probs` are logits, of which a softmax is taken.
-            kwargs: what the predictor behind takes: seed, nonempty, groups, weights.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -92,24 +98,24 @@ class SharpenedPredictor(Saved):
     ) -> Vector:
         """The p-value of every class, (n, K); with labels of one class per row, (n,).
 
+        What else there is to say, seed, smoothed, groups or weights, is told to the predictor behind.
+
         Args:
             probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
             labels: one class per row, as indices or as names; None asks for all classes.
             features: what the sharpener was shown beside them, one row per object.
             from_logits: whether `probs` are logits, of which a softmax is taken.
-            kwargs: what the predictor behind takes: seed, smoothed, groups, weights.
         """
         base: Any = self.base
         found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **kwargs)
         return found
 
     def predict_one(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Indices:
-        """The set of one object, as the predictor behind gives it.
+        """One object's class indices, most probable first; the rest is told to the predictor behind.
 
         Args:
             row: its K probabilities, not logits.
             features: what the sharpener was shown beside them.
-            kwargs: what the predictor behind takes: seed, group.
         """
         base: Any = self.base
         every = [one.one(row, features=features) for one in self.sharpeners]
@@ -195,16 +201,17 @@ class SharpenedMixture(Saved):
             nonempty: whether the most probable class is put into sets that would be empty.
             from_logits: whether `probs` are logits, of which a softmax is taken.
         """
-        rows, generator = as_rows(probs, from_logits), generator_of(seed)
+        rows, generator = as_rows(probs, from_logits).verified(), generator_of(seed)
+        same_index("probs", rows.index, features=features)
+        beside = None if features is None else as_features(features, rows.n)
         drawn = generator.integers(len(self.parts), size=rows.n)
-        beside = None if features is None else np.asarray(features)
         sizes = np.empty(rows.n, dtype=np.int64)
         members, owners = [], []
         for number, part in enumerate(self.parts):
             of = np.flatnonzero(drawn == number)
             if not len(of):
                 continue
-            chosen = Rows(rows.array[of], rows.logits, rows.names)
+            chosen = Rows(rows.array[of], rows.logits, rows.names, checked=True)
             some = None if beside is None else beside[of]
             sets = part.predict(chosen, seed=generator, nonempty=nonempty, features=some)
             sizes[of] = sets.sizes
@@ -212,6 +219,18 @@ class SharpenedMixture(Saved):
             owners.append(np.repeat(of, sets.sizes))
         order = np.argsort(np.concatenate(owners), kind="stable")
         return PredictionSets(sizes, np.concatenate(members)[order], self.classes, rows.index)
+
+    def predict_one(self, row: Any, *, seed: Seed = None, features: ArrayLike | None = None) -> Indices:
+        """One object's class indices, most probable first, from the part that it draws.
+
+        Args:
+            row: its K probabilities, not logits.
+            seed: draws the part, and then u for a randomised score; a seed or a Generator.
+            features: what the sharpeners were shown beside them.
+        """
+        generator = generator_of(seed)
+        part = self.parts[int(generator.integers(len(self.parts), size=1)[0])]
+        return part.predict_one(row, seed=generator, features=features)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
@@ -230,6 +249,11 @@ class SharpenedMixture(Saved):
 
 def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPredictor:
     """The predictor behind the sharpener; the two must agree on the classes."""
+    if not isinstance(base, BEHIND):
+        raise InputError(
+            f"Expected a predictor of sets with thresholds of its own, got {base!r}",
+            "put marginal, conditional, weighted, combined or risk-controlling ones behind a sharpener",
+        )
     if base.classes != sharpener.classes:
         raise InputError(
             f"Expected the classes of the sharpener ({shortened(sharpener.classes)}), got {shortened(base.classes)}",
@@ -240,11 +264,11 @@ def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPre
 
 def from_content(content: Content, read: Callable[[dict[str, Any]], ConformalPredictor]) -> SharpenedPredictor:
     """A sharpened predictor from the content of its file; `read` reads the one behind."""
-    inner = content.take("base", lambda value: isinstance(value, dict))
+    inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
     given = content.take("sharpeners", lambda value: isinstance(value, list) and len(value) > 0)
     content.finish()
-    need("base", str(inner.get("kind", "")) not in ("sharpened", "sharpened mixture"))
     base = read(decoded(inner))
+    need("base", isinstance(base, (*BEHIND, CrossPredictor)))
     sharpeners = []
     for one in given:
         need("sharpeners", isinstance(one, dict) and one.get("kind") == "sharpener")

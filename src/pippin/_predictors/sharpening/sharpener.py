@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pippin._inputs.fingerprints import Prints, fingerprints, seen_before
 from pippin._inputs.index import same_index
-from pippin._inputs.labels import agree
+from pippin._inputs.labels import agree, check_names
 from pippin._inputs.rows import SUM_TOLERANCE, Rows, as_array, as_rows
 from pippin._predictors.saving import Saved
 from pippin._predictors.sharpening.inputs import Singles
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pippin._predictors.protocol import ConformalPredictor
     from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 
+LARGEST = 1e15  # feature, whose square float32 can hold
 BLOCK = 1 << 16  # probabilities that are sharpened at once: small enough for a processor's own cache
 
 
@@ -56,13 +57,15 @@ class Learnt(NamedTuple):
 class Sharpener(Saved):
     """A frozen map from a classifier's probabilities to better ones, made by `pippin.sharpen`.
 
-    `weights` are those of its members, by name.
+    `weights` are those of its members, by name; `takes_features` says how many features it wants beside
+    the probabilities.
     """
 
     classes: Classes
     weights: dict[str, float]
     learnt: Learnt
     model: Model
+    takes_features: int = 0
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Sharper probabilities, (n, K) in float32.
@@ -112,6 +115,7 @@ class Sharpener(Saved):
             row: its K probabilities, not logits.
             features: what it was shown beside them when it learnt, of this object.
         """
+        check_names(self.classes, row)
         array = as_array(row)
         if array.shape != (len(self.classes),):
             raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
@@ -127,7 +131,8 @@ class Sharpener(Saved):
         Args:
             rows: those that are to calibrate.
         """
-        seen = seen_before(self.learnt.prints, row_prints(rows))
+        prints = row_prints(rows)
+        seen = seen_before(self.learnt.prints, prints) or seen_before(prints, self.learnt.prints)
         if seen:
             raise InputError(
                 f"Expected calibration rows that the sharpener did not learn on, got {seen:,} of {rows.n:,} it did",
@@ -164,12 +169,6 @@ class Sharpener(Saved):
         from pippin._predictors.sharpening.picture import draw_confusions
 
         return draw_confusions(self.learnt, ax)
-
-    @cached_property
-    def takes_features(self) -> int:
-        """How many features it wants beside the probabilities."""
-        inputs = self.model.inputs
-        return 0 if inputs is None or inputs.feature_axes is None else len(inputs.feature_axes)
 
     @property
     def helps(self) -> bool:
@@ -231,13 +230,25 @@ def as_features(given: ArrayLike, n: int) -> Singles:
     array = as_array(given)
     if array.ndim != 2 or len(array) != n or not array.shape[1]:
         raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "one row per object")
-    if not np.isfinite(array).all():
-        raise InputError("Expected finite features, got NaN or infinity", "fill them or leave the rows out")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(array, dtype=np.float32)
+    if not (np.abs(found) < LARGEST).all():  # neither is NaN
+        raise InputError(
+            f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more",
+            "scale them, or leave those rows out",
+        )
+    return found
 
 
 def row_prints(rows: Rows) -> Prints:
-    """A number for each row, so that it is known again."""
+    """A number for each row, so that it is known again: as float32 too, or from its logits.
+
+    So each probability counts to about four digits, 12 of the 23 bits of its mantissa.
+    """
     step = max(1, BLOCK // rows.n_classes)
-    parts = [fingerprints(rows.block(start, start + step)) for start in range(0, rows.n, step)]
+    parts = []
+    for start in range(0, rows.n, step):
+        bits = rows.block(start, start + step).astype(np.float32).view(np.uint32)
+        rounded = (bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)
+        parts.append(fingerprints(rounded.view(np.float32)))
     return np.concatenate(parts)

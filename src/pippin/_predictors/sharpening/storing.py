@@ -25,6 +25,7 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
     return {
         "kind": "sharpener",
         **classes_content(sharpener.classes),
+        "n_features": sharpener.takes_features,
         "weights": sharpener.weights,
         "n_learnt": learnt.n,
         "cross_entropy": list(learnt.cross_entropy),
@@ -46,9 +47,14 @@ def from_content(content: Content) -> Sharpener:
     given = content.take("inputs", lambda value: value is None or isinstance(value, dict))
     inputs = None if given is None else _inputs(given, n)
     parts = content.take("members", lambda value: isinstance(value, list) and len(value) == len(weights))
-    members = tuple(_member(part, n, 0 if inputs is None else inputs.rotation.shape[1]) for part in parts)
+    axes = 0 if inputs is None else inputs.rotation.shape[1]
+    seen = [axes if kind.sigma else 0 for kind in KINDS if kind.name in weights]
+    members = tuple(_member(part, n, wanted) for part, wanted in zip(parts, seen, strict=True))
+    features = content.whole("n_features", 0)
+    given_axes = None if inputs is None else inputs.feature_axes
+    need("n_features", inputs is None or features == (0 if given_axes is None else len(given_axes)))
     content.finish()
-    return Sharpener(classes, weights, learnt, Model(inputs, members))
+    return Sharpener(classes, weights, learnt, Model(inputs, members), features)
 
 
 def load_sharpener(path: "str | PathLike[str]") -> Sharpener:
@@ -65,6 +71,7 @@ def load_sharpener(path: "str | PathLike[str]") -> Sharpener:
 def _learnt(content: Content) -> Learnt:
     n = content.whole("n_learnt", 1)
     loss, right = (content.few(key, 2) for key in ("cross_entropy", "accuracy"))
+    need("accuracy", all(0 <= share <= 1 for share in right))
     error = content.number("gain_error")
     told = content.take("confusions", lambda value: isinstance(value, list) and all(map(_is_confusion, value)))
     prints = _unpacked("prints", content.take("prints"), np.dtype("<u8"))
@@ -83,7 +90,7 @@ def _inputs(given: dict[str, Any], n_classes: int) -> Inputs:
     need("feature_axes", (found.feature_axes is None) == (found.feature_shift is None) == (own == n_x))
     if found.feature_axes is not None and found.feature_shift is not None:
         need("feature_axes", _matrix(found.feature_axes).shape[1] == n_x - own == len(found.feature_shift))
-    need("waves", found.phases.shape == (n_waves,))
+    need("waves", n_waves > 0 and found.phases.shape == (n_waves,))
     need("rotation", rotation.shape[0] == n_x + n_waves and found.centre.shape == (rotation.shape[1],))
     return found
 
@@ -91,7 +98,8 @@ def _inputs(given: dict[str, Any], n_classes: int) -> Inputs:
 def _member(given: Any, n_classes: int, n_axes: int) -> Member:
     need("members", isinstance(given, dict) and set(given) == set(Member._fields))
     a, b, w = (_singles("members", given[name]) for name in Member._fields)
-    need("members", a.shape == (2,) and b.shape == (n_classes,) and w.shape in ((0, n_classes), (n_axes, n_classes)))
+    need("members", a.shape == (2,) and b.shape == (n_classes,) and w.shape == (n_axes, n_classes))
+    need("members", all(bool((np.abs(part) < 1e9).all()) for part in (a, b, w)))
     return Member(a, b, w)
 
 
