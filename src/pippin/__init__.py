@@ -32,6 +32,8 @@ from pippin._predictors.sharpening.dividing import learn
 from pippin._predictors.sharpening.learning import sharpen
 from pippin._predictors.sharpening.sharpened import SharpenedMixture, SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Confusion, Sharpener
+from pippin._predictors.streams.alarm import Alarm
+from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -56,6 +58,7 @@ from pippin._theory.scores import (
 
 __all__ = [
     "PAPER_SCORES",
+    "Alarm",
     "Combination",
     "Comparison",
     "ConditionalPredictor",
@@ -71,6 +74,7 @@ __all__ = [
     "Family",
     "InputError",
     "Method",
+    "Monitor",
     "Plan",
     "PointPredictions",
     "PredictionSets",
