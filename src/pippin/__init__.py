@@ -34,6 +34,7 @@ from pippin._predictors.sharpening.sharpened import SharpenedMixture, SharpenedP
 from pippin._predictors.sharpening.sharpener import Confusion, Sharpener
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.monitor import Monitor
+from pippin._predictors.streams.stream import Stream, Ticket
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -86,7 +87,9 @@ __all__ = [
     "SharpenedMixture",
     "SharpenedPredictor",
     "Sharpener",
+    "Stream",
     "Sweep",
+    "Ticket",
     "Tuned",
     "Utility",
     "WeightedPredictor",

@@ -43,8 +43,8 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
     kind = content.get("kind")
     if kind == "sharpener":
         raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")
-    if kind == "monitor":
-        raise InputError(f"{path} holds a monitor, not a predictor", "read it with pippin.Monitor.load")
+    if kind in ("monitor", "stream"):
+        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{kind.capitalize()}.load")
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:

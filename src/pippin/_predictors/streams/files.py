@@ -12,6 +12,7 @@ from pippin._predictors.saving import Content, decoded, need, read_predictor, ve
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.one_object import Coin
+from pippin._predictors.streams.stream import Stream
 from pippin._runtime.errors import InputError
 from pippin._theory.betting import RATES, SLOPES
 from pippin._theory.bins import BINS, add
@@ -42,6 +43,37 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
 def load_monitor(path: "str | PathLike[str]") -> Monitor:
     """Reads a monitor's file."""
     return _sound(path, "monitor", _monitor)
+
+
+def stream_content(stream: Stream) -> dict[str, Any]:
+    """What a file holds of a stream."""
+    return {
+        "kind": "stream",
+        "update": stream.update,
+        "rate": stream.rate,
+        "window": stream.window,
+        "counts": [stream.n_predicted, stream.n_learnt, stream.n_missed, stream._late],
+        "coin": stream._coin.content(),
+        **stream._way.state(),
+        "predictor": stream.predictor.content(),
+    }
+
+
+def load_stream(path: "str | PathLike[str]") -> Stream:
+    """Reads a stream's file."""
+    return _sound(path, "stream", _stream)
+
+
+def _stream(content: Content) -> Stream:
+    predictor: Any = loading.read(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
+    stream = Stream(predictor, content.take("update"), rate=content.take("rate"), window=content.take("window"))
+    counts = content.take("counts", lambda value: _are_counts(value, 4, 2**62))
+    need("counts", counts[2] <= counts[1] <= counts[0])
+    stream.n_predicted, stream.n_learnt, stream.n_missed, stream._late = counts
+    stream._coin = Coin.from_content(content)
+    stream._way.resume(content)
+    content.finish()
+    return stream
 
 
 def _sound(path: "str | PathLike[str]", kind: str, read: Callable[[Content], T]) -> T:
