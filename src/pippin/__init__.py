@@ -33,7 +33,9 @@ from pippin._predictors.sharpening.learning import sharpen
 from pippin._predictors.sharpening.sharpened import SharpenedMixture, SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Confusion, Sharpener
 from pippin._predictors.streams.alarm import Alarm
+from pippin._predictors.streams.label_shift import LabelRatios, label_ratios
 from pippin._predictors.streams.monitor import Monitor
+from pippin._predictors.streams.novelty import discoveries, novelty
 from pippin._predictors.streams.stream import Stream, Ticket
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
@@ -74,6 +76,7 @@ __all__ = [
     "Evaluation",
     "Family",
     "InputError",
+    "LabelRatios",
     "Method",
     "Monitor",
     "Plan",
@@ -107,6 +110,7 @@ __all__ = [
     "coverage",
     "decide",
     "differences",
+    "discoveries",
     "efficiency",
     "empty_rate",
     "evaluate",
@@ -114,12 +118,14 @@ __all__ = [
     "examples_for",
     "informativeness",
     "ip",
+    "label_ratios",
     "learn",
     "likelihood_ratios",
     "linear",
     "load",
     "load_example",
     "margin",
+    "novelty",
     "parse_method",
     "parse_score",
     "pip",

@@ -7,20 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine import dispatch, watching
-from pippin._predictors.answers import asked_rows
+from pippin._engine import watching
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.alarm import Alarm
+from pippin._predictors.streams.novelty import SURPRISE, surprises
 from pippin._predictors.streams.one_object import Coin, OneObject
-from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.betting import log_capital
 from pippin._theory.level import as_alpha
-from pippin._theory.scores import parse_score
 
-SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
 LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
 
@@ -67,7 +64,7 @@ class Monitor:
         self._alarmed: Alarm | None = None
         self._labelled: bool | None = None  # not known before the first row
         if reference is not None:
-            watching.fill(self._evidence, _surprises(predictor, reference))
+            watching.fill(self._evidence, surprises(predictor, reference))
         self._surprise = OneObject(SURPRISE, predictor.classes)
         self._true = OneObject(predictor.score if isinstance(predictor, Predictor) else SURPRISE, predictor.classes)
         self._limit = -math.log(self.delta)
@@ -186,12 +183,6 @@ def _as_delta(delta: Any) -> float:
             f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}",
             "delta=0.01 is one monitor in a hundred",
         ) from error
-
-
-def _surprises(predictor: ConformalPredictor, reference: Any) -> Vector:
-    """1 − max p of every row."""
-    rows = asked_rows(predictor.classes, reference, False)
-    return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
 
 
 def _capital(log: float) -> float:
