@@ -36,6 +36,7 @@ from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.label_shift import LabelRatios, label_ratios
 from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.novelty import discoveries, novelty
+from pippin._predictors.streams.risk_monitor import RiskMonitor
 from pippin._predictors.streams.stream import Stream, Ticket
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
@@ -83,6 +84,7 @@ __all__ = [
     "PointPredictions",
     "PredictionSets",
     "Predictor",
+    "RiskMonitor",
     "RiskPredictor",
     "Score",
     "SelectivePredictions",

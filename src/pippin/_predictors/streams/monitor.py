@@ -57,7 +57,7 @@ class Monitor:
         self, predictor: ConformalPredictor, delta: float = 0.01, *, reference: Any = None, seed: int | None = None
     ) -> None:
         self.predictor = predictor
-        self.delta = _as_delta(delta)
+        self.delta = as_delta(delta)
         self._coin = Coin(seed)
         self.n_rows = 0
         self._evidence = watching.no_evidence()
@@ -175,7 +175,8 @@ class Monitor:
         return self._true.score_of(self._true.row(row), self._true.code(label), u)
 
 
-def _as_delta(delta: Any) -> float:
+def as_delta(delta: Any) -> float:
+    """The probability of a false alarm, checked to lie strictly between 0 and 1."""
     try:
         return as_alpha(delta)
     except InputError as error:
