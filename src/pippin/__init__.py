@@ -32,6 +32,12 @@ from pippin._predictors.sharpening.dividing import learn
 from pippin._predictors.sharpening.learning import sharpen
 from pippin._predictors.sharpening.sharpened import SharpenedMixture, SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Confusion, Sharpener
+from pippin._predictors.streams.alarm import Alarm
+from pippin._predictors.streams.label_shift import LabelRatios, label_ratios
+from pippin._predictors.streams.monitor import Monitor
+from pippin._predictors.streams.novelty import discoveries, novelty
+from pippin._predictors.streams.risk_monitor import RiskMonitor
+from pippin._predictors.streams.stream import Stream, Ticket
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -56,6 +62,7 @@ from pippin._theory.scores import (
 
 __all__ = [
     "PAPER_SCORES",
+    "Alarm",
     "Combination",
     "Comparison",
     "ConditionalPredictor",
@@ -70,11 +77,14 @@ __all__ = [
     "Evaluation",
     "Family",
     "InputError",
+    "LabelRatios",
     "Method",
+    "Monitor",
     "Plan",
     "PointPredictions",
     "PredictionSets",
     "Predictor",
+    "RiskMonitor",
     "RiskPredictor",
     "Score",
     "SelectivePredictions",
@@ -82,7 +92,9 @@ __all__ = [
     "SharpenedMixture",
     "SharpenedPredictor",
     "Sharpener",
+    "Stream",
     "Sweep",
+    "Ticket",
     "Tuned",
     "Utility",
     "WeightedPredictor",
@@ -100,6 +112,7 @@ __all__ = [
     "coverage",
     "decide",
     "differences",
+    "discoveries",
     "efficiency",
     "empty_rate",
     "evaluate",
@@ -107,12 +120,14 @@ __all__ = [
     "examples_for",
     "informativeness",
     "ip",
+    "label_ratios",
     "learn",
     "likelihood_ratios",
     "linear",
     "load",
     "load_example",
     "margin",
+    "novelty",
     "parse_method",
     "parse_score",
     "pip",

@@ -272,7 +272,7 @@ def test_rows_that_change_meanwhile_harm_nobody():
 
 def compilations():
     loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
-    loops += [one_row.one_set, band._band, per_class.members_within, sorting.smallest]
+    loops += [one_row.one_set, one_row.one_score, band._band, per_class.members_within, sorting.smallest]
     return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values._fill)]
 
 
@@ -301,7 +301,7 @@ from pippin._engine.warm_up import _elsewhere
 
 pippin.warm_up()
 loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
-loops += [one_row.one_set, band._band, per_class.members_within]
+loops += [one_row.one_set, one_row.one_score, band._band, per_class.members_within]
 print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
 print(_elsewhere("float64").wait())
 """

@@ -39,6 +39,8 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         assert one_row.label_places(probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
+        for i in (0, n // 2, n - 1):
+            assert compiled.one_score(probs[i], int(labels[i]), c[:], u[i]) == (wanted[i], False)
         every = plain.class_scores(probs, c, u)
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)

@@ -81,6 +81,7 @@ def test_every_argument_is_documented(name):
 
 
 FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "labels", "weights", "folds", "utility", "loss")
+FIRST = (*FIRST, "predictor", "new_probs")
 THEN = ("score", "scores", "alpha")
 SHARED = ("seed", "groups", "nonempty", "smoothed", "from_logits")
 

@@ -29,7 +29,8 @@ ALONE = 1 << 17  # probabilities that are not worth a second thread
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
 OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
-OneSet = Callable[[NDArray[Any], float], Indices]
+OneSet = Callable[[NDArray[Any], float, float], Indices]
+OneScore = Callable[[NDArray[Any], int, float], float]
 Sets = tuple[Codes, Indices]  # the size of each row's set, and the members of all sets row after row, best first
 
 _COMPILED = "pippin._engine.compiled.engine"
@@ -166,14 +167,29 @@ def p_values(
     in_steps(work, rows.n, TILE // rows.n_classes)
 
 
-def one_set(score: Score, n_classes: int, threshold: float) -> OneSet:
-    """A function of one object's row and u that gives the members of its set, best first; always compiled."""
+def one_set(score: Score, n_classes: int) -> OneSet:
+    """A function of one object's row, u and a threshold that gives the members of its set, best first; compiled."""
     from pippin._engine.compiled import engine
 
     parts, compiled_one_set = coefficients(score, n_classes)[:], engine.one_set
 
-    def find(row: NDArray[Any], u: float) -> Indices:
+    def find(row: NDArray[Any], u: float, threshold: float) -> Indices:
         found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
+        if suspect:
+            _refuse(row)
+        return found
+
+    return find
+
+
+def one_score(score: Score, n_classes: int) -> OneScore:
+    """A function of one object's row, a class and u that gives the score of that class; always compiled."""
+    from pippin._engine.compiled import engine
+
+    parts, compiled_one_score = coefficients(score, n_classes)[:], engine.one_score
+
+    def find(row: NDArray[Any], label: int, u: float) -> float:
+        found, suspect = compiled_one_score(read_only(row), label, parts, u)
         if suspect:
             _refuse(row)
         return found

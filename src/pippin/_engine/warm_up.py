@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine import dispatch
+from pippin._engine import dispatch, watching
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import read_only
@@ -39,7 +39,8 @@ def load_loops(kind: str) -> None:
     group = np.zeros(1, dtype=np.int64)
     held = Held(np.zeros((1, 2), dtype=np.int32), np.array([0, 1]), np.full(1, 0.5))
     row = np.full((1, 2), 0.5, dtype=kind)
-    dispatch.one_set(ip, 2, 1.0)(row[0], 0.0)
+    dispatch.one_set(ip, 2)(row[0], 0.0, 1.0)
+    dispatch.one_score(ip, 2)(row[0], 0, 0.0)
     for name, shape in EVERY_LOOP.items():
         score, rows = parse_score(name), as_rows(np.full(shape, 1 / shape[1], dtype=kind))
         labels, u = read_only(np.zeros(shape[0], np.int64)), np.zeros(shape[0])
@@ -54,8 +55,9 @@ def load_loops(kind: str) -> None:
     dispatch.decisions(rows, policy, one, group)
     dispatch.one_decision(policy, 1.0)(row[0])
     dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
-    if kind == "float32":  # sharpeners have no other
+    if kind == "float32":  # sharpeners have no other, and scores have one kind
         _load_products()
+        _load_watching()
 
 
 def _load_products() -> None:
@@ -63,6 +65,12 @@ def _load_products() -> None:
     engine.add_product(one, one, one)
     engine.add_logits(member, one, one, np.ones((1, 2), np.float32))
     engine.add_mixed(one, member, one[0])
+
+
+def _load_watching() -> None:
+    evidence = watching.no_evidence()
+    watching.fill(evidence, np.zeros(1))
+    watching.watch(evidence, 0.5, 0.5, 1)
 
 
 def _is_kept() -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._inputs.index import same_index
-from pippin._inputs.rows import Rows, as_rows
-from pippin._runtime.arrays import Classes, Codes, read_only
+from pippin._inputs.rows import Rows, as_array, as_rows
+from pippin._runtime.arrays import NATIVE, Classes, Codes, read_only
 from pippin._runtime.errors import InputError
 
 Reading = Literal["names", "indices"]  # what labels are
@@ -274,6 +274,20 @@ def check_names(classes: Classes, row: Any) -> None:
     names = getattr(row, "index", None)
     if names is not None and not callable(names) and not isinstance(classes, range):
         agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
+
+
+def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
+    """One object's probabilities as an array of K, contiguous, without a copy where it is one already.
+
+    Raises:
+        InputError: another number of them, or the columns of other classes.
+    """
+    if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
+        check_names(classes, row)
+        row = np.require(as_array(row), np.float64, ["C", "A"])
+    if row.shape != (len(classes),):
+        raise InputError(f"Expected one row of {len(classes)} probabilities, got shape {row.shape}")
+    return row  # type: ignore[no-any-return]  # an array by now
 
 
 def shortened(names: Classes) -> str:

@@ -18,8 +18,8 @@ KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     "combination": combination.from_content,
     "weighted": weighted.from_content,
     "cross": cross.from_content,
-    "sharpened": lambda content: sharpened.from_content(content, _read),
-    "sharpened mixture": lambda content: sharpened.mixture_from_content(content, _read),
+    "sharpened": lambda content: sharpened.from_content(content, read),
+    "sharpened mixture": lambda content: sharpened.mixture_from_content(content, read),
     "decisions": decisions.from_content,
     "risk": risk.from_content,
 }
@@ -43,15 +43,17 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
     kind = content.get("kind")
     if kind == "sharpener":
         raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")
+    if kind in ("monitor", "stream"):
+        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{kind.capitalize()}.load")
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:
-        return _read(content)
+        return read(content)
     except InputError as error:
         raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error
 
 
-def _read(content: dict[str, Any]) -> ConformalPredictor:
+def read(content: dict[str, Any]) -> ConformalPredictor:
     """The predictor that had this content, or that stands behind a sharpener."""
     kind, parts = content.get("kind"), {key: value for key, value in content.items() if key != "kind"}
     need("kind", isinstance(kind, str | None) and kind in KINDS)

@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
-from pippin._inputs.labels import Labelled, check_names
-from pippin._inputs.rows import as_array
+from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import one_cell
@@ -20,7 +19,7 @@ from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, rising, shared_content
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import NATIVE, Classes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, quantile_rank
@@ -156,12 +155,9 @@ class Predictor(SavedWithScores):
             row: its K probabilities, not logits.
             seed: for a randomised score; a seed or a Generator.
         """
-        if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
-            row = self._as_row(row)
-        n_classes, randomized, one_set = self._one
-        if row.shape != (n_classes,):
-            raise InputError(f"Expected one row of {n_classes} probabilities, got shape {row.shape}")
-        return one_set(row, generator_of(seed).random() if randomized else 0.0)
+        randomized, one_set = self._one
+        found = as_one_row(row, self.classes)
+        return one_set(found, generator_of(seed).random() if randomized else 0.0, self.threshold)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
@@ -200,20 +196,15 @@ class Predictor(SavedWithScores):
         rows = asked_rows(self.classes, probs, from_logits)
         return Asked(rows, drawn(self.score, rows.n, seed, smoothed))
 
-    def _as_row(self, row: Any) -> NDArray[Any]:
-        check_names(self.classes, row)
-        return np.require(as_array(row), np.float64, ["C", "A"])
-
     @cached_property
     def _rule(self) -> ByCells:
         cells = one_cell(self.calibration_scores, self.n_calibration, len(self.classes))
         return ByCells(cells, Bounds(np.array([[self.threshold]])))
 
     @cached_property
-    def _one(self) -> tuple[int, bool, dispatch.OneSet]:
+    def _one(self) -> tuple[bool, dispatch.OneSet]:
         """What `predict_one` would otherwise look up for every row."""
-        n_classes = len(self.classes)
-        return n_classes, self.score.randomized, dispatch.one_set(self.score, n_classes, self.threshold)
+        return self.score.randomized, dispatch.one_set(self.score, len(self.classes))
 
 
 def from_content(content: Content) -> Predictor:

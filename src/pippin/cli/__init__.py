@@ -22,6 +22,7 @@ from pippin.cli.decide import decide
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
 from pippin.cli.learn import learn
+from pippin.cli.monitor import monitor
 from pippin.cli.plan import plan
 from pippin.cli.predict import predict
 from pippin.cli.prepare import prepare
@@ -42,6 +43,7 @@ app.command(epilog="Example: pippin learn data.npz --score socop --alpha 0.1 --o
 app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
 app.command(epilog="Example: pippin decide decider.json new.csv --out actions.csv")(decide)
 app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
+app.command(epilog="Example: pippin monitor predictor.json stream.csv --state state.json")(monitor)
 app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)
 app.add_typer(prepare, name="prepare")
 app.command(epilog="Example: pippin train windows --out probs.npz")(train)

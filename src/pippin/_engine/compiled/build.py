@@ -16,6 +16,8 @@ import numpy as np
 
 import pippin._engine.protocol
 import pippin._inputs.rows
+import pippin._theory.betting
+import pippin._theory.bins
 import pippin._theory.formula
 import pippin._theory.policy
 from pippin._engine.compiled.cache import SafeCache
@@ -52,7 +54,8 @@ def compiled(function: F, **options: Any) -> F:
 def _sources() -> str:
     """A stamp of everything that the compiled loops are made from."""
     digest = hashlib.sha256(numba.__version__.encode())
-    others = (pippin._theory.formula, pippin._theory.policy, pippin._inputs.rows, pippin._engine.protocol)
+    theory = (pippin._theory.formula, pippin._theory.policy, pippin._theory.betting, pippin._theory.bins)
+    others = (*theory, pippin._inputs.rows, pippin._engine.protocol)
     for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(module.__file__)) for module in others)):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from pippin._engine.compiled import decisions as deciding
 from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
-from pippin._engine.compiled.one_row import one_set
+from pippin._engine.compiled.one_row import one_score, one_set
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.products import add_logits, add_mixed, add_product
 from pippin._engine.compiled.splits import count_splits
@@ -38,6 +38,7 @@ __all__ = [
     "label_scores",
     "members",
     "one_decision",
+    "one_score",
     "one_set",
     "p_values",
     "packed",

@@ -237,3 +237,14 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
     if is_broken(row):
         return classes[:0], True
     return classes[: set_size(row, c, cutoff_of(c, threshold), u, threshold, values, classes)], is_doubtful(total(row))
+
+
+@compiled
+def one_score(row: Floats, label: int, parts: Parts, u: float) -> tuple[float, bool]:
+    """The score of one class of one row, and whether the row is suspect."""
+    c = Coefficients(*parts)
+    if is_broken(row):
+        return np.nan, True
+    values = np.zeros(row.size, row.dtype)
+    rank, mass = _place_of_label(row, label, c, values, np.zeros(row.size, np.int32))
+    return compiled_score_at(c, rank, np.float64(row[label]), mass, u), is_doubtful(total(row))

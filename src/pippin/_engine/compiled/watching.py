@@ -1,0 +1,35 @@
+"""One more row of a stream: its p-value among all before it, and what the bettors gain by it; compiled."""
+
+from pippin._engine.compiled.build import compiled, part
+from pippin._runtime.arrays import Codes, Vector
+from pippin._theory import betting, bins
+
+_add, _bin_of, _up_to = part(bins.add), part(bins.bin_of), part(bins.up_to)
+_bet, _follow, _log_capital = part(betting.bet), part(betting.follow), part(betting.log_capital)
+
+
+@compiled
+def fill(scores: Vector, counts: Codes, tree: Codes) -> None:
+    """These scores join the pool."""
+    for i in range(scores.size):
+        place = _bin_of(scores[i])
+        counts[place] += 1
+        _add(tree, place, 1)
+
+
+@compiled
+def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+    """p = (#greater + v(#equal + 1))/(n + 1) among the pool, which the score joins then."""
+    place, n = _bin_of(score), tree[0]
+    p: float = (n - _up_to(tree, place) + v * (counts[place] + 1)) / (n + 1)
+    counts[place] += 1
+    _add(tree, place, 1)
+    return p
+
+
+@compiled
+def gain(p: float, row: int, capitals: Vector, rises: Vector, since: Codes) -> float:
+    """The logarithm of the capital after the p-value of this row, counted from 1."""
+    _bet(capitals, p)
+    _follow(rises, since, p, row)
+    return _log_capital(capitals)

@@ -1,0 +1,27 @@
+"""What a monitor says after each row."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """True once the evidence has passed 1/delta; `str()` of it is a sentence.
+
+    `row` counts the rows from 0; `changepoint` is the row with which the change most likely began.
+    """
+
+    raised: bool
+    evidence: float
+    row: int
+    changepoint: int | None
+
+    def __bool__(self) -> bool:
+        return self.raised
+
+    def __str__(self) -> str:
+        if not self.raised:
+            return f"Row {self.row:,}: no alarm; the evidence of a change is {self.evidence:.3g}."
+        return (
+            f"Row {self.row:,}: the rows have changed, most likely since row {self.changepoint:,}; "
+            f"the evidence is {self.evidence:.3g}."
+        )

@@ -1,0 +1,83 @@
+"""One object at a time: its row checked, its label known by number, the score of a class, and a coin."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._engine import dispatch
+from pippin._inputs.labels import as_labels, as_one_row
+from pippin._predictors.saving import Content
+from pippin._runtime.arrays import Classes, Indices
+from pippin._runtime.errors import InputError
+from pippin._theory.scores import Score
+
+
+class OneObject:
+    """What a score gives for single rows of these classes, in microseconds."""
+
+    def __init__(self, score: Score, classes: Classes) -> None:
+        self.score, self.classes = score, classes
+        self._codes: dict[Any, int] = {}
+
+    def row(self, row: Any) -> NDArray[Any]:
+        """Its K probabilities as an array."""
+        return as_one_row(row, self.classes)
+
+    def code(self, label: Any) -> int:
+        """A label, by number or by name, as the number of its class."""
+        try:
+            return self._codes[label]
+        except (KeyError, TypeError):  # new, or nothing that a dict can hold
+            code = int(as_labels([label], 1, self.classes)[0])
+            self._codes[label] = code
+            return code
+
+    def score_of(self, row: NDArray[Any], code: int, u: float) -> float:
+        """The score of a class."""
+        return self._one_score(row, code, u)
+
+    def members(self, row: NDArray[Any], u: float, threshold: float) -> Indices:
+        """The classes whose score is at most the threshold, most probable first."""
+        return self._one_set(row, u, threshold)
+
+    @cached_property
+    def _one_score(self) -> dispatch.OneScore:
+        return dispatch.one_score(self.score, len(self.classes))
+
+    @cached_property
+    def _one_set(self) -> dispatch.OneSet:
+        return dispatch.one_set(self.score, len(self.classes))
+
+
+class Coin:
+    """Uniform numbers from a seed, whose place in the sequence a file can hold."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+            raise InputError(f"Expected a seed, a whole number of at least 0, got {seed!r}", "pass for example seed=0")
+        self._bits = np.random.PCG64(seed)
+        self.generator = np.random.Generator(self._bits)
+
+    def toss(self) -> float:
+        """The next number."""
+        return self.generator.random()
+
+    def content(self) -> list[str]:
+        """Where the sequence stands: two whole numbers of 128 bits, as text."""
+        held: Any = self._bits.state["state"]
+        return [str(held["state"]), str(held["inc"])]
+
+    @classmethod
+    def from_content(cls, content: Content) -> "Coin":
+        """The coin whose next number is the one that would have come."""
+        state, inc = content.take("coin", _are_words)
+        coin = cls(0)
+        coin._bits.state = {**coin._bits.state, "state": {"state": int(state), "inc": int(inc)}}
+        return coin
+
+
+def _are_words(value: Any) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value)
+    return numbers and all(one.isdecimal() and len(one) < 40 and int(one) < 2**128 for one in value)

@@ -1,0 +1,172 @@
+"""How a stream's threshold follows what it learns: each way has a threshold, learns a score, and knows its state."""
+
+import math
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+
+from pippin._predictors.saving import Content, need
+from pippin._predictors.streams.sorted_pool import SortedPool
+from pippin._runtime.arrays import Vector
+from pippin._theory.level import quantile_rank
+
+DECAY = (
+    0.6  # of the steps of `track`: more than a half, so that they settle, less than one, so that they reach anywhere
+)
+
+
+class Way(Protocol):
+    """What every way of following has."""
+
+    threshold: float
+
+    def learn(self, score: float, missed: bool) -> None:
+        """A label came: its score, and whether its set missed it."""
+
+    def bound(self, n: int, late: int) -> float | None:
+        """What |coverage − (1 − α)| is at most after n labels, each at most so many labels late, whatever came."""
+
+    def state(self) -> dict[str, Any]:
+        """What is not in the predictor."""
+
+    def resume(self, content: Content) -> None:
+        """Takes up a state."""
+
+
+class Fixed:
+    """The threshold of the calibration."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def learn(self, score: float, missed: bool) -> None:
+        """Nothing."""
+
+    def bound(self, n: int, late: int) -> None:
+        """None: what comes may be anything."""
+
+    def state(self) -> dict[str, Any]:
+        """None of its own."""
+        return {}
+
+    def resume(self, content: Content) -> None:
+        """Nothing."""
+
+
+class Growing:
+    """The k-th smallest of all scores so far, k = ⌈(n + 1)(1 − α)⌉; with a window, of the latest so many."""
+
+    def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
+        self._alpha, self._window = alpha, window
+        self._pool = SortedPool(scores.tolist())
+        self._learnt: deque[float] = deque(scores.tolist() if window else ())
+        self.threshold = self._kth()
+
+    def learn(self, score: float, missed: bool) -> None:
+        """The score joins; the oldest leaves a window that is full."""
+        self._pool.add(score)
+        self._learnt.append(score)
+        while self._window and len(self._learnt) > self._window:
+            self._pool.remove(self._learnt.popleft())
+        self.threshold = self._kth()
+
+    def bound(self, n: int, late: int) -> None:
+        """None: what comes may be anything."""
+
+    def state(self) -> dict[str, Any]:
+        """The scores that were learnt; those in the window."""
+        return {"calibration_scores": list(self._learnt)}
+
+    def resume(self, content: Content) -> None:
+        """The same pool."""
+        learnt = content.optional_numbers("calibration_scores")
+        need("calibration_scores", learnt is not None)
+        assert learnt is not None
+        if self._window:
+            self._learnt.clear()
+            self._pool = SortedPool(())
+        for score in learnt.tolist():
+            self._pool.add(score)
+            self._learnt.append(score)
+        self.threshold = self._kth()
+
+    def _kth(self) -> float:
+        k = quantile_rank(len(self._pool), self._alpha)
+        return math.inf if k > len(self._pool) else self._pool.kth(k)
+
+
+class Tracking:
+    """q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): Angelopoulos, Barber, Bates (2024), arXiv 2402.01139."""
+
+    def __init__(self, threshold: float, alpha: float, rate: float) -> None:
+        self.threshold, self._alpha, self._rate = threshold, alpha, rate
+        self._n, self._low, self._high = 0, threshold, threshold
+
+    def learn(self, score: float, missed: bool) -> None:
+        """A step up after a miss, a smaller one down after a hit."""
+        self._n += 1
+        self._low, self._high = min(self._low, score), max(self._high, score)
+        self.threshold += self._step(self._n) * (missed - self._alpha)
+
+    def bound(self, n: int, late: int) -> float:
+        """(B + (late + 1)η_1)/(n·η_n), B the range of the scores that came and of the first threshold."""
+        return reach(self._high - self._low, self._step(1), self._step(max(n, 1)), n, late)
+
+    def state(self) -> dict[str, Any]:
+        """The threshold, and the range of the scores."""
+        return {"threshold": self.threshold, "n_steps": self._n, "thresholds": [self._low, self._high]}
+
+    def resume(self, content: Content) -> None:
+        """The same threshold."""
+        self.threshold, self._n = content.number("threshold"), content.whole("n_steps", 0)
+        self._low, self._high = content.few("thresholds", 2)
+
+    def _step(self, t: int) -> float:
+        return float(self._rate * t**-DECAY)
+
+
+class Adapting:
+    """α_t ← α_t + γ(α − 1{miss}), and the quantile of the calibration at α_t: Gibbs and Candès (2021)."""
+
+    def __init__(self, scores: Vector, alpha: float, rate: float) -> None:
+        self._sorted = np.sort(scores)
+        self._alpha, self._rate, self._now = alpha, rate, alpha
+        self.threshold = self._quantile()
+
+    def learn(self, score: float, missed: bool) -> None:
+        """A smaller level after a miss, a larger one after a hit."""
+        self._now += self._rate * (self._alpha - missed)
+        self.threshold = self._quantile()
+
+    def bound(self, n: int, late: int) -> float:
+        """(1 + (late + 1)γ)/(n·γ): at α_t ≤ 0 sets hold every class, at α_t ≥ 1 none."""
+        return reach(1.0, self._rate, self._rate, n, late)
+
+    def state(self) -> dict[str, Any]:
+        """The level now."""
+        return {"level_now": self._now}
+
+    def resume(self, content: Content) -> None:
+        """The same level."""
+        self._now = content.number("level_now")
+        self.threshold = self._quantile()
+
+    def _quantile(self) -> float:
+        n = len(self._sorted)
+        k = math.ceil((n + 1) * (1 - self._now))
+        if self._now <= 0 or k > n:
+            return math.inf
+        return -math.inf if self._now >= 1 else float(self._sorted[max(k, 1) - 1])
+
+
+def reach(span: float, first: float, last: float, n: int, late: int) -> float:
+    """(span + (late + 1)·η_1)/(n·η_n), with steps η that never grow; infinite before the first label.
+
+    What is tracked cannot leave the span by more than late + 1 steps, for beyond it every step leads
+    back. Misses less α are its steps over η_t; summed by parts, they are at most that width over η_n.
+
+    >>> reach(1.0, 0.25, 0.25, 100, 0)
+    0.05
+    """
+    return math.inf if n == 0 else (span + (late + 1) * first) / (n * last)

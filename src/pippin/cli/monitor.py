@@ -1,0 +1,109 @@
+"""`pippin monitor`: an alarm when the rows of a stream change."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from pippin._runtime.errors import InputError
+from pippin.cli.options import PredictorFile
+
+if TYPE_CHECKING:
+    from pippin import Alarm, Monitor
+
+StateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Where the monitor is kept: it goes on from there if it exists, and is written before each line printed.",
+        show_default=False,
+    ),
+]
+
+
+def monitor(
+    predictor: PredictorFile,
+    stream: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STREAM", help="A .csv table, a row per object, as it comes; - is stdin.", show_default=False
+        ),
+    ],
+    state: StateFile = None,
+    delta: Annotated[float, typer.Option(help="The probability of a false alarm, ever.")] = 0.01,
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="DATA", help="Rows from before, where no labels come.", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column of true classes, if it is not called label.", show_default=False)
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Rows between two lines of output.")] = 1000,
+    seed: Annotated[int | None, typer.Option(min=0, help="Makes the evidence repeatable.", show_default=False)] = None,
+) -> None:
+    """Watch rows as they come, and print JSON lines: at the first alarm, every so many rows, and at the end.
+
+    A line is printed after the state was written: rows up to the last line are never lost.
+    """
+    from pippin.tables.following import follow_rows
+    from pippin.tables.layout import Layout
+
+    watching = _begun(predictor, state, delta, reference, seed)
+    told = -1
+    with _opened(stream) as lines:
+        for row, truth in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
+            before = watching.drift_detected
+            try:
+                alarm = watching.update(row, truth)
+            except InputError as error:
+                raise error.at(f"{stream}: Row {watching.n_rows}") from error
+            if bool(alarm) != before or watching.n_rows % every == 0:
+                told = _tell(watching, state, alarm)
+    if told != watching.n_rows and watching.n_rows:
+        _tell(watching, state, None)
+
+
+def _begun(predictor: Path, state: Path | None, delta: float, reference: Path | None, seed: int | None) -> "Monitor":
+    import pippin
+    from pippin.tables.reading import read_data
+
+    calibrated = pippin.load(predictor)
+    if state is None or not state.exists():
+        rows = None if reference is None else read_data(reference).rows
+        return pippin.Monitor(calibrated, delta, reference=rows, seed=seed)
+    found = pippin.Monitor.load(state)
+    if found.predictor.content() != calibrated.content() or found.delta != delta:
+        raise InputError(
+            f"{state} belongs to another predictor or delta than {predictor} and {delta:g}",
+            "name another --state, or delete it to begin anew",
+        )
+    return found
+
+
+def _tell(monitor: "Monitor", state: Path | None, alarm: "Alarm | None") -> int:
+    """Writes the state, then the line; how many rows it speaks of."""
+    if state is not None:
+        monitor.save(state)
+    line = {
+        "rows": monitor.n_rows,
+        "alarm": monitor.drift_detected,
+        "evidence": monitor.evidence if alarm is None else alarm.evidence,
+        "changepoint": monitor.changepoint,
+        "told": monitor.describe(),
+    }
+    print(json.dumps(line, ensure_ascii=False), flush=True)
+    return monitor.n_rows
+
+
+@contextmanager
+def _opened(stream: Path) -> Iterator[TextIO]:
+    if str(stream) == "-":
+        yield sys.stdin
+    else:
+        with open(stream, encoding="utf-8-sig", newline="") as lines:
+            yield lines

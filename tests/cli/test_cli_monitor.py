@@ -1,0 +1,113 @@
+"""`pippin monitor`: rows as they come, JSON lines, a state that goes on to the same bits."""
+
+import json
+import subprocess
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from support.command import PIPPIN
+from support.killing import run_until
+
+DATA = pippin.load_example()
+
+
+def write(path, probs, labels=None):
+    frame = polars.DataFrame(np.asarray(probs, dtype=np.float64), schema=list(DATA.classes))
+    if labels is not None:
+        frame = frame.with_columns(label=polars.Series([DATA.classes[k] for k in labels]))
+    frame.write_csv(path)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], classes=DATA.classes).save("p.json")
+    write("good.csv", DATA.probs[1000:1250], DATA.labels[1000:1250])
+    write("dim.csv", 0.5 * DATA.probs[1250:1450] + 0.5 / 12, DATA.labels[1250:1450])
+    write("silent.csv", 0.5 * DATA.probs[1250:1450] + 0.5 / 12)
+    write("before.csv", DATA.probs[:1000])
+    return tmp_path
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_alarm_and_the_state(here, call):
+    """As in Python, over two files that one state joins."""
+    code, out, _ = call("monitor p.json good.csv --state s.json --seed 1 --every 100")
+    assert code == 0
+    assert [(line["rows"], line["alarm"]) for line in lines(out)] == [(100, False), (200, False), (250, False)]
+    code, out, _ = call("monitor p.json dim.csv --state s.json --every 1000")
+    first, last = lines(out)
+    watched = pippin.Monitor(pippin.load("p.json"), seed=1)
+    for part, scale in ((slice(1000, 1250), 1.0), (slice(1250, 1450), 0.5)):
+        probs = scale * DATA.probs[part] + (1 - scale) / 12
+        for row, label in zip(np.asarray(probs, dtype=np.float64), DATA.labels[part], strict=True):
+            watched.update(row, int(label))
+    assert first["alarm"]
+    assert first["rows"] == watched.alarm.row + 1
+    assert first["changepoint"] == watched.changepoint
+    assert last["rows"] == 450
+    assert last["evidence"] == watched.evidence
+    assert pippin.Monitor.load("s.json").evidence == watched.evidence
+
+
+def test_without_labels(here, call):
+    code, out, _ = call("monitor p.json silent.csv --reference before.csv --seed 1")
+    assert code == 0
+    assert lines(out)[0]["alarm"]
+    assert "without labels" in lines(out)[0]["told"]
+
+
+def test_rows_are_watched_as_they_come(here):
+    """A line is printed while the stream is still open."""
+    table = (here / "good.csv").read_text().splitlines(keepends=True)
+    command = [*PIPPIN, "monitor", "p.json", "-", "--every", "5"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdin.writelines(table[:6])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["rows"] == 5
+        process.stdin.writelines(table[6:11])
+        process.stdin.close()
+        assert json.loads(process.stdout.readline())["rows"] == 10
+        assert process.wait() == 0
+
+
+def test_killed_it_has_kept_what_it_printed(here):
+    arguments = ("monitor", "p.json", "good.csv", "--state", "s.json", "--every", "50", "--seed", "1")
+    done = run_until("os:replace", 3, *arguments, folder=here)
+    assert done.returncode == -9
+    assert pippin.Monitor.load("s.json").n_rows == lines(done.stdout)[-1]["rows"] == 100
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("", "is empty"),
+        ("a,b\n0.5,0.5\n", "Expected 12 columns"),
+        ("{header}\n{row},x\n", "cells, expected"),
+        ("{header}\nx{row}\n", "expected a number"),
+        ("{header}\n{row}\n{twice}\n", "Row 1"),
+    ],
+)
+def test_wrong_tables_are_told(here, call, table, told):
+    row = ["1", *["0"] * 11]
+    text = table.format(header=",".join(DATA.classes), row=",".join(row), twice=",".join(["1"] * 12))
+    (here / "odd.csv").write_text(text)
+    code, _, err = call("monitor p.json odd.csv")
+    assert code == 2
+    assert told in err
+    assert "odd.csv" in err
+
+
+def test_a_state_of_another_predictor_is_refused(here, call):
+    pippin.calibrate(DATA.probs[:900], DATA.labels[:900], classes=DATA.classes).save("q.json")
+    assert call("monitor p.json good.csv --state s.json")[0] == 0
+    for line in ("q.json good.csv --state s.json", "p.json good.csv --state s.json --delta 0.1"):
+        code, _, err = call(f"monitor {line}")
+        assert code == 2
+        assert "belongs to another" in err

@@ -1,0 +1,66 @@
+"""The promise watched: exact bets, false alarms as rare as asked, lower bounds that hold at all times at once."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._theory.risk_bets import SHARES, log_capital, lowest_rate
+
+
+def test_a_bet_against_the_true_rate_has_mean_one():
+    """Summed over all outcomes of twelve rows."""
+    for rate in (0.05, 0.12, 0.7):
+        total = sum(
+            math.comb(12, k) * rate**k * (1 - rate) ** (12 - k) * math.exp(log_capital(k, 12 - k, rate))
+            for k in range(13)
+        )
+        assert total == pytest.approx(1, abs=1e-12)
+
+
+def test_capital_is_the_product_of_its_bets():
+    outcomes = np.random.default_rng(0).random(50) < 0.3
+    held = [math.prod(1 - c + c * x / 0.2 for x in outcomes) for c in SHARES]
+    assert math.exp(log_capital(int(outcomes.sum()), 50 - int(outcomes.sum()), 0.2)) == pytest.approx(np.mean(held))
+
+
+def test_the_lower_bound_is_where_the_capital_reaches_its_limit():
+    for missed, hit in ((1, 0), (5, 20), (300, 700), (40, 0)):
+        assert log_capital(missed, hit, lowest_rate(missed, hit, 0.05)) == pytest.approx(math.log(20), abs=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.12])
+def test_false_alarms_and_bounds_above_the_rate_are_as_rare_as_asked(rate):
+    """Over 300 streams of 400 rows at the edge of the tolerance, or within it; the bound looked at at all times."""
+    rng, alarms, above = np.random.default_rng(1), 0, 0
+    for _ in range(300):
+        monitor = pippin.RiskMonitor(0.1, tolerance=0.02, delta=0.1)
+        highest = -math.inf
+        for missed in rng.random(400) < rate:
+            monitor.update(missed)
+            highest = max(highest, log_capital(monitor.n_missed, monitor.n_rows - monitor.n_missed, rate))
+        alarms += monitor.drift_detected
+        above += highest >= math.log(10)
+    allowed = 300 * 0.1 + 3 * math.sqrt(300 * 0.09)
+    assert max(alarms, above) <= allowed
+    assert above > 0
+
+
+def test_a_broken_promise_is_found_and_a_kept_one_is_not():
+    rng = np.random.default_rng(2)
+    kept, broken = pippin.RiskMonitor(0.1), pippin.RiskMonitor(0.1)
+    assert not any(kept.update(missed) for missed in rng.random(5000) < 0.1)
+    assert any(broken.update(missed) for missed in rng.random(1000) < 0.2)
+    assert broken.lower_bound > 0.12
+    assert broken.evidence >= 100
+    assert "broken" in broken.describe()
+    assert "not refuted" in kept.describe()
+
+
+def test_wrong_use_is_told():
+    with pytest.raises(pippin.InputError, match="tolerance"):
+        pippin.RiskMonitor(0.1, tolerance=0.95)
+    with pytest.raises(pippin.InputError, match="True or False"):
+        pippin.RiskMonitor(0.1).update(1)
+    assert pippin.RiskMonitor(0.1).lower_bound == 0

@@ -1,0 +1,240 @@
+"""Streams: each way's threshold by its definition, `track` within its bound whatever comes, the same bits resumed."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._predictors.streams.sorted_pool import PIECE, SortedPool
+from support.killing import run_until
+
+DATA = pippin.load_example()
+PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)
+NEW, TRUE = np.ascontiguousarray(DATA.probs[500:]), DATA.labels[500:].tolist()
+WAYS = ("none", "grow", "window", "track", "aci")
+
+
+def fed(stream, rows, labels):
+    """The stream after each label came at once; the thresholds along the way."""
+    thresholds = []
+    for row, label in zip(rows, labels, strict=True):
+        thresholds.append(stream.threshold)
+        stream.learn(stream.predict_one(row), label)
+    return thresholds
+
+
+def test_a_sorted_pool_is_sorted():
+    """As a plain list would be, over many pieces, with ties."""
+    rng = np.random.default_rng(0)
+    plain, pool = [], SortedPool(())
+    for score in (rng.integers(0, 3000, 3 * PIECE) / 7).tolist():
+        plain.append(score)
+        pool.add(score)
+        if len(plain) % 3 == 0:
+            pool.remove(plain.pop(int(rng.integers(len(plain)))))
+    plain.sort()
+    assert len(pool) == len(plain)
+    assert all(pool.kth(k + 1) == plain[k] for k in range(0, len(plain), 17))
+    for score in plain:
+        pool.remove(score)
+    pool.add(1.0)
+    assert (len(pool), pool.kth(1)) == (1, 1.0)
+
+
+def test_grow_is_calibrating_with_all_rows_so_far():
+    """To the last bit, at every row."""
+    thresholds = fed(pippin.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
+    for n, threshold in enumerate(thresholds):
+        again = pippin.calibrate(DATA.probs[: 500 + n], DATA.labels[: 500 + n], "pip")
+        assert threshold == again.threshold
+
+
+def test_a_window_holds_the_latest_rows():
+    stream = pippin.Stream(PREDICTOR, "window", window=200, seed=0)
+    fed(stream, NEW[:350], TRUE[:350])
+    assert stream.threshold == pippin.calibrate(NEW[150:350], TRUE[150:350], "pip").threshold
+
+
+def test_none_is_the_predictor_and_every_ticket_its_set():
+    for way in WAYS:
+        stream = pippin.Stream(PREDICTOR, way)
+        for row in NEW[:50]:
+            ticket = stream.predict_one(row)
+            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way == "aci"
+    assert pippin.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
+
+
+@pytest.mark.parametrize("score", ["pip", "aps"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_miss_is_a_label_outside_its_set(way, score):
+    predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], score, seed=0)
+    stream, missed = pippin.Stream(predictor, way, seed=0), 0
+    for row, label in zip(NEW[:300], TRUE[:300], strict=True):
+        ticket = stream.predict_one(row)
+        missed += label not in ticket.members
+        stream.learn(ticket, label)
+    assert stream.n_missed == missed > 0
+    assert stream.coverage == 1 - missed / 300
+
+
+def alternating(stream, row, n):
+    """As adverse as can be: a miss wherever one is possible, then a hit, in turn."""
+    return int(row.argmax()) if n % 2 else int(row.argmin())
+
+
+def adverse(stream, row, n):
+    """Always the class that is just outside the set."""
+    inside = set(stream.predict_one(row).members.tolist())
+    return next((int(k) for k in np.argsort(-row) if int(k) not in inside), int(row.argmin()))
+
+
+def all_hard(stream, row, n):
+    return int(row.argmin())
+
+
+def all_easy(stream, row, n):
+    return int(row.argmax())
+
+
+def drifting(stream, row, n):
+    return int(np.argsort(-row)[min(n // 100, 11)])
+
+
+@pytest.mark.parametrize("late", [0, 7])
+@pytest.mark.parametrize("way", ["track", "aci"])
+@pytest.mark.parametrize("sequence", [alternating, adverse, all_hard, all_easy, drifting])
+def test_long_run_coverage_within_its_bound_at_every_row(sequence, way, late):
+    """|coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n), for any sequence, and with labels that come late."""
+    stream, waiting = pippin.Stream(PREDICTOR, way), []
+    for n in range(1200):
+        row = NEW[n]
+        waiting.append((stream.predict_one(row), sequence(stream, row, n)))
+        if len(waiting) > late:
+            stream.learn(*waiting.pop(0))
+            assert abs(stream.coverage - 0.9) <= stream.bound + 1e-12
+    assert np.isfinite(stream.bound)
+    assert stream.bound < (0.75 if way == "track" else 0.25)
+
+
+@pytest.mark.parametrize("score", ["pip", "socop"])
+def test_track_settles_on_the_quantile(score):
+    """On exchangeable rows, after 5,000 of them, sets as small as a calibration's within 2 %, over six streams."""
+    predictor, ideal = (pippin.calibrate(*part, score) for part in ((DATA.probs[:500], DATA.labels[:500]), (NEW, TRUE)))
+    sizes, wanted = [], []
+    for seed in range(6):
+        chosen = np.random.default_rng(seed).integers(0, len(NEW), 6000)
+        stream = pippin.Stream(predictor, "track")
+        fed(stream, NEW[chosen[:5000]], [TRUE[i] for i in chosen[:5000]])
+        for i in chosen[5000:]:
+            ticket = stream.predict_one(NEW[i])
+            sizes.append(len(ticket.members))
+            stream.learn(ticket, TRUE[i])
+        wanted.append(pippin.efficiency(ideal.predict(NEW[chosen[5000:]])))
+        assert abs(stream.coverage - 0.9) < 0.01
+    assert abs(np.mean(sizes) / np.mean(wanted) - 1) < 0.02
+
+
+def test_grow_covers_exactly_as_often_as_it_says():
+    """P(covered) = ⌈(n + 1)(1 − α)⌉/(n + 1) at every row without ties: counted over many streams of uniform scores."""
+    rng = np.random.default_rng(2)
+    covered = np.zeros(5)
+    for _ in range(1500):
+        p = rng.random(24)
+        rows = np.column_stack([p, 1 - p])  # the score ip of class 0 is 1 − p, uniform
+        stream = pippin.Stream(pippin.calibrate(rows[:19], [0] * 19, "ip", 0.1), "grow")
+        for i in range(5):
+            ticket = stream.predict_one(rows[19 + i])
+            covered[i] += 0 in ticket.members
+            stream.learn(ticket, 0)
+    exact = np.array([pippin._theory.level.quantile_rank(n, 0.1) / (n + 1) for n in range(19, 24)])
+    assert (np.abs(covered / 1500 - exact) < 4 * np.sqrt(0.09 / 1500)).all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_resumed_it_gives_the_same_bits(tmp_path, way):
+    predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "aps", seed=1)
+    whole, halved = (pippin.Stream(predictor, way, seed=5) for _ in range(2))
+    waiting = []
+    for number, (row, label) in enumerate(zip(NEW[:300], TRUE[:300], strict=True)):
+        if number % 90 == 50:
+            halved.save(tmp_path / "state.json")
+            halved = pippin.Stream.load(tmp_path / "state.json")
+        one, other = whole.predict_one(row), halved.predict_one(row)
+        assert np.array_equal(one.members, other.members)
+        waiting.append((one, pickle.loads(pickle.dumps(other)), label))  # noqa: S301 - our own
+        if number % 5 == 4:  # the latest first, and one in five never
+            for first, second, true in waiting[:0:-1]:
+                whole.learn(first, true)
+                halved.learn(second, true)
+            waiting = []
+        assert (whole.threshold, whole.n_missed, whole.bound) == (halved.threshold, halved.n_missed, halved.bound)
+    assert whole.n_learnt == 240
+
+
+STEPS = """
+import sys, numpy as np, pippin
+from pathlib import Path
+path, data = Path(sys.argv[1]), pippin.load_example()
+rows = np.ascontiguousarray(data.probs[2000:2060])
+predictor = pippin.calibrate(data.probs[:300], data.labels[:300])
+stream = pippin.Stream.load(path) if path.exists() else pippin.Stream(predictor, "track", seed=0)
+while stream.n_learnt < 60:
+    stream.learn(stream.predict_one(rows[stream.n_learnt]), data.labels[2000 + stream.n_learnt])
+    if stream.n_learnt % 10 == 0:
+        stream.save(path)
+print(stream.threshold.hex())
+"""
+
+
+def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
+    whole = run_until("write", 10**9, tmp_path / "whole.json", code=STEPS).stdout
+    assert whole
+    for event, number in (("write", 3), ("os:replace", 2)):
+        assert run_until(event, number, tmp_path / "state.json", code=STEPS).returncode == -9
+    assert run_until("write", 10**9, tmp_path / "state.json", code=STEPS).stdout == whole
+
+
+def test_wrong_use_is_told(tmp_path):
+    per_class = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="class")
+    with pytest.raises(pippin.InputError, match="none, grow, window, track, aci"):
+        pippin.Stream(PREDICTOR, "drift")
+    with pytest.raises(pippin.InputError, match="one threshold"):
+        pippin.Stream(per_class)
+    with pytest.raises(pippin.InputError, match="no rate"):
+        pippin.Stream(PREDICTOR, "grow", rate=1)
+    with pytest.raises(pippin.InputError, match="positive rate"):
+        pippin.Stream(PREDICTOR, "track", rate=-1)
+    with pytest.raises(pippin.InputError, match="no window"):
+        pippin.Stream(PREDICTOR, "track", window=3)
+    with pytest.raises(pippin.InputError, match="at least one score"):
+        pippin.Stream(PREDICTOR, "window", window=0)
+    stream = pippin.Stream(PREDICTOR)
+    with pytest.raises(pippin.InputError, match="12 probabilities"):
+        stream.predict_one([0.5, 0.5])
+    with pytest.raises(pippin.InputError, match="not one of the 12 classes"):
+        stream.learn(stream.predict_one(NEW[0]), "thistle")
+    assert stream.n_learnt == 0
+    stream.save(tmp_path / "stream.json")
+    with pytest.raises(pippin.InputError, match=r"pippin\.Stream\.load"):
+        pippin.load(tmp_path / "stream.json")
+
+
+def test_the_row_of_a_ticket_is_its_own():
+    """Whoever fills one buffer again and again learns what was in it then."""
+    stream, other, buffer = pippin.Stream(PREDICTOR), pippin.Stream(PREDICTOR), NEW[0].copy()
+    ticket = stream.predict_one(buffer)
+    buffer[:] = 1 / 12
+    stream.learn(ticket, 3)
+    other.learn(other.predict_one(NEW[0]), 3)
+    assert stream.threshold == other.threshold
+
+
+def test_a_late_label_is_held_against_the_set_that_was_given():
+    """Not against the threshold of the hour at which it comes."""
+    stream = pippin.Stream(PREDICTOR, "track", rate=50.0)
+    ticket = stream.predict_one(NEW[0])
+    stream.learn(stream.predict_one(NEW[1]), int(NEW[1].argmin()))  # the threshold leaps
+    assert len(stream.predict_one(NEW[0]).members) == 12
+    stream.learn(ticket, int(NEW[0].argmin()))
+    assert stream.n_missed == 2
