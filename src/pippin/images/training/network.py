@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import nn
 from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
 from pippin.images.reading import CONFIG, told_to_transformers
+from pippin.images.training.record import TRAINING, WEIGHTS, file_checksum
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"
@@ -42,8 +43,11 @@ class Network:
         logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
         return logits
 
-    def save(self, folder: Path, size: int) -> None:
-        """Writes config, weights (safetensors) and normalisation, and only then takes the place of what was there."""
+    def save(self, folder: Path, size: int, record: Callable[[str], bytes]) -> None:
+        """Writes config, weights (safetensors), how images are read, and `record` of the weights' checksum.
+
+        Only then it takes the place of what was there.
+        """
         draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
         for left in folder.parent.glob(f".{folder.name}.*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
@@ -52,6 +56,7 @@ class Network:
             with _quiet(), naming_target(folder):
                 _save_weights(self.model, draft)
             write_whole(draft / CONFIG, json.dumps(prepared, indent=2).encode())
+            write_whole(draft / TRAINING, record(file_checksum(draft / WEIGHTS)))
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
