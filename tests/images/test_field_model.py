@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -246,3 +247,21 @@ def test_the_picture_shows_every_window_in_the_colour_of_its_action_with_a_legen
     for (left, _, _, bottom), action in zip(look.boxes(), look.actions, strict=True):
         corner = picture.getpixel((round(scale * left) + 2, round(scale * bottom) - 3))
         assert "#{:02x}{:02x}{:02x}".format(*corner) == colours[action]
+
+
+def test_hatching_says_how_certain_a_window_is_and_leaves_its_middle_in_sight(saved):
+    """The same photograph under levels that give one class, and more."""
+    loaded, pixels = FieldModel.load(saved), photograph(9, rows=1, columns=1, side=24, margin=0)
+    pictures = []
+    for alpha in (0.9, 0.05):
+        look = replace(loaded, decider=None, predictor=loaded.predictor.at(alpha)).look(pixels)
+        pictures.append((int(look.sets.sizes[0]), np.asarray(look.draw())))
+    (few, plain), (many, hatched) = pictures
+    assert few == 1 < many
+    middle = np.s_[200:440, 200:440]
+    upright = np.asarray(Image.fromarray(pixels).resize((640, 640)))
+    for picture in (plain, hatched):
+        np.testing.assert_array_equal(picture[middle], upright[middle])
+    band = np.s_[590:630, 100:540]
+    np.testing.assert_array_equal(plain[band], upright[band])
+    assert (hatched[band] != upright[band]).any(axis=2).mean() > 0.1

@@ -12,6 +12,7 @@ COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#c
 INK, PAPER, NONE = "#222222", "#ffffff", "#999999"
 LONGEST = 26  # characters of a name
 SMALLEST = 640  # pixels of the drawn picture's longer side, at least
+BAND = 0.1  # share of a window's side that is hatched, along each edge
 FEW = 3  # classes of a set that is nearly certain
 
 
@@ -81,20 +82,24 @@ def _colours(look: "Look") -> dict[str, str]:
 
 
 def _window(picture: "Image.Image", box: tuple[int, int, int, int], colour: str, mark: Mark, unit: int) -> None:
+    """A frame, and the hatching in a band along it: what the window shows stays in sight."""
     left, top, right, bottom = box
+    width, height = right - left, bottom - top
+    band = max(round(min(width, height) * BAND), 4 * unit)
     part = picture.crop(box)
+    middle = part.crop((band, band, width - band, height - band)) if min(width, height) > 2 * band else None
     inside = ImageDraw.Draw(part)
-    _hatch(inside, right - left, bottom - top, colour, mark, unit)
+    _hatch(inside, width, height, colour, mark, unit)
+    if middle is not None:
+        part.paste(middle, (band, band))
     for inset, ink in ((0, INK), (1, colour)):
-        inside.rectangle(
-            (inset, inset, right - left - 1 - inset, bottom - top - 1 - inset), None, ink, unit - inset + 1
-        )
+        inside.rectangle((inset, inset, width - 1 - inset, height - 1 - inset), None, ink, unit - inset + 1)
     picture.paste(part, (left, top))
 
 
 def _hatch(draw: "ImageDraw.ImageDraw", width: int, height: int, colour: str, mark: Mark, unit: int) -> None:
     """Parallel lines over a rectangle, each with a dark edge so that it shows on any ground."""
-    step = 10 * unit
+    step = 6 * unit
     for x in range(-height, width, step):
         for wide, ink in ((unit + 1, INK), (unit - 1, colour)):
             if mark.rising:
@@ -117,22 +122,22 @@ def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, size:
 def _with_legend(picture: "Image.Image", names: dict[str, str], look: "Look", unit: int) -> "Image.Image":
     """Swatches below the picture: colours with their names, then patterns with theirs."""
     marks = [mark for mark in MARKS if mark in {mark_of(size) for size in look.sets.sizes.tolist()}]
-    items: list[tuple[str, str, Mark]] = [(name, colour, MARKS[0]) for name, colour in names.items()]
-    items += [(mark.told, NONE, mark) for mark in marks]
+    items = [(name, colour, colour, MARKS[0]) for name, colour in names.items()]
+    items += [(mark.told, PAPER, NONE, mark) for mark in marks]
     side, font = 8 * unit, ImageFont.load_default(max(11, 6 * unit))
     placed, x, y = [], side, side // 2
-    for text, colour, mark in items:
+    for text, ground, colour, mark in items:
         wide = side * 2 + round(font.getlength(text)) + side
         if x + wide > picture.width and x > side:
             x, y = side, y + side * 3 // 2
-        placed.append((x, y, text, colour, mark))
+        placed.append((x, y, text, ground, colour, mark))
         x += wide
     whole = Image.new("RGB", (picture.width, picture.height + y + side * 3 // 2), PAPER)
     whole.paste(picture, (0, 0))
     draw = ImageDraw.Draw(whole)
-    for x, y, text, colour, mark in placed:
+    for x, y, text, ground, colour, mark in placed:
         top = picture.height + y
-        whole.paste(colour if mark == MARKS[0] else PAPER, (x, top, x + side, top + side))
+        whole.paste(ground, (x, top, x + side, top + side))
         _window(whole, (x, top, x + side, top + side), colour, mark, max(2, unit // 2))
         draw.text((x + side * 3 // 2, top + side // 2), text, INK, font=font, anchor="lm")
     return whole
