@@ -1,10 +1,14 @@
 """`pippin field`: a model for the field from the parts that other commands wrote, and photographs under it."""
 
+import json
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -15,7 +19,9 @@ from pippin.cli.train import Device
 
 if TYPE_CHECKING:
     from pippin.images import FieldModel
+    from pippin.images.field.running import FieldRun
 
+PAUSE = 0.05  # seconds between two looks at a folder
 SHOWN = 10  # photographs that were skipped, by name
 
 field = typer.Typer(help="From new photographs to sets, decisions and a picture of them.")
@@ -49,8 +55,14 @@ RunWindows = Annotated[
     ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What field make wrote.", show_default=False)]
+Watched = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Take photographs as they arrive in this folder, until Ctrl-C.", show_default=False
+    ),
+]
 Photos = Annotated[
-    list[Path], typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.", show_default=False)
+    list[Path] | None, typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.", show_default=False)
 ]
 
 
@@ -93,15 +105,17 @@ def make(
 @field.command("run", epilog="Example: pippin field run MODEL photographs --out results")
 def run(
     model: Model,
-    photos: Photos,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.", show_default=False)],
+    photos: Photos = None,
     windows: RunWindows = None,
+    watch: Watched = None,
     device: Device = "auto",
 ) -> None:
     """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
 
     Writes results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read is named and
-    skipped.
+    skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the results are
+    written when it ends.
     """
     need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
     from pippin._runtime.progress import progress_bar
@@ -109,14 +123,45 @@ def run(
     from pippin.images.field.folder import manifest_checksum
     from pippin.images.field.running import list_photographs, open_run
 
-    every = list_photographs(photos, out)
+    if (photos is None) == (watch is None):
+        raise InputError(
+            "Expected photographs or --watch with a folder, one of the two", "name photographs, or the folder"
+        )
+    every = [] if photos is None else list_photographs(photos, out)
+    if watch is not None:
+        _check_watched(watch, out)
     loaded = _loaded(model, windows, device)
     with output_folder(out), _threads(), open_run(loaded, manifest_checksum(model), out) as journal:
+        if watch is not None:
+            _watch(journal, watch)
+            _tell(journal.finish(list(journal.kept)), out, sys.stderr)
+            return
         with progress_bar("looking at photographs", len(every)) as advance:
             for photo in every:
                 journal.see(photo)
                 advance(1)
-        _tell(journal.finish([photo.as_posix() for photo in every]), out)
+        _tell(journal.finish([photo.as_posix() for photo in every]), out, sys.stdout)
+
+
+def _check_watched(folder: Path, out: Path) -> None:
+    from pippin.images.field.running import check_outside
+
+    if not folder.is_dir():
+        raise InputError(f"Expected --watch to be a folder, but there is no folder {folder}", "make it first")
+    check_outside(folder, out)
+
+
+def _watch(journal: "FieldRun", folder: Path) -> None:
+    """A line per photograph that is new, after the journal has it; until it is interrupted."""
+    from pippin.images.field.running import arriving
+
+    try:
+        for photo in arriving(folder, lambda: time.sleep(PAUSE)):
+            entry, new = journal.see(photo)
+            if new:
+                print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+    except KeyboardInterrupt:
+        return
 
 
 def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
@@ -148,18 +193,19 @@ def _threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _tell(summary: dict[str, Any], out: Path) -> None:
+def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     from pippin._runtime.visible import visible
 
+    say = partial(print, file=stream)
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
-    print(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
+    say(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
     if skipped:
-        print(f"{len(skipped):,} photographs were skipped:")
+        say(f"{len(skipped):,} photographs were skipped:")
         for one in skipped[:SHOWN]:
-            print(
+            say(
                 visible(f"  {one['reason']}" if one["photo"] in one["reason"] else f"  {one['photo']}: {one['reason']}")
             )
         if len(skipped) > SHOWN:
-            print(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
-    print(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / 'drawn'}")
+            say(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
+    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / 'drawn'}")

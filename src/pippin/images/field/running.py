@@ -7,8 +7,8 @@ goes on where it was, and leaves, byte for byte, what a run without a break leav
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,7 @@ def list_photographs(given: Sequence[Path], out: Path) -> list[Path]:
     found: dict[Path, None] = {}
     for path in given:
         if path.is_dir():
-            if path.resolve() == out.resolve() or path.resolve() in out.resolve().parents:
-                raise InputError(f"Expected --out outside the photographs, got {out} in {path}", "choose another place")
+            check_outside(path, out)
             found.update(dict.fromkeys(images_below(path)))
         elif path.exists():
             found[path] = None
@@ -48,6 +47,34 @@ def list_photographs(given: Sequence[Path], out: Path) -> list[Path]:
     if not found:
         raise InputError(f"Expected photographs, but {', '.join(map(str, given))} holds none", "name another folder")
     return list(found)
+
+
+def check_outside(folder: Path, out: Path) -> None:
+    """Raises an InputError where what is drawn would be taken for photographs."""
+    if folder.resolve() == out.resolve() or folder.resolve() in out.resolve().parents:
+        raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
+
+
+def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
+    """The images of a folder, each once, as soon as its size and time hold still; it never ends.
+
+    Args:
+        pause: called after every look at the folder.
+    """
+    last: dict[Path, tuple[int, int]] = {}
+    given: set[Path] = set()
+    while True:
+        for path in images_below(folder):
+            if path in given:
+                continue
+            with suppress(OSError):  # it may be gone again
+                found = path.stat()
+                state = found.st_size, found.st_mtime_ns
+                if last.get(path) == state:
+                    given.add(path)
+                    yield path
+                last[path] = state
+        pause()
 
 
 def images_below(folder: Path) -> list[Path]:
