@@ -201,7 +201,7 @@ def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
     say(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
     if skipped:
-        say(f"{len(skipped):,} photographs were skipped:")
+        say("1 photograph was skipped:" if len(skipped) == 1 else f"{len(skipped):,} photographs were skipped:")
         for one in skipped[:SHOWN]:
             say(
                 visible(f"  {one['reason']}" if one["photo"] in one["reason"] else f"  {one['photo']}: {one['reason']}")
