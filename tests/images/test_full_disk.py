@@ -25,10 +25,10 @@ def test_while_a_network_is_saved(tiny, tmp_path):
     network = make_network(str(tiny), tuple(CLASSES), 24, 0)
     told = r"Cannot write .*weights \(.*\): (free some space, or )?choose another place\."
     with files_of_at_most(1000), pytest.raises(OSError, match=told):
-        network.save(tmp_path / "weights", 24)
+        network.save(tmp_path / "weights", 24, str.encode)
     assert list(tmp_path.iterdir()) == []
-    network.save(tmp_path / "weights", 24)
+    network.save(tmp_path / "weights", 24, str.encode)
     before = sorted(path.name for path in (tmp_path / "weights").iterdir())
     with files_of_at_most(1000), pytest.raises(OSError, match=told):
-        network.save(tmp_path / "weights", 24)
+        network.save(tmp_path / "weights", 24, str.encode)
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == before

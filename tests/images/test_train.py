@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from pippin.images.reading import read_image
 from pippin.images.training import train
-from pippin.images.training.folder import read_image
 from pippin.images.training.network import make_network
 from pippin.tables.reading import read_data
 from support.made_images import CLASSES, make_images

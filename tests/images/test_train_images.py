@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from pippin.images.training.augmentation import augmented
-from pippin.images.training.folder import Pixels, batches, divide, list_images, read_image
+from pippin.images.training.folder import Pixels, batches, divide, list_images
 from support.made_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,24 +54,6 @@ def test_no_batch_has_a_single_row():
 # Pixels
 
 
-def test_every_kind_of_picture_becomes_a_square_of_three_colours(tmp_path):
-    grey = np.linspace(0, 255, 20 * 30).reshape(20, 30).astype(np.uint8)
-    Image.fromarray(grey).save(tmp_path / "grey.png")
-    Image.fromarray(grey.astype(np.uint16) * 256).save(tmp_path / "sixteen.png")
-    Image.fromarray(grey).convert("P").save(tmp_path / "palette.png")
-    Image.fromarray(grey).convert("RGBA").save(tmp_path / "alpha.png")
-    expected = read_image(tmp_path / "grey.png", 16)
-    assert expected.shape == (3, 16, 16)
-    for name in ("sixteen", "palette", "alpha"):
-        assert np.abs(read_image(tmp_path / f"{name}.png", 16).astype(int) - expected).max() <= 2
-    turned = Image.new("RGB", (10, 10))
-    turned.paste((255, 255, 255), (0, 0, 10, 5))
-    exif = Image.Exif()
-    exif[0x0112] = 3  # held upside down
-    turned.save(tmp_path / "turned.jpg", exif=exif, quality=95)
-    assert read_image(tmp_path / "turned.jpg", 10)[:, :4].max() < 30
-
-
 def test_views_keep_range_and_input_and_follow_the_generator():
     pixels = torch.rand(6, 3, 20, 20)
     before = pixels.clone()
@@ -109,3 +91,10 @@ def test_bad_images_are_named(tiny, tmp_path, call):
             (tmp_path / "images" / name / f"bad-{i}.png").touch()
     with pytest.raises(ValueError, match="and 30 more"):
         Pixels(list_images(tmp_path / "images"), 8, 0, lambda more: None)
+
+
+def test_an_image_that_could_be_read_in_several_ways_is_named_with_its_kind(tmp_path):
+    make_images(tmp_path, 16)
+    Image.new("RGBA", (8, 8), (1, 2, 3, 90)).save(tmp_path / "blob/glass.png")
+    with pytest.raises(ValueError, match=r"cannot \(blob/glass.png is partly transparent, and nobody says"):
+        Pixels(list_images(tmp_path), 8, 0, lambda more: None)

@@ -4,6 +4,7 @@ An event is the n-th call of a function, before or after it; or the n-th write i
 that was opened for writing, when half of it is written.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -103,3 +104,35 @@ def processes_with(mark):
         except OSError:
             continue
     return found
+
+
+IN_TURN = """
+import json, os, sys
+from importlib import import_module
+from support.killing import AT_EVENT, COMMAND
+
+modules, events = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+for module in modules:
+    import_module(module)
+ends = []
+for event, number, after in events:
+    child = os.fork()
+    if child == 0:
+        sys.argv = ["-c", event, str(number), after, COMMAND, "9", *sys.argv[3:]]
+        exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
+        os._exit(0)
+    ends.append(os.waitpid(child, 0)[1])
+print(json.dumps(ends), file=sys.stderr)
+"""
+
+
+def killed_in_turn(events, *args, modules):
+    """Runs the command once for each (event, number, "before" or "after"), and tells how each ended: 9, if killed.
+
+    One process imports the modules, which takes long, and forks for every event before it has used them.
+    """
+    command = [sys.executable, "-c", IN_TURN, json.dumps(modules), json.dumps(events), *map(str, args)]
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stderr.splitlines()[-1])

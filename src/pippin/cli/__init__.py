@@ -21,6 +21,7 @@ from pippin.cli.compare import compare
 from pippin.cli.decide import decide
 from pippin.cli.evaluate import evaluate
 from pippin.cli.export import export
+from pippin.cli.field import field
 from pippin.cli.learn import learn
 from pippin.cli.monitor import monitor
 from pippin.cli.plan import plan
@@ -48,6 +49,7 @@ app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --inp
 app.add_typer(prepare, name="prepare")
 app.command(epilog="Example: pippin train windows --out probs.npz")(train)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(field, name="field")
 
 
 @app.callback(invoke_without_command=True, epilog="Start with: pippin compare")

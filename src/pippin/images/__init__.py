@@ -1,1 +1,24 @@
-"""Photographs: cut into labelled windows, and a network trained on them. Needs the extra `vision`."""
+"""Photographs: cut into labelled windows, a network trained on them, and taken into the field.
+
+Needs the extra `vision`. `FieldModel` and `Look` come when they are first named.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pippin.images.field.look import Look
+    from pippin.images.field.model import FieldModel
+
+__all__ = ["FieldModel", "Look"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'pippin.images' has no attribute {name!r}")
+    from pippin._runtime.extras import need
+
+    need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    from pippin.images.field.look import Look
+    from pippin.images.field.model import FieldModel
+
+    return {"FieldModel": FieldModel, "Look": Look}[name]

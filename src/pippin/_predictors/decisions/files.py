@@ -17,7 +17,7 @@ from pippin._theory.level import examples_needed
 def from_content(content: Content) -> Decider:
     """The decider that had this content."""
     alpha, n, classes = content.level(), content.whole("n_calibration", 1), content.classes()
-    utility = _utility_of(content.take("utility"), classes)
+    utility = utility_of(content.take("utility"), classes)
     groups = group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
     per = content.take("per", lambda value: value is None or value in PER_DECISION)
     need("per", ("group" in (per or "")) == (groups is not None))
@@ -48,7 +48,7 @@ def _check_betas(betas: Vector, cells: Cells, levels: tuple[float, ...]) -> None
     need("betas", bool(np.isinf(found[few]).all()))
 
 
-def _utility_of(content: Any, classes: Classes) -> Utility:
+def utility_of(content: Any, classes: Classes) -> Utility:
     """The utility; what was told of it when it was made is not told again."""
     need("utility", isinstance(content, dict) and set(content) == {"actions", "columns", "values", "kinds"})
     actions, columns, kinds = content["actions"], content["columns"], content["kinds"]

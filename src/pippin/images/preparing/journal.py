@@ -1,7 +1,6 @@
 """What is known of the masks, kept line by line, so that a stopped run does not read them again."""
 
 import base64
-import json
 import os
 import zlib
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._runtime.disk import naming_target
+from pippin.images.lines import append, entries
 from pippin.images.preparing.we3ds import Problem, mask_classes
 from pippin.images.preparing.windows import Counted
 
@@ -28,50 +27,29 @@ class Journal:
     def add(self, result: Counted | Problem) -> None:
         """Notes a result."""
         self.kept[result.photo] = result
-        _append(self._stream, _encoded(result))
+        append(self._stream, _encoded(result))
 
 
 def run_of(folder: Path) -> Any:
     """What the run that left a journal in this folder was to do; None where there is none."""
     path = folder / JOURNAL
-    return next(_entries(path.read_bytes()), (None, 0))[0] if path.is_file() else None
+    return next(entries(path.read_bytes()), (None, 0))[0] if path.is_file() else None
 
 
 @contextmanager
 def open_journal(folder: Path, run: Any) -> Iterator[Journal]:
     """The journal of this run in this folder; its last line, if cut short, is forgotten."""
     path = folder / JOURNAL
-    entries = list(_entries(path.read_bytes())) if path.is_file() else []
-    with open(path, "r+b" if entries else "wb", buffering=0) as stream:
-        if entries:
-            stream.seek(entries[-1][1])
+    found = list(entries(path.read_bytes())) if path.is_file() else []
+    with open(path, "r+b" if found else "wb", buffering=0) as stream:
+        if found:
+            stream.seek(found[-1][1])
             stream.truncate()
         else:
-            _append(stream, run)
+            append(stream, run)
             os.fsync(stream.fileno())
-        results = (_decoded(entry) for entry, _ in entries[1:])
+        results = (_decoded(entry) for entry, _ in found[1:])
         yield Journal(stream, {result.photo: result for result in results})
-
-
-def _entries(data: bytes) -> Iterator[tuple[Any, int]]:
-    """Every whole line's content, and where it ends."""
-    end = 0
-    for line in data.splitlines(keepends=True):
-        end += len(line)
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            return
-        if not line.endswith(b"\n"):
-            return
-        yield entry, end
-
-
-def _append(stream: FileIO, content: Any) -> None:
-    line = json.dumps(content).encode() + b"\n"
-    with naming_target(Path(os.fsdecode(stream.name))):
-        while line:
-            line = line[stream.write(line) :]
 
 
 def _encoded(result: Counted | Problem) -> dict[str, Any]:

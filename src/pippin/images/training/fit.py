@@ -16,8 +16,9 @@ from torch.nn import functional
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
+from pippin.images.reading import without_doubts
 from pippin.images.training.augmentation import augmented
-from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images, without_doubts
+from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images
 from pippin.images.training.network import SCRATCH, Network, make_network, parameters
 from pippin.images.training.options import Options
 from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained

@@ -3,21 +3,19 @@
 import hashlib
 import os
 import re
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin._runtime.warn import warn
+from pippin.images.reading import read_image
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory
@@ -147,8 +145,8 @@ class Pixels:
         def read(index: int) -> None:
             try:
                 pixels = read_image(images.root / images.files[index], size)
-            except ValueError:
-                bad.append(images.files[index])
+            except InputError as error:
+                bad.append(_told(images.files[index], error))
             else:
                 if self._kept is not None:
                     self._kept[index] = pixels
@@ -172,34 +170,10 @@ class Pixels:
             return np.stack(list(pool.map(lambda path: read_image(path, self._size), paths)))
 
 
-def read_image(path: Path, size: int) -> NDArray[np.uint8]:
-    """An image as (3, size, size): turned as the camera was held, its middle square, in red, green and blue.
-
-    Raises:
-        ValueError: the file is damaged, cut short, or no image.
-    """
-    try:
-        with Image.open(path) as image:
-            image.draft("RGB", (size, size))
-            square = ImageOps.fit(_eight_bit(ImageOps.exif_transpose(image)), (size, size))
-    except Exception as error:  # Pillow's decoders raise many kinds
-        raise InputError(f"{path} is damaged or no image", "replace or delete it") from error
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
-
-
-@contextmanager
-def without_doubts() -> Iterator[None]:
-    """Silences Pillow's warnings: either it decodes or it raises."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\b")
-        yield
-
-
-def _eight_bit(image: "Image.Image") -> "Image.Image":
-    """Red, green and blue of 0 to 255, also from greyscale of 16 bits."""
-    if image.mode.startswith("I"):
-        image = Image.fromarray((np.asarray(image).clip(0, 65535) // 256).astype(np.uint8))
-    return image.convert("RGB")
+def _told(file: str, error: InputError) -> str:
+    """The file, and what it is where it is not just damaged."""
+    kind = error.__cause__
+    return f"{file} is {kind.what}" if isinstance(kind, InputError) else file
 
 
 def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from torch import nn
 
 from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
+from pippin.images.reading import CONFIG, told_to_transformers
+from pippin.images.training.record import TRAINING, WEIGHTS, file_checksum
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"
@@ -25,7 +27,6 @@ PATIENCE = 5.0  # seconds to find out whether there is a network
 MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_PREPARED = "preprocessor_config.json"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,24 +43,20 @@ class Network:
         logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
         return logits
 
-    def save(self, folder: Path, size: int) -> None:
-        """Writes config, weights (safetensors) and normalisation, and only then takes the place of what was there."""
+    def save(self, folder: Path, size: int, record: Callable[[str], bytes]) -> None:
+        """Writes config, weights (safetensors), how images are read, and `record` of the weights' checksum.
+
+        Only then it takes the place of what was there.
+        """
         draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
         for left in folder.parent.glob(f".{folder.name}.*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
-        prepared = {
-            "do_normalize": True,
-            "do_rescale": True,
-            "do_resize": True,
-            "image_mean": self.mean,
-            "image_std": self.sd,
-            "rescale_factor": 1 / 255,
-            "size": {"height": size, "width": size},
-        }
+        prepared = told_to_transformers(size, self.mean, self.sd)
         try:
             with _quiet(), naming_target(folder):
                 _save_weights(self.model, draft)
-            write_whole(draft / _PREPARED, json.dumps(prepared, indent=2).encode())
+            write_whole(draft / CONFIG, json.dumps(prepared, indent=2).encode())
+            write_whole(draft / TRAINING, record(file_checksum(draft / WEIGHTS)))
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -156,7 +153,7 @@ def _colours(weights: str, local: bool) -> tuple[tuple[float, ...], tuple[float,
 
     try:
         folder = Path(weights)
-        path = folder / _PREPARED if folder.is_dir() else hf_hub_download(weights, _PREPARED, local_files_only=local)
+        path = folder / CONFIG if folder.is_dir() else hf_hub_download(weights, CONFIG, local_files_only=local)
         told = json.loads(Path(path).read_text(encoding="utf-8"))
         return tuple(map(float, told["image_mean"])), tuple(map(float, told["image_std"]))
     except (OSError, ValueError, KeyError, TypeError):

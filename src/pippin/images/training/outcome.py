@@ -20,6 +20,7 @@ from pippin._runtime.version import __version__
 from pippin.images.training.folder import Images
 from pippin.images.training.network import Network
 from pippin.images.training.options import Options
+from pippin.images.training.record import Training
 
 CHECKPOINT = "train.checkpoint.pt"
 
@@ -131,9 +132,15 @@ class Made(NamedTuple):
 
 
 def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> None:
-    """Writes weights/, train.json and, last, the logits: where these are, the others are too."""
+    """Writes weights/ (with what was held out), train.json and, last, the logits: where these are, all is."""
     images = made.images
-    network.save(out.with_name("weights"), made.options.size)
+    held = set(trained.files.tolist())
+    seen = tuple(file for file in images.files if file not in held)
+
+    def record_of(weights: str) -> bytes:
+        return Training(trained.classes, seen, trained.files, trained.logits, trained.labels, weights).encoded()
+
+    network.save(out.with_name("weights"), made.options.size, record_of)
     counts = np.bincount(images.labels, minlength=len(images.classes))
     record = {
         "options": asdict(made.options),

@@ -1,0 +1,211 @@
+"""`pippin field`: a model for the field from the parts that other commands wrote, and photographs under it."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
+from pippin.cli.options import Fallback, UtilityFile
+from pippin.cli.train import Device
+
+if TYPE_CHECKING:
+    from pippin.images import FieldModel
+    from pippin.images.field.running import FieldRun
+
+PAUSE = 0.05  # seconds between two looks at a folder
+SHOWN = 10  # photographs that were skipped, by name
+
+field = typer.Typer(help="From new photographs to sets, decisions and a picture of them.")
+
+WeightsFolder = Annotated[
+    Path, typer.Option(metavar="DIR", help="The folder weights that train wrote.", show_default=False)
+]
+Calibrated = Annotated[
+    Path, typer.Option("--predictor", metavar="FILE", help="What calibrate wrote from its logits.", show_default=False)
+]
+DeciderFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What calibrate --utility wrote from its logits.", show_default=False),
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The .npz that calibrated, to be told what is wrong with it.", show_default=False
+    ),
+]
+Windows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Cut photographs into windows of so many pixels; whole images, if not given.", show_default=False
+    ),
+]
+RunWindows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Cut into windows of so many pixels; as the model says, if not given.", show_default=False
+    ),
+]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What field make wrote.", show_default=False)]
+Watched = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Take photographs as they arrive in this folder, until Ctrl-C.", show_default=False
+    ),
+]
+Photos = Annotated[
+    list[Path] | None, typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.", show_default=False)
+]
+
+
+@field.command(
+    "make", epilog="Example: pippin field make --weights weights --predictor predictor.json --windows 224 --out MODEL"
+)
+def make(
+    weights: WeightsFolder,
+    predictor: Calibrated,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the model.", show_default=False)],
+    decider: DeciderFile = None,
+    utility: UtilityFile = None,
+    fallback: Fallback = None,
+    windows: Windows = None,
+    calibration: Calibration = None,
+) -> None:
+    """Put a network, how its images are read, its predictor and its decisions into one folder.
+
+    Parts that do not belong together are refused: classes in another order, calibrated on images that trained, or on
+    the logits of another network.
+    """
+    need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    from pippin.images import FieldModel
+
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
+    made = FieldModel.make(
+        weights,
+        predictor,
+        decider=decider,
+        utility=utility,
+        fallback=fallback,
+        window=windows,
+        calibration=calibration,
+    )
+    made.save(out)
+    print(f"{out}: {made.describe()}\nNext: pippin field run {out} PHOTOS --out results")
+
+
+@field.command("run", epilog="Example: pippin field run MODEL photographs --out results")
+def run(
+    model: Model,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.", show_default=False)],
+    photos: Photos = None,
+    windows: RunWindows = None,
+    watch: Watched = None,
+    device: Device = "auto",
+) -> None:
+    """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
+
+    Writes results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read is named and
+    skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the results are
+    written when it ends.
+    """
+    need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    from pippin._runtime.progress import progress_bar
+    from pippin.cli.outputs import output_folder
+    from pippin.images.field.folder import manifest_checksum
+    from pippin.images.field.running import list_photographs, open_run
+
+    if (photos is None) == (watch is None):
+        raise InputError(
+            "Expected photographs or --watch with a folder, one of the two", "name photographs, or the folder"
+        )
+    every = [] if photos is None else list_photographs(photos, out)
+    if watch is not None:
+        _check_watched(watch, out)
+    loaded = _loaded(model, windows, device)
+    with output_folder(out), _threads(), open_run(loaded, manifest_checksum(model), out) as journal:
+        if watch is not None:
+            _watch(journal, watch)
+            _tell(journal.finish(list(journal.kept)), out, sys.stderr)
+            return
+        with progress_bar("looking at photographs", len(every)) as advance:
+            for photo in every:
+                journal.see(photo)
+                advance(1)
+        _tell(journal.finish([photo.as_posix() for photo in every]), out, sys.stdout)
+
+
+def _check_watched(folder: Path, out: Path) -> None:
+    from pippin.images.field.running import check_outside
+
+    if not folder.is_dir():
+        raise InputError(f"Expected --watch to be a folder, but there is no folder {folder}", "make it first")
+    check_outside(folder, out)
+
+
+def _watch(journal: "FieldRun", folder: Path) -> None:
+    """A line per photograph that is new, after the journal has it; until it is interrupted."""
+    from pippin.images.field.running import arriving
+
+    try:
+        for photo in arriving(folder, lambda: time.sleep(PAUSE)):
+            entry, new = journal.see(photo)
+            if new:
+                print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
+    import torch
+
+    from pippin.images import FieldModel
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"Expected --device to be auto or cpu or cuda, got {device!r}", "choose one of them")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("Expected a CUDA device for --device cuda, but torch finds none", "pass --device auto or cpu")
+    where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    loaded = FieldModel.load(model, device=where)
+    return loaded if windows is None else replace(loaded, window=windows)
+
+
+@contextmanager
+def _threads() -> Iterator[None]:
+    """As many threads as may be used, and then as many as before."""
+    import torch
+
+    from pippin._runtime.threads import n_threads
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
+    from pippin._runtime.visible import visible
+
+    say = partial(print, file=stream)
+    n, skipped = summary["photographs"]["looked at"], summary["skipped"]
+    counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
+    say(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
+    if skipped:
+        say("1 photograph was skipped:" if len(skipped) == 1 else f"{len(skipped):,} photographs were skipped:")
+        for one in skipped[:SHOWN]:
+            say(
+                visible(f"  {one['reason']}" if one["photo"] in one["reason"] else f"  {one['photo']}: {one['reason']}")
+            )
+        if len(skipped) > SHOWN:
+            say(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
+    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / 'drawn'}")

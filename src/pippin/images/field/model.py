@@ -1,0 +1,280 @@
+"""A field model: a network, how its images are read, what makes sets of its logits, and what acts on them."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pippin._inputs.rows import softmax
+from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.decisions.files import utility_of
+from pippin._predictors.decisions.results import Decisions
+from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.decisions.worst_case import decide
+from pippin._predictors.loading import load
+from pippin._predictors.protocol import ConformalPredictor
+from pippin._predictors.sets import PredictionSets
+from pippin._runtime.disk import naming_target
+from pippin._runtime.errors import InputError
+from pippin._runtime.version import __version__
+from pippin.images.field.belonging import check_calibration, check_classes, check_kind
+from pippin.images.field.folder import MANIFEST, read_manifest, write_manifest
+from pippin.images.field.look import Look
+from pippin.images.reading import CONFIG, open_image, squared, without_doubts
+from pippin.images.training.network import Network, make_network
+from pippin.images.training.record import Training, read_training
+
+BATCH = 64  # windows at once
+PREDICTOR, DECIDER = "predictor.json", "decider.json"
+
+Place = str | PathLike[str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FieldModel:
+    """Everything from a photograph to sets and decisions, in one folder.
+
+    `window` is the side of the windows that a photograph is cut into, in pixels; None takes whole images. Decisions
+    are those of `decider`; or, with a `utility`, the best in the worst case over each set, and `fallback` where a set
+    is empty.
+    """
+
+    network: Network
+    size: int
+    training: Training
+    predictor: ConformalPredictor
+    decider: Decider | None = None
+    utility: Utility | None = None
+    fallback: str | None = None
+    window: int | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the logits."""
+        return self.training.classes
+
+    @classmethod
+    def make(
+        cls,
+        weights: Place,
+        predictor: "ConformalPredictor | Place",
+        *,
+        decider: "Decider | Place | None" = None,
+        utility: "Utility | Place | None" = None,
+        fallback: str | None = None,
+        window: int | None = None,
+        calibration: Place | None = None,
+    ) -> "FieldModel":
+        """A field model of parts that belong together.
+
+        Args:
+            weights: the folder `weights` that `pippin train` wrote.
+            predictor: what `calibrate` gave on the logits that `train` wrote beside it, or its file.
+            decider: what `calibrate_decisions` gave on them, or its file; decides what to do.
+            utility: decides instead, by the worst case over each set; or its file.
+            fallback: the action where a set is empty, with a utility.
+            window: pixels of a window's side, as `prepare` cut them; None takes whole images.
+            calibration: the .npz file that calibrated the predictor, where it is to be told what is wrong with it.
+
+        Raises:
+            ValueError: a part cannot be used, or does not belong to the network; it is named.
+        """
+        folder = Path(weights)
+        training = read_training(folder)
+        given = predictor if isinstance(predictor, ConformalPredictor) else load(predictor)
+        acting: Any = load(decider) if isinstance(decider, str | PathLike) else decider
+        worth = Utility.read(utility) if isinstance(utility, str | PathLike) else utility
+        _check_choices(acting, worth, fallback, window)
+        for part, one in {"predictor": given, "decider": acting}.items():
+            if one is not None:
+                check_kind(one)
+                check_classes(part, one.classes, training)
+                check_calibration(part, one, training, None if calibration is None else Path(calibration))
+        if worth is not None:
+            worth.of(training.classes)
+        network, size = _network(folder, training)
+        return cls(network, size, training, given, acting, worth, fallback, window)
+
+    def save(self, path: Place) -> None:
+        """Writes the folder, whole or not at all; one that is there is replaced only by a model, never other files.
+
+        Args:
+            path: the folder.
+        """
+        folder = Path(path)
+        if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
+            raise InputError(
+                f"Expected a new folder or that of a field model, but {folder} is something else", "rename it"
+            )
+        draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
+        try:
+            with naming_target(folder):
+                draft.mkdir(parents=True)
+            self._write(draft)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+    @classmethod
+    def load(cls, path: Place, *, device: str = "cpu") -> "FieldModel":
+        """Reads a folder that `save` wrote, every part checked against its checksum and against the others.
+
+        Args:
+            path: the folder.
+            device: where the network is to work, such as "cpu" or "cuda".
+
+        Raises:
+            ValueError: a part is missing, damaged or of another model; it is named.
+        """
+        folder = Path(path)
+        told = read_manifest(folder)
+        utility = None if told["utility"] is None else utility_of(told["utility"], tuple(told["classes"]))
+        decider = folder / DECIDER if (folder / DECIDER).is_file() else None
+        made = cls.make(
+            folder / "weights",
+            folder / PREDICTOR,
+            decider=decider,
+            utility=utility,
+            fallback=told["fallback"],
+            window=told["window"],
+        )
+        made.network.model.to(torch.device(device))
+        return made
+
+    def look(self, image: Any) -> Look:
+        """Sets, p-values and decisions of every window of an image.
+
+        Args:
+            image: a path, a Pillow image, a NumPy array (height, width[, 3]) or a torch tensor (3, height, width).
+
+        Raises:
+            ValueError: it cannot be read, could be read in several ways, or is smaller than a window.
+        """
+        with without_doubts():
+            opened = open_image(image)
+        width, height = opened.size
+        side = self.window
+        shape = (1, 1) if side is None else (height // side, width // side)
+        if not all(shape):
+            raise InputError(
+                f"The image is {width} × {height}, smaller than a window of {side} × {side}", "leave it out"
+            )
+        blank = Look(opened, side, shape, np.empty((0, 0), np.float32), _NO_SETS, np.empty((0, 0)), None)
+        pixels = np.stack([squared(opened.crop(box) if side else opened, self.size) for box in blank.boxes()])
+        logits = self.logits(pixels)
+        sets, p_values, decisions = self.judge(logits, _seed(pixels))
+        return Look(opened, side, shape, logits, sets, p_values, decisions)
+
+    def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What the network says of pixels (n, 3, size, size).
+
+        Args:
+            pixels: of 0 to 255.
+        """
+        device = next(self.network.model.parameters()).device
+        found = []
+        with torch.inference_mode():
+            for start in range(0, len(pixels), BATCH):
+                block = torch.from_numpy(pixels[start : start + BATCH]).to(device)
+                found.append(self.network(block.float() / 255).float().cpu().numpy())
+        return np.concatenate(found)
+
+    def judge(
+        self, logits: NDArray[np.float32], seed: int = 0
+    ) -> tuple[PredictionSets, NDArray[np.float64], Decisions | None]:
+        """Sets, p-values of every class, and decisions, from logits (n, K).
+
+        Args:
+            logits: of this network.
+            seed: for a randomised score.
+        """
+        predictor: Any = self.predictor
+        probs = softmax(logits)
+        drawn = {"seed": seed} if "seed" in predictor.takes else {}
+        sets = predictor.predict(probs, **drawn)
+        p_values = np.asarray(predictor.p_values(probs, **drawn))
+        if self.decider is not None:
+            return sets, p_values, self.decider.decide(probs)
+        decisions = None if self.utility is None else decide(sets, self.utility, fallback=self.fallback)
+        return sets, p_values, decisions
+
+    def describe(self) -> str:
+        """What it is and what it promises, in a few sentences."""
+        where = "whole images" if self.window is None else f"windows of {self.window} × {self.window}"
+        acting = "" if self.decider is None else f" {self.decider.describe()}"
+        if self.utility is not None:
+            acting = f" Actions, the best in the worst case over each set: {', '.join(self.utility.actions)}."
+        return f"{len(self.classes):,} classes in {where}. {self.predictor.describe()}{acting}"
+
+    def __repr__(self) -> str:
+        return f"FieldModel({self.describe()})"
+
+    def _write(self, folder: Path) -> None:
+        self.network.save(
+            folder / "weights", self.size, lambda checksum: replace(self.training, weights=checksum).encoded()
+        )
+        self.predictor.save(folder / PREDICTOR)
+        if self.decider is not None:
+            self.decider.save(folder / DECIDER)
+        content = {
+            "classes": list(self.classes),
+            "reading": {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)},
+            "window": self.window,
+            "utility": None if self.utility is None else self.utility.content(),
+            "fallback": self.fallback,
+            "trained_on": len(self.training.trained),
+            "calibrated_on": self.predictor.n_calibration,
+            "promises": self.describe(),
+            "pippin": __version__,
+        }
+        write_manifest(folder, content)
+
+
+_NO_SETS = PredictionSets(np.empty(0, np.int64), np.empty(0, np.int32), range(2))
+
+
+def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, window: int | None) -> None:
+    if decider is not None and not isinstance(decider, Decider):
+        raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with calibrate_decisions or --utility")
+    if decider is not None and utility is not None:
+        raise InputError("Expected a decider or a utility, got both", "choose one of them")
+    if (utility is None) != (fallback is None):
+        raise InputError(
+            "Expected a utility together with a fallback, the action where a set is empty", "pass both or neither"
+        )
+    if utility is not None and fallback not in utility.actions:
+        raise InputError(f"Expected the fallback among {', '.join(utility.actions)}, got {fallback!r}", "choose one")
+    if window is not None and window < 1:
+        raise InputError(f"Expected a window of at least one pixel, got {window}", "pass for example 224")
+
+
+def _network(folder: Path, training: Training) -> tuple[Network, int]:
+    """The network with its own outputs, and the size of its images."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        size = int(json.loads((folder / CONFIG).read_bytes())["crop_size"]["height"])
+        names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
+    if tuple(map(str, names)) != training.classes:
+        raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
+    network = make_network(str(folder), training.classes, size, seed=0)
+    network.model.eval()
+    return network, size
+
+
+def _seed(pixels: NDArray[np.uint8]) -> int:
+    """The same image draws the same, for a randomised score."""
+    return int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8])

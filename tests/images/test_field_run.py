@@ -1,0 +1,207 @@
+"""`pippin field`: photographs in, a line per window and a drawn picture out; damage, kills and other folders' files."""
+
+import io
+import json
+import shutil
+import signal
+import subprocess
+
+import numpy as np
+import polars
+import pytest
+from PIL import Image
+
+from pippin.images import FieldModel
+from pippin.images.field.running import arriving
+from support.command import PIPPIN
+from support.killing import killed_in_turn
+from support.small_field import make_parts, photograph
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def model(images, tiny, tmp_path_factory):
+    folder = make_parts(images, tiny, tmp_path_factory.mktemp("field") / "run")
+    made = FieldModel.make(folder / "weights", folder / "predictor.json", decider=folder / "decider.json", window=24)
+    made.save(folder / "MODEL")
+    return folder / "MODEL"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Four photographs, two of one name, and three that cannot be used."""
+    for number, name in enumerate(("a.png", "b.jpg", "c.png", "more/a.png")):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(photograph(number)).save(path)
+    good = (tmp_path / "photos/a.png").read_bytes()
+    (tmp_path / "photos/cut.png").write_bytes(good[: len(good) // 2])
+    Image.fromarray(photograph(9)[:20]).save(tmp_path / "photos/low.png")
+    Image.new("RGBA", (60, 60), (1, 2, 3, 4)).save(tmp_path / "photos/glass.png")
+    (tmp_path / "photos/notes.txt").write_text("no photograph")
+    return tmp_path / "photos"
+
+
+def contents(folder):
+    """Every file below the folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_make_and_run_as_typed(model, photos, tmp_path, call):
+    parts = model.parent
+    line = f"field make --weights {parts}/weights --predictor {parts}/predictor.json --decider {parts}/decider.json"
+    code, out, err = call(f"{line} --windows 24 --out {tmp_path}/MODEL")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{tmp_path}/MODEL: 4 classes in windows of 24 × 24. pip with threshold ")
+    assert contents(tmp_path / "MODEL") == contents(model)
+    code, out, err = call(f"field run {tmp_path}/MODEL {photos} --out {tmp_path}/out")
+    assert (code, err) == (0, "")
+    assert out.startswith("4 photographs, 24 windows: ")
+    for problem in (
+        "cut.png is damaged or no image",
+        "glass.png is partly transparent",
+        "low.png: The image is 79 × 20",
+    ):
+        assert problem in out
+    assert sorted(path.name for path in (tmp_path / "out/drawn").iterdir()) == ["a-2.jpg", "a.jpg", "b.jpg", "c.jpg"]
+
+
+def test_a_line_per_window_is_what_a_look_says(model, photos, tmp_path, call):
+    assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
+    lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    table = polars.read_parquet(tmp_path / "out/results.parquet")
+    assert table.columns == ["photo", "row", "column", "set", "action", "certificate", "credibility"]
+    assert table.to_dicts() == lines
+    loaded = FieldModel.load(model)
+    expected = []
+    for name in ("a.png", "b.jpg", "c.png", "more/a.png"):
+        records = loaded.look(photos / name).records()
+        expected += [{"photo": (photos / name).as_posix(), **record} for record in records]
+    assert lines == expected
+    told = json.loads((tmp_path / "out/run.json").read_text())
+    assert told["photographs"] == {"looked at": 4, "skipped": 3}
+    assert sum(told["counts"].values()) == told["windows"] == 24
+    buffer = io.BytesIO()
+    loaded.look(photos / "more/a.png").draw().save(buffer, "JPEG", quality=90, subsampling=0)
+    assert (tmp_path / "out/drawn/a-2.jpg").read_bytes() == buffer.getvalue()
+
+
+def test_other_windows_and_single_files(model, photos, tmp_path, call):
+    code, out, _ = call(
+        f"field run {model} {photos}/a.png {photos}/a.png {photos}/b.jpg --out {tmp_path}/o --windows 12"
+    )
+    assert code == 0
+    assert out.startswith("2 photographs, 48 windows: ")  # 55 × 79 pixels
+
+
+RUNNING = "pippin.images.field.running"
+HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli", RUNNING]
+PLACES = (f"{RUNNING}:append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.see", "write")
+
+
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(model, photos, tmp_path, call):
+    """Killed at eight events, each time in the run that goes on from the last one; then left alone."""
+    assert call(f"field run {model} {photos} --out {tmp_path}/whole")[0] == 0
+    rng = np.random.default_rng(0)
+    events = [(f"{RUNNING}:append", 1, "before")]  # before the journal begins
+    events += [
+        (str(rng.choice(PLACES)), int(rng.integers(1, 4)), str(rng.choice(["before", "after"]))) for _ in range(7)
+    ]
+    command = ["field", "run", str(model), str(photos), "--out", str(tmp_path / "out")]
+    ends = killed_in_turn(events, *command, modules=HEAVY)
+    assert set(ends) <= {9, 0}
+    assert ends.count(9) >= 6
+    assert call(" ".join(command))[0] == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_what_is_done_is_not_done_again(model, photos, tmp_path, call, monkeypatch):
+    assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
+    before = contents(tmp_path / "out")
+    looked = []
+    real = FieldModel.look
+    monkeypatch.setattr(FieldModel, "look", lambda self, image: looked.append(image.name) or real(self, image))
+    assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
+    assert looked == []
+    assert contents(tmp_path / "out") == before
+    Image.fromarray(photograph(7)).save(photos / "c.png")
+    (tmp_path / "out/drawn/b.jpg").unlink()
+    assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
+    assert looked == ["b.jpg", "c.png"]
+
+
+def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
+    shutil.copytree(photos, tmp_path / "out")
+    for line, sentence in (
+        (f"{model} {tmp_path}/none --out {tmp_path}/o", f"there is no {tmp_path}/none: check the path"),
+        (f"{model} {photos} --out {photos}/o", "Expected --out outside the photographs"),
+        (f"{model} --out {tmp_path}/o", "Expected photographs or --watch with a folder"),
+        (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
+        (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
+        (f"{model} {photos} --out {tmp_path}/out", "holds other files: choose another folder"),
+        (f"{photos} {photos} --out {tmp_path}/o", f"{photos} is no field model"),
+        (f"{model} {photos} --out {tmp_path}/o --device tpu", "Expected --device to be auto or cpu or cuda"),
+    ):
+        code, _, err = call(f"field run {line}")
+        assert code == 2
+        assert sentence in err
+        assert err.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+    assert call(f"field run {model} {photos}/a.png --out {tmp_path}/o")[0] == 0
+    code, _, err = call(f"field run {model} {photos}/a.png --out {tmp_path}/o --windows 12")
+    assert (code, "holds results of another model, or of other windows" in err) == (2, True)
+
+
+def arrive(folder, name, seed):
+    """A photograph that is written under another name first, as cameras and copies do."""
+    Image.fromarray(photograph(seed)).save(folder.parent / name)
+    (folder.parent / name).rename(folder / name)
+    return (folder / name).as_posix()
+
+
+def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, tmp_path):
+    """One line each, in turn; killed, then started again with some more, then interrupted."""
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    command = [*PIPPIN, "field", "run", str(model), "--watch", str(watched), "--out", str(tmp_path / "out")]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    names = []
+    with subprocess.Popen(command, **options) as first:
+        for number in range(3):
+            names.append(arrive(watched, f"{number}.png", number))
+            line = json.loads(first.stdout.readline())
+            assert line["photo"] == names[-1]
+            assert len(line["windows"]) == 6
+            assert (tmp_path / "out" / line["drawn"]).is_file()
+        first.kill()
+    (watched / "broken.png").write_bytes(b"no image")
+    with subprocess.Popen(command, **options) as second:
+        line = json.loads(second.stdout.readline())
+        assert line == {
+            "photo": (watched / "broken.png").as_posix(),
+            "reason": f"{watched}/broken.png is damaged or no image",
+        }
+        names.append(arrive(watched, "3.png", 3))
+        assert json.loads(second.stdout.readline())["photo"] == names[-1]
+        second.send_signal(signal.SIGINT)
+        rest, told = second.communicate()
+    assert (second.returncode, rest) == (0, "")
+    assert told.startswith("4 photographs, 24 windows: ")
+    lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
+
+
+def test_a_photograph_that_is_still_being_written_is_waited_for(tmp_path):
+    """It counts once it holds still from one look to the next; every pause here writes some more."""
+    whole = io.BytesIO()
+    Image.fromarray(photograph(1)).save(whole, "PNG")
+    pieces = [whole.getvalue()[:100], whole.getvalue()[100:]]
+
+    def write_more():
+        if pieces:
+            with open(tmp_path / "slow.png", "ab") as stream:
+                stream.write(pieces.pop(0))
+
+    found = next(arriving(tmp_path, write_more))
+    assert found.read_bytes() == whole.getvalue()

@@ -1,0 +1,36 @@
+"""A field model that takes seconds: a very small network, its predictor and its decider."""
+
+import numpy as np
+
+import pippin
+from pippin.images.training import train
+from support.made_images import CLASSES, draw
+from support.small_training import quiet, small_options
+
+KINDS = {"blob": "weed", "ring": "weed", "columns": "crop", "rows": "crop"}
+UTILITY = pippin.Utility(
+    {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}}, kinds=KINDS
+)
+
+
+def make_parts(images, tiny, folder, **options):
+    """Weights, logits, a predictor and a decider below the folder; every other image held out calibrates."""
+    folder.mkdir(parents=True, exist_ok=True)
+    train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), tell=quiet)
+    with np.load(folder / "probs.npz") as kept:
+        logits, labels = kept["logits"][::2], kept["labels"][::2]
+    known = {"classes": CLASSES, "from_logits": True}
+    pippin.calibrate(logits, labels, "pip", 0.2, **known).save(folder / "predictor.json")
+    pippin.calibrate_decisions(logits, labels, UTILITY, 0.2, **known).save(folder / "decider.json")
+    return folder
+
+
+def photograph(seed, rows=2, columns=3, side=24, margin=7):
+    """A photograph of random windows, (height, width, 3), with something left over at the right and at the bottom."""
+    rng = np.random.default_rng(seed)
+    picture = np.full((rows * side + margin, columns * side + margin, 3), 90, np.uint8)
+    for row in range(rows):
+        for column in range(columns):
+            part = draw(CLASSES[rng.integers(len(CLASSES))], rng, side, 30)
+            picture[row * side : (row + 1) * side, column * side : (column + 1) * side] = part
+    return picture
