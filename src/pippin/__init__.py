@@ -43,22 +43,8 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
 from pippin._theory.formula import Family
 from pippin._theory.planning import Plan, examples_for, plan
-from pippin._theory.scores import (
-    PAPER_SCORES,
-    Score,
-    aps,
-    ip,
-    linear,
-    margin,
-    parse_score,
-    pip,
-    raps,
-    register,
-    repip,
-    saps,
-    socop,
-    topk,
-)
+from pippin._theory.scores import PAPER_SCORES, Score, aps, ip, linear, margin, pip, raps, repip, saps, socop, topk
+from pippin._theory.spelling import parse_score, register
 
 __all__ = [
     "PAPER_SCORES",

@@ -19,7 +19,8 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Vector, read_only
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.laws import beta_binomial
 from pippin._theory.level import quantile_rank
-from pippin._theory.scores import Score, coefficients, parse_score
+from pippin._theory.scores import Score, coefficients
+from pippin._theory.spelling import parse_score
 
 __all__ = ["LawError", "check_score"]
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._engine import dispatch
+from pippin._engine import deciding
 from pippin._inputs.rows import as_rows
 from pippin._theory.policy import make_policy
 from support.decisions import slow_choice, slow_score, utility_of
@@ -119,7 +119,7 @@ def test_rows_that_are_no_distribution_are_told():
     """By both engines, and for one row."""
     policy = make_policy(np.array([[1.0, -1.0], [0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match=r"Row 1 sums to 0\.5"):
-        dispatch.decisions(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)
+        deciding.decisions(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)
     decider = pippin.calibrate_decisions(np.full((20, 2), 0.5), [0, 1] * 10, utility_of(policy.table), 0.2)
     with pytest.raises(pippin.InputError, match=r"The row sums to 0\.5"):
         decider.decide_one(np.array([0.25, 0.25]))
@@ -129,4 +129,4 @@ def test_rows_that_are_no_distribution_are_told():
     bad[399_999, 0] = -1
     three = make_policy(np.array([[1.0, -1.0, 0.5], [0.0, 0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match="Row 399999"):
-        dispatch.decision_scores(as_rows(bad), np.zeros(len(bad), np.int64), three)
+        deciding.decision_scores(as_rows(bad), np.zeros(len(bad), np.int64), three)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Split, draw_split
 from pippin._compare.trial import Trial, make_trial
-from pippin._engine import dispatch
+from pippin._engine import deciding, dispatch
 from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.decisions.judging import came_of
@@ -162,13 +162,13 @@ class DecisionComparison:
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, Rule]:
     """Every kind of decisions, as a function of a split, its test rows and a level."""
     policy = utility.policy(trial.classes)
-    betas = dispatch.decision_scores(trial.data.rows, trial.labels, policy)
+    betas = deciding.decision_scores(trial.data.rows, trial.labels, policy)
 
     def calibrated(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
         limit = np.array([[kth_smallest(betas[split.calibration], alpha)]])
-        return dispatch.decisions(trial.data.rows.take(test), policy, limit, None)
+        return deciding.decisions(trial.data.rows.take(test), policy, limit, None)
 
-    answers = dispatch.best_response(trial.data.rows, utility.of(trial.classes))
+    answers = deciding.best_response(trial.data.rows, utility.of(trial.classes))
 
     def expected(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
         return answers[test], np.full(len(test), np.nan)

@@ -58,7 +58,7 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     (`influence.py`), and of having drawn only so many splits. It says nothing of other data
     sets, nor of a classifier trained anew. Where it is not known what rows contribute, in a
     comparison read from a file or behind a sharpener, the variance over splits times the larger
-    of the two parts' shares stands in, which is too wide.
+    of the two parts' shares stands in, which is rougher, and mostly wider.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)

@@ -12,7 +12,8 @@ from typing import Any, get_args
 from pippin._predictors.combination import Variant
 from pippin._predictors.grouping import PER, Per
 from pippin._runtime.errors import InputError
-from pippin._theory.scores import Score, ip, parse_score
+from pippin._theory.scores import Score, ip
+from pippin._theory.spelling import parse_score
 
 # How each kind of threshold is spelled after the score.
 SPELLINGS: dict[Per | None, str] = {

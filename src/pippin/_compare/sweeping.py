@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from pippin._compare.comparison import Comparison, compare
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
-from pippin._theory.scores import Score, parse_score
+from pippin._theory.scores import Score
+from pippin._theory.spelling import parse_score
 
 if TYPE_CHECKING:
     import polars

@@ -16,7 +16,8 @@ from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
-from pippin._theory.scores import Score, ip, margin, parse_scores, pip, raps, repip, socop
+from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
+from pippin._theory.spelling import parse_scores
 
 FRONTS: dict[str, tuple[Score, ...]] = {
     "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),

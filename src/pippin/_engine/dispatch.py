@@ -20,7 +20,6 @@ from pippin._inputs.rows import Rows, find_fault
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
-from pippin._theory.policy import Policy
 from pippin._theory.scores import Score, coefficients
 
 BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
@@ -28,7 +27,6 @@ TILE = 1 << 17  # of p-values, which are ranked whole: small enough for a proces
 ALONE = 1 << 17  # probabilities that are not worth a second thread
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
-OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], int, float], float]
 Sets = tuple[Codes, Indices]  # the size of each row's set, and the members of all sets row after row, best first
@@ -69,12 +67,12 @@ def label_places(rows: Rows, labels: Codes, score: Score, u: Vector) -> tuple[Pl
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)
-        block = _examined(engine, rows, start, stop)
+        block = examined(engine, rows, start, stop)
         places[start], scores[part], suspects = engine.label_places(block, labels[part], c, u[part])
         if suspects:
             rows.check(start, stop)
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return _joined(places), scores
 
 
@@ -85,10 +83,10 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)
-        if engine.label_scores(_examined(engine, rows, start, stop), labels[part], c, u[part], scores[part]):
+        if engine.label_scores(examined(engine, rows, start, stop), labels[part], c, u[part], scores[part]):
             rows.check(start, stop)
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return scores
 
 
@@ -99,7 +97,7 @@ def accuracy(rows: Rows, labels: Codes) -> float:
     def work(start: int, stop: int) -> None:
         right[start] = int(np.count_nonzero(rows.block(start, stop).argmax(axis=1) == labels[start:stop]))
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return sum(right.values()) / rows.n
 
 
@@ -117,7 +115,7 @@ def band(rows: Rows, score: Score, low: float, high: float) -> tuple[Codes, Plac
     def work(start: int, stop: int) -> None:
         sizes[start:stop], places[start] = engine.band(rows.block(start, stop), c, low, high)
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return sizes, _joined(places)
 
 
@@ -130,7 +128,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
         rows.check(start, stop)
         scores[start:stop] = engine.class_scores(rows.block(start, stop), c, u[start:stop])
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return scores
 
 
@@ -142,11 +140,11 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
 
     def work(start: int, stop: int) -> None:
         part, own = slice(start, stop), bounds.of_rows(start, stop)
-        found[start], suspects = engine.members(_examined(engine, rows, start, stop), c, own, u[part], sizes[part])
+        found[start], suspects = engine.members(examined(engine, rows, start, stop), c, own, u[part], sizes[part])
         if suspects:
             rows.check(start, stop)
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return sizes, found[0] if len(found) == 1 else np.concatenate([found[start] for start in sorted(found)])
 
 
@@ -160,7 +158,7 @@ def p_values(
 
     def work(start: int, stop: int) -> None:
         p = np.empty((stop - start, rows.n_classes))
-        if fill(_examined(engine, rows, start, stop), group[start:stop], draws.of_rows(start, stop), p):
+        if fill(examined(engine, rows, start, stop), group[start:stop], draws.of_rows(start, stop), p):
             rows.check(start, stop)
         use(start, p)
 
@@ -176,7 +174,7 @@ def one_set(score: Score, n_classes: int) -> OneSet:
     def find(row: NDArray[Any], u: float, threshold: float) -> Indices:
         found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
         if suspect:
-            _refuse(row)
+            refuse(row)
         return found
 
     return find
@@ -191,77 +189,13 @@ def one_score(score: Score, n_classes: int) -> OneScore:
     def find(row: NDArray[Any], label: int, u: float) -> float:
         found, suspect = compiled_one_score(read_only(row), label, parts, u)
         if suspect:
-            _refuse(row)
+            refuse(row)
         return found
 
     return find
 
 
-def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
-    """Of one class per row the smallest β from which on it keeps its certificate."""
-    engine, scores = engine_for(rows.array.size), np.empty(rows.n)
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        if engine.decision_scores(_examined(engine, rows, start, stop), labels[part], policy, scores[part]):
-            rows.check(start, stop)
-
-    _in_blocks(work, rows)
-    return scores
-
-
-def decisions(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
-    """The action and certificate of every row under the limits of its group: one β, or one per outcome."""
-    engine, limits = engine_for(rows.array.size), read_only(np.ascontiguousarray(limits))
-    group = np.zeros(rows.n, dtype=np.int64) if group is None else group
-    actions, certificates = np.zeros(rows.n, dtype=np.int32), np.zeros(rows.n)
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        block, found = _examined(engine, rows, start, stop), (actions[part], certificates[part])
-        if engine.decisions(block, policy, limits, group[part], found):
-            rows.check(start, stop)
-
-    _in_blocks(work, rows)
-    return actions, certificates
-
-
-def best_response(rows: Rows, utilities: Vector) -> Indices:
-    """The action of the largest expected utility of every row; the first of equal ones."""
-    actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
-
-    def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        actions[start:stop] = (rows.block(start, stop) @ by_class).argmax(axis=1)
-
-    _in_blocks(work, rows)
-    return actions
-
-
-def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """A function of one object's row that gives its action and certificate; always compiled."""
-    from pippin._engine.compiled import engine
-
-    parts, compiled_one_decision = engine.packed(policy), engine.one_decision
-    if np.isinf(beta):
-        safe = policy.safe, float(policy.table[policy.safe].min())
-
-        def play_safe(row: NDArray[Any]) -> tuple[int, float]:
-            _refuse(row)
-            return safe
-
-        return play_safe
-
-    def find(row: NDArray[Any]) -> tuple[int, float]:
-        action, certificate, suspect = compiled_one_decision(read_only(row), *parts, beta)
-        if suspect:
-            _refuse(row)
-        return action, certificate
-
-    return find
-
-
-def _refuse(row: NDArray[Any]) -> None:
+def refuse(row: NDArray[Any]) -> None:
     """Raises an InputError if one row is no distribution."""
     if (fault := find_fault(row[None])) is not None:
         raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
@@ -277,7 +211,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
         classes[start:stop] = block.argmax(axis=1)
         top[start:stop] = block[np.arange(stop - start), classes[start:stop]]
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return read_only(classes), read_only(top)
 
 
@@ -326,7 +260,7 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
         ranks[start:stop] = _ranks_in(block, labels[start:stop])
         ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return Rows(read_only(ranked), checked=True), read_only(ranks)
 
 
@@ -337,7 +271,7 @@ def row_orders(rows: Rows) -> Indices:
     def work(start: int, stop: int) -> None:
         orders[start:stop] = ranked_order(rows.block(start, stop))
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return read_only(orders)
 
 
@@ -348,7 +282,7 @@ def label_ranks(rows: Rows, labels: Codes) -> Codes:
     def work(start: int, stop: int) -> None:
         ranks[start:stop] = _ranks_in(rows.block(start, stop), labels[start:stop])
 
-    _in_blocks(work, rows)
+    in_blocks(work, rows)
     return ranks
 
 
@@ -367,7 +301,7 @@ def checksum(rows: Rows, labels: Codes) -> str:
     return digest.hexdigest()
 
 
-def _examined(engine: Engine, rows: Rows, start: int, stop: int) -> Floats:
+def examined(engine: Engine, rows: Rows, start: int, stop: int) -> Floats:
     """A block of rows for an engine; checked before, unless it looks for itself."""
     if not engine.INSPECTS:
         rows.check(start, stop)
@@ -386,7 +320,7 @@ def _joined(parts: dict[int, Places]) -> Places:
     )
 
 
-def _in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
+def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
     """Calls work(start, stop) for every block of rows, on all cores."""
     if rows.array.size <= ALONE:
         work(0, rows.n)

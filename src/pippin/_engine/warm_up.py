@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine import dispatch, watching
+from pippin._engine import deciding, dispatch, watching
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import read_only
 from pippin._runtime.threads import n_threads
 from pippin._theory.policy import make_policy
-from pippin._theory.scores import parse_score
+from pippin._theory.spelling import parse_score
 
 EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each kind of rows
 
@@ -51,9 +51,9 @@ def load_loops(kind: str) -> None:
     dispatch.band(rows, ip, 1.0, 1.0)
     dispatch.class_scores(rows, ip, none)
     policy = make_policy(np.eye(2))
-    dispatch.decision_scores(rows, read_only(group), policy)
-    dispatch.decisions(rows, policy, one, group)
-    dispatch.one_decision(policy, 1.0)(row[0])
+    deciding.decision_scores(rows, read_only(group), policy)
+    deciding.decisions(rows, policy, one, group)
+    deciding.one_decision(policy, 1.0)(row[0])
     dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
     if kind == "float32":  # sharpeners have no other, and scores have one kind
         _load_products()

@@ -19,8 +19,9 @@ from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._runtime.arrays import Classes, Seed, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
-from pippin._theory.scores import Score, parse_score
+from pippin._theory.scores import Score
 from pippin._theory.shortage import warn_of_level
+from pippin._theory.spelling import parse_score
 
 Unseen = Literal["error", "marginal"]
 

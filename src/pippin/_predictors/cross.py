@@ -32,8 +32,9 @@ from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha, quantile_rank
-from pippin._theory.scores import Score, coefficients, parse_score
+from pippin._theory.scores import Score, coefficients
 from pippin._theory.shortage import warn_of_few
+from pippin._theory.spelling import parse_score
 
 
 def calibrate_cross(

@@ -28,7 +28,8 @@ from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_o
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import simplest
-from pippin._theory.scores import Score, parse_score
+from pippin._theory.scores import Score
+from pippin._theory.spelling import parse_score
 
 Loss = Callable[[list[str | int], str | int], float]
 

@@ -22,7 +22,8 @@ from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
-from pippin._theory.scores import Score, parse_score
+from pippin._theory.scores import Score
+from pippin._theory.spelling import parse_score
 
 
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:

@@ -159,6 +159,8 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "L
         words = ["pippin", "learn" if take.sharpened else "calibrate", data.name, *(spelled(layout) if layout else ())]
         words += ["--score", str(take.score), "--alpha", f"{comparison.alpha:g}", "--out", "predictor.json"]
         screen.print(f"\nTo take it: {shlex.join(words)}", soft_wrap=True)
+    if data.path is None:
+        screen.print("\nNext, on your own data: pippin compare data.csv, one column per class and a column label")
     if page is None:
         screen.print('\nFor figures and a report: pip install "pippin-conformal[report]"')
     else:

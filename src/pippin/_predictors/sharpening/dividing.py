@@ -18,8 +18,9 @@ from pippin._predictors.sharpening.sharpener import Sharpener, as_features
 from pippin._runtime.arrays import Classes, Codes, Floats
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
-from pippin._theory.scores import Score, parse_score, socop
+from pippin._theory.scores import Score, socop
 from pippin._theory.shortage import warn_of_level
+from pippin._theory.spelling import parse_score
 
 Way = Literal["split", "mixture", "cross"]
 FOLDS = 5

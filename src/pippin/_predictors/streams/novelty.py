@@ -12,7 +12,7 @@ from pippin._predictors.protocol import ConformalPredictor
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha
-from pippin._theory.scores import parse_score
+from pippin._theory.spelling import parse_score
 
 SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
 

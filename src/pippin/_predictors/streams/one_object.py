@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine import dispatch
+from pippin._engine.draws import check_seed
 from pippin._inputs.labels import as_labels, as_one_row
 from pippin._predictors.saving import Content
 from pippin._runtime.arrays import Classes, Indices
-from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 
 
@@ -55,8 +55,8 @@ class Coin:
     """Uniform numbers from a seed, whose place in the sequence a file can hold."""
 
     def __init__(self, seed: int | None = None) -> None:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise InputError(f"Expected a seed, a whole number of at least 0, got {seed!r}", "pass for example seed=0")
+        if seed is not None:
+            check_seed(seed)
         self._bits = np.random.PCG64(seed)
         self.generator = np.random.Generator(self._bits)
 

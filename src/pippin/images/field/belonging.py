@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine import dispatch
+from pippin._engine import deciding, dispatch
 from pippin._inputs.rows import Rows
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
@@ -114,7 +114,7 @@ def _scores(predictor: Any, training: Training) -> Vector | None:
     if isinstance(predictor, SharpenedPredictor):
         rows, base = predictor.sharpeners[0].rows(training.logits, from_logits=True), predictor.base
     if isinstance(base, Decider):
-        return np.sort(dispatch.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
+        return np.sort(deciding.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
     if base.score.randomized:
         return None
     return np.sort(dispatch.label_scores(rows, training.labels, base.score, np.ones(rows.n)))
