@@ -71,6 +71,21 @@ def test_preferences():
     assert choice(prefer="singletons", max_size=1.55) == "repip"
 
 
+def test_what_is_sharpened_learns_on_the_rows_that_chose():
+    """A sharpened candidate that wins is calibrated behind a sharpener of the tuning rows, on the others alone."""
+    data = pippin.load_example()
+    tuned = pippin.tune(data.probs, data.labels, ["socop", "socop sharpened"], splits=2, classes=data.classes)
+    assert (str(tuned.method), str(tuned.score)) == ("socop sharpened", "socop")
+    rows, left = tuned.tuning_rows, tuned.calibration_rows
+    sharper = pippin.sharpen(data.probs[rows], data.labels[rows], classes=data.classes)
+    wanted = pippin.calibrate(data.probs[left], data.labels[left], "socop", sharpen=sharper, classes=data.classes)
+    predictor = tuned.calibrate()
+    assert predictor.n_calibration == len(left)
+    assert predictor.base.threshold == wanted.base.threshold
+    with pytest.raises(ValueError, match="scores, sharpened or not, got ip per class"):
+        pippin.tune(data.probs, data.labels, ["ip per class"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -21,7 +21,7 @@ from pippin._predictors.sharpening.learning import FEWEST, sharpen_labelled
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 
-KEPT = 4  # splits whose sharper rows are remembered, for the next method
+KEPT = 1 << 24  # probabilities of splits whose sharper rows are remembered, for the next method
 REMEMBERED = 100  # splits of a method whose outcomes are remembered, for who looks at them again
 MANY = 100  # splits from which on a word about the time is due
 
@@ -51,7 +51,7 @@ class SharpenedSplits:
         known = self._rows.get(key) or _sharpened(trial, split)
         with self._lock:
             self._rows[key] = known
-            for old in list(self._rows)[:-KEPT]:
+            for old in list(self._rows)[: -max(4, KEPT // (trial.n * trial.n_classes))]:
                 del self._rows[old]
         sharper, others = known
         left = Split(split.calibration[others], split.u[others], split.generator)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +14,13 @@ from pippin._compare.trial import make_trial
 from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._predictors.sharpening.learning import sharpen_labelled
+from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
-from pippin._theory.spelling import parse_scores
 
 FRONTS: dict[str, tuple[Score, ...]] = {
     "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),
@@ -26,13 +29,14 @@ FRONTS: dict[str, tuple[Score, ...]] = {
     "raps": tuple(raps(lam, k_reg) for k_reg in (1, 3) for lam in (0.001, 0.005, 0.02, 0.1, 0.5)),
 }
 CANDIDATES: tuple[Score, ...] = (ip(), margin(), *FRONTS["socop"], *FRONTS["repip"], *FRONTS["pip"])
+SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
     """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those."""
 
-    score: Score
+    method: Method
     alpha: float
     preference: str
     tuning_rows: NDArray[np.intp]
@@ -40,28 +44,45 @@ class Tuned:
     comparison: Comparison
     _data: Labelled
 
-    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> Predictor:
+    @property
+    def score(self) -> Score:
+        """The score, behind a sharpener or not."""
+        return self.method.score
+
+    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> Predictor | SharpenedPredictor:
         """The predictor, calibrated on the rows that the choice has not seen.
+
+        Behind a sharpener, if that was chosen: it learns on the rows that chose.
 
         Args:
             alpha: the share of errors allowed; by default that of the choice.
             seed: for a randomised score; a seed or a Generator.
         """
-        rows, labels, classes = self._data
-        left = Labelled(rows.take(self.calibration_rows), labels[self.calibration_rows], classes)
-        return calibrate_marginal(left, self.score, self.alpha if alpha is None else alpha, seed)
+        level, left = self.alpha if alpha is None else alpha, self._some(self.calibration_rows)
+        if not self.method.sharpened:
+            return calibrate_marginal(left, self.score, level, seed)
+        sharper = left._replace(rows=self._sharpener.rows(left.rows))
+        return self._sharpener.before(calibrate_marginal(sharper, self.score, level, seed))
 
     def __repr__(self) -> str:
         return (
-            f"Tuned({self.score}: {self.preference}, chosen on {len(self.tuning_rows):,} rows; "
+            f"Tuned({self.method}: {self.preference}, chosen on {len(self.tuning_rows):,} rows; "
             f"{len(self.calibration_rows):,} are left to calibrate)"
         )
+
+    @cached_property
+    def _sharpener(self) -> Sharpener:
+        return sharpen_labelled(self._some(self.tuning_rows), None, self.comparison.seed)[0]
+
+    def _some(self, which: NDArray[np.intp]) -> Labelled:
+        rows, labels, classes = self._data
+        return Labelled(rows.take(which), labels[which], classes)
 
 
 def tune(
     probs: Any,
     labels: ArrayLike,
-    scores: Sequence[Score | str] | Score | str = CANDIDATES,
+    scores: Sequence[Score | Method | str] | Score | Method | str = CANDIDATES,
     alpha: float = 0.1,
     *,
     prefer: Literal["size", "singletons"] = "singletons",
@@ -76,7 +97,8 @@ def tune(
 
     A score chosen on the rows that calibrate it no longer covers as promised: the choice
     favours those rows. So the rows are divided at random once; one part is split again
-    and again to compare the candidates, the other is left for `Tuned.calibrate`.
+    and again to compare the candidates, the other is left for `Tuned.calibrate`. A candidate may
+    be sharpened, such as "socop sharpened": the rows that chose it then also teach its sharpener.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
@@ -99,7 +121,12 @@ def tune(
     >>> predictor = tuned.calibrate()
     """
     data = as_labelled(probs, labels, classes, from_logits)
-    candidates = parse_methods(parse_scores(scores))
+    candidates = parse_methods(scores)
+    for method in candidates:
+        if not method.marginal:
+            raise InputError(
+                f"Expected scores, sharpened or not, got {method}", "tune the score, then calibrate it with per="
+            )
     if not 0 < tuning_fraction < 1:
         raise InputError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}")
     check_seed(seed)
@@ -111,7 +138,7 @@ def tune(
     some = Labelled(data.rows.take(ours), data.labels[ours], data.classes)
     comparison = compare_in(make_trial(some, alpha, 0.5, seed), candidates, splits)
     best, preference = preferred(comparison, prefer, max_size)
-    return Tuned(best.score, as_alpha(alpha), preference, ours, left, comparison, data)
+    return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, data)
 
 
 def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:

@@ -134,6 +134,9 @@ class Engine(Protocol):
     def add_mixed(self, out: Floats, powers: Floats, weights: Floats) -> None:
         """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
 
+    def centre(self, values: Floats) -> None:
+        """Takes its mean from every row of `values`, (parts, n, K)."""
+
     def smallest(self, scores: Vector, k: int) -> float:
         """The k-th smallest score."""
 

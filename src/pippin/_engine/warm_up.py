@@ -65,6 +65,7 @@ def _load_products() -> None:
     engine.add_product(one, one, one)
     engine.add_logits(member, one, one, np.ones((1, 2), np.float32))
     engine.add_mixed(one, member, one[0])
+    engine.centre(member)
 
 
 def _load_watching() -> None:

@@ -14,6 +14,9 @@ Prefer = Annotated[str, typer.Option(help="singletons for the most sets with one
 MaxSize = Annotated[
     float | None, typer.Option(help="With singletons: the size that is not to be exceeded.", show_default=False)
 ]
+Sharpen = Annotated[
+    bool, typer.Option("--sharpen", help="Try SOCOP behind a sharpener too, learnt on rows that choose.")
+]
 Fraction = Annotated[float, typer.Option(help="The share of rows that chooses; the rest calibrates.")]
 
 
@@ -23,6 +26,7 @@ def tune(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor, .json.", show_default=False)],
     prefer: Prefer = "singletons",
     max_size: MaxSize = None,
+    sharpen: Sharpen = False,
     alpha: Alpha = 0.1,
     tuning_fraction: Fraction = 0.5,
     splits: Splits = 100,
@@ -32,6 +36,7 @@ def tune(
 ) -> None:
     """Choose a score for a preference on some rows, and calibrate it on the others."""
     import pippin
+    from pippin._compare.tuning import CANDIDATES, SHARPENED
     from pippin.cli.outputs import check_target
     from pippin.tables.reading import known
 
@@ -41,7 +46,8 @@ def tune(
     tuned = pippin.tune(
         given.rows,
         known(given),
-        alpha=alpha,
+        (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES,
+        alpha,
         prefer=chosen,
         max_size=max_size,
         tuning_fraction=tuning_fraction,
@@ -50,5 +56,5 @@ def tune(
     )
     predictor = tuned.calibrate(seed=seed)
     predictor.save(out)
-    print(f"{tuned.score} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
+    print(f"{tuned.method} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
     print(f"{out}, made from the other {predictor.n_calibration:,}: {predictor.describe()}")

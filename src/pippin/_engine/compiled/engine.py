@@ -16,7 +16,7 @@ from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
 from pippin._engine.compiled.one_row import one_score, one_set
 from pippin._engine.compiled.p_values import p_values
-from pippin._engine.compiled.products import add_logits, add_mixed, add_product
+from pippin._engine.compiled.products import add_logits, add_mixed, add_product, centre
 from pippin._engine.compiled.splits import count_splits
 from pippin._engine.compiled.whole_rows import class_scores
 from pippin._engine.protocol import Bounds, Decided, Places
@@ -30,6 +30,7 @@ __all__ = [
     "add_mixed",
     "add_product",
     "band",
+    "centre",
     "class_scores",
     "count_splits",
     "decision_scores",

@@ -42,24 +42,43 @@ def add_logits(u: Floats, z: Floats, both: Floats, a: Floats) -> None:
 
 
 @compiled
+def _lane_sum(row: Floats) -> float:
+    """The sum of a row, in four lanes."""
+    width = len(row)
+    fours = width - width % 4
+    a = b = c = d = row[0] - row[0]  # 0, of their type
+    for k in range(0, fours, 4):
+        a += row[k]
+        b += row[k + 1]
+        c += row[k + 2]
+        d += row[k + 3]
+    if fours < width:
+        a += row[fours]
+    if fours + 1 < width:
+        b += row[fours + 1]
+    if fours + 2 < width:
+        c += row[fours + 2]
+    total: float = (a + b) + (c + d)
+    return total
+
+
+@compiled
+def centre(values: Floats) -> None:
+    """Takes its mean from every row of `values`, (parts, n, K)."""
+    parts, n, width = values.shape
+    for part in range(parts):
+        for i in range(n):
+            mean = _lane_sum(values[part, i]) / values.dtype.type(width)
+            for k in range(width):
+                values[part, i, k] -= mean
+
+
+@compiled
 def add_mixed(out: Floats, powers: Floats, weights: Floats) -> None:
     """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
     n, members, width = powers.shape
-    fours = width - width % 4
     for i in range(n):
         for m in range(members):
-            a = b = c = d = powers[i, m, 0] - powers[i, m, 0]  # 0, of their type
-            for k in range(0, fours, 4):
-                a += powers[i, m, k]
-                b += powers[i, m, k + 1]
-                c += powers[i, m, k + 2]
-                d += powers[i, m, k + 3]
-            if fours < width:
-                a += powers[i, m, fours]
-            if fours + 1 < width:
-                b += powers[i, m, fours + 1]
-            if fours + 2 < width:
-                c += powers[i, m, fours + 2]
-            factor = weights[m] / ((a + b) + (c + d))
+            factor = weights[m] / _lane_sum(powers[i, m])
             for k in range(width):
                 out[i, k] += factor * powers[i, m, k]

@@ -4,7 +4,7 @@ import numpy as np
 
 from pippin._engine.plain.decisions import decision_scores, decisions
 from pippin._engine.plain.p_values import p_values
-from pippin._engine.plain.products import add_logits, add_mixed, add_product
+from pippin._engine.plain.products import add_logits, add_mixed, add_product, centre
 from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
 from pippin._engine.plain.splits import count_splits
 from pippin._engine.protocol import Places
@@ -17,6 +17,7 @@ __all__ = [
     "add_mixed",
     "add_product",
     "band",
+    "centre",
     "class_scores",
     "count_splits",
     "decision_scores",

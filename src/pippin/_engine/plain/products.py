@@ -18,12 +18,23 @@ def add_logits(u: Floats, z: Floats, both: Floats, a: Floats) -> None:
     u -= u.max(axis=2, keepdims=True)
 
 
+def _lane_sums(rows: Floats) -> Floats:
+    """The sums along the last axis, in four lanes."""
+    *outer, width = rows.shape
+    lanes = np.zeros((*outer, -(-width // 4), 4), dtype=rows.dtype)
+    lanes.reshape(*outer, -1)[..., :width] = rows
+    a, b, c, d = np.moveaxis(np.add.accumulate(lanes, axis=-2)[..., -1, :], -1, 0)
+    found: Floats = (a + b) + (c + d)
+    return found
+
+
+def centre(values: Floats) -> None:
+    """Takes its mean from every row of `values`, (parts, n, K)."""
+    values -= (_lane_sums(values) / values.dtype.type(values.shape[-1]))[..., None]
+
+
 def add_mixed(out: Floats, powers: Floats, weights: Floats) -> None:
     """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
-    n, members, width = powers.shape
-    lanes = np.zeros((n, members, -(-width // 4), 4), dtype=powers.dtype)
-    lanes.reshape(n, members, -1)[:, :, :width] = powers
-    a, b, c, d = np.moveaxis(np.add.accumulate(lanes, axis=2)[:, :, -1], -1, 0)
-    factors = weights / ((a + b) + (c + d))
-    for m in range(members):
+    factors = weights / _lane_sums(powers)
+    for m in range(powers.shape[1]):
         out += factors[:, m, None] * powers[:, m]

@@ -39,16 +39,21 @@ class Inputs(NamedTuple):
     centre: Singles
 
     def raw(self, z: Singles, features: Singles | None) -> Singles:
-        """ψ before its rotation, (n, x's axes + D)."""
+        """ψ before its rotation and without the factor √(2/D) of its cosines, (n, x's axes + D)."""
         n_x, n_waves = self.waves.shape
         x = product(z, self.axes, self.shift)
         if self.feature_axes is not None and self.feature_shift is not None and features is not None:
             x = np.concatenate([x, product(features, self.feature_axes, self.feature_shift)], axis=1)
         psi = np.empty((len(z), n_x + n_waves), dtype=np.float32)
         psi[:, :n_x] = x
-        waves = np.cos(product(x, self.waves, self.phases), out=psi[:, n_x:])
-        waves *= np.float32(math.sqrt(2 / n_waves))
+        np.cos(product(x, self.waves, self.phases), out=psi[:, n_x:])
         return psi
+
+    @property
+    def scale(self) -> Singles:
+        """What `raw` is multiplied by to be ψ."""
+        n_x, n_waves = self.waves.shape
+        return np.repeat(np.array([1, math.sqrt(2 / n_waves)], dtype=np.float32), [n_x, n_waves])
 
 
 def product(left: Singles, right: Singles, start: Singles) -> Singles:
@@ -66,7 +71,7 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
     np.log(pair, out=pair)
-    pair -= np.add.reduce(pair, axis=2, keepdims=True) * np.float32(1 / probs.shape[1])
+    engine_for(probs.size).centre(pair)
     return pair[0], pair[1]
 
 
@@ -84,6 +89,7 @@ def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[Inputs,
     feature_axes, feature_shift = joined or (None, None)
     inputs = Inputs(axes, shift, feature_axes, feature_shift, waves, phases, none, none)
     psi = inputs.raw(z, features)
+    psi *= inputs.scale
     mean = psi.mean(axis=0, dtype=np.float64).astype(np.float32)
     psi -= mean
     spread, every = _principal(psi.T @ psi)

@@ -25,6 +25,7 @@ FEWEST = 2 * FOLDS  # rows that can be learnt from
 LEAST = 0.01  # the weight below which a member is left out
 MOST = 3  # members where classes are many, since each costs a pass over all of them
 TOLD = 20  # confusions that are kept
+ALONE = 1 << 20  # probabilities up to which one thread is quicker: with more, each short product waits for all of them
 
 
 class Learning(NamedTuple):
@@ -82,7 +83,7 @@ def sharpen(
 
 def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> tuple[Sharpener, OutOfFold]:
     """The sharpener, and what it gives for rows that its members were not fitted to."""
-    need("Sharpening", "sharpen", "scipy")
+    need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)
     rows, labels, classes = data
     if rows.n < FEWEST:
@@ -124,15 +125,18 @@ def _out_of_fold(
 
 def _fit_model(learning: Learning, kinds: Sequence[Kind], seed: int, advance: Callable[[int], None]) -> Model:
     """Every kind of member, fitted to all rows; one with confusions starts from the one before it."""
+    from threadpoolctl import threadpool_limits
+
     z, both = logarithms(learning.probs)
     inputs, phi, spread = None, np.empty((len(z), 0), dtype=np.float32), np.empty(0)
-    if any(kind.sigma for kind in kinds):
-        inputs, phi, spread = fit_inputs(z, learning.features, seed)
-    shown = Shown(z, both, phi, spread, learning.labels)
     members: list[Member] = []
-    for kind in kinds:
-        members.append(fit_member(shown, kind, members[-1] if members else None))
-        advance(1)
+    with threadpool_limits(1 if z.size <= ALONE else None, user_api="blas"):
+        if any(kind.sigma for kind in kinds):
+            inputs, phi, spread = fit_inputs(z, learning.features, seed)
+        shown = Shown(z, both, phi, spread, learning.labels)
+        for kind in kinds:
+            members.append(fit_member(shown, kind, members[-1] if members else None))
+            advance(1)
     return Model(inputs, tuple(members))
 
 

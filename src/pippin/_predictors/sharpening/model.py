@@ -77,7 +77,7 @@ class Model:
         b = np.concatenate([member.b for member in seeing])
         w = np.concatenate([member.w for member in seeing], axis=1)
         second = np.stack([member.a for member in seeing])
-        rotation, (raw, axes) = self.inputs.rotation, self.inputs.rotation.shape
+        rotation, (raw, axes) = self.inputs.scale[:, None] * self.inputs.rotation, self.inputs.rotation.shape
         if (raw + w.shape[1]) * axes < raw * w.shape[1]:
             return _Stack(first, second, b, w, rotation)
         return _Stack(first, second, b + self.inputs.centre @ w, rotation @ w, None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 
 LARGEST = 1e15  # feature, whose square float32 can hold
-BLOCK = 1 << 16  # probabilities that are sharpened at once: small enough for a processor's own cache
+BLOCK = 1 << 17  # probabilities that are sharpened at once: they fit a processor's cache, and calls cost little
 
 
 class Confusion(NamedTuple):
