@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
+from pippin._predictors.saving import write_predictor
 from pippin._theory.certifying import STARTS, acted_needed, certified, sequence, tail
 from support.decisions import field
 
@@ -63,6 +64,25 @@ def test_selective_predictions():
     np.testing.assert_array_equal(acted, each.n_acted)
     with pytest.raises(pippin.InputError, match="a threshold per class: look at thresholds"):
         _ = each.threshold
+
+
+@pytest.mark.filterwarnings("ignore:Nothing is acted on as")
+@pytest.mark.parametrize("per", [None, "class"])
+def test_a_selective_predictor_is_saved(tmp_path, per):
+    """The same bits from its file; a file of something else, or one that was edited, is refused."""
+    made = pippin.calibrate_selective(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
+    made.save(tmp_path / "sure.json")
+    kept = pippin.SelectivePredictor.load(tmp_path / "sure.json")
+    assert kept.content() == made.content()
+    assert np.array_equal(kept.predict(DATA.probs).acted, made.predict(DATA.probs).acted)
+    with pytest.raises(ValueError, match=r"acts when sure.*SelectivePredictor\.load"):
+        pippin.load(tmp_path / "sure.json")
+    pippin.calibrate(DATA.probs, DATA.labels).save(tmp_path / "sets.json")
+    with pytest.raises(ValueError, match=r"holds no selective predictor"):
+        pippin.SelectivePredictor.load(tmp_path / "sets.json")
+    write_predictor(tmp_path / "bad.json", {**made.content(), "thresholds": [2.0]})
+    with pytest.raises(ValueError, match="its thresholds makes no sense"):
+        pippin.SelectivePredictor.load(tmp_path / "bad.json")
 
 
 def test_what_cannot_be_certified_is_told():

@@ -43,6 +43,10 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
     kind = content.get("kind")
     if kind == "sharpener":
         raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")
+    if kind == "selective":
+        raise InputError(
+            f"{path} holds a predictor that acts when sure, not one of sets", "read it with SelectivePredictor.load"
+        )
     if kind in ("monitor", "stream"):
         raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{kind.capitalize()}.load")
     if not isinstance(kind, str | None) or kind not in KINDS:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._engine import dispatch
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.answers import asked_rows
+from pippin._predictors.saving import (
+    Content,
+    Saved,
+    classes_content,
+    need,
+    read_predictor,
+    vector_of,
+    whole_numbers,
+)
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
@@ -45,7 +55,7 @@ class SelectivePredictions:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectivePredictor:
+class SelectivePredictor(Saved):
     """Acts on the rows whose largest probability reaches a threshold.
 
     With probability 1 − delta over the calibration rows, at most a share `error` of those acted on
@@ -102,6 +112,35 @@ class SelectivePredictor:
             f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * (1 - self.delta):g} % confidence at "
             f"most {100 * self.error:g} % {whom} are wrong."
         )
+
+    def content(self) -> dict[str, Any]:
+        """What its file holds."""
+        return {
+            "kind": "selective",
+            "error": self.error,
+            "delta": self.delta,
+            "per": self.per,
+            "n_calibration": self.n_calibration,
+            **classes_content(self.classes),
+            "thresholds": self.thresholds.tolist(),
+            "n_acted": self.n_acted.tolist(),
+            "n_wrong": self.n_wrong.tolist(),
+        }
+
+    @staticmethod
+    def load(path: "str | PathLike[str]") -> "SelectivePredictor":
+        """Reads a selective predictor that `save` wrote; every number is what it was, to the last bit.
+
+        Args:
+            path: the file.
+        """
+        content = read_predictor(path)
+        if content.get("kind") != "selective":
+            raise InputError(f"{path} holds no selective predictor", "read predictors of sets with pippin.load")
+        try:
+            return _from_content(Content({key: value for key, value in content.items() if key != "kind"}))
+        except InputError as error:
+            raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error
 
     def __repr__(self) -> str:
         per = "" if self.per is None else " per class"
@@ -162,6 +201,24 @@ def calibrate_selective(
         warn(" ".join(notes[:5]) + (f" So it is for {len(notes) - 5:,} more." if len(notes) > 5 else ""))
     numbers = read_only(counts[0]), read_only(counts[1])
     return SelectivePredictor(share, chance, per, read_only(thresholds), *numbers, data.rows.n, data.classes)
+
+
+def _from_content(content: Content) -> SelectivePredictor:
+    """The predictor that had this content, each part checked against the others."""
+    error, delta, per = content.number("error"), content.number("delta"), content.take("per")
+    n, classes = content.whole("n_calibration", 1), content.classes()
+    thresholds = vector_of("thresholds", content.take("thresholds"))
+    acted, wrong = (whole_numbers(key, content.take(key), np.int64) for key in ("n_acted", "n_wrong"))
+    content.finish()
+    need("error", 0 < error < 1)
+    need("delta", 0 < delta < 1)
+    need("per", per in (None, "class"))
+    cells = 1 if per is None else len(classes)
+    need("thresholds", thresholds.shape == (cells,) and bool((thresholds >= 0).all()))
+    need("thresholds", bool(((thresholds <= 1) | np.isinf(thresholds)).all()))
+    need("n_acted", acted.shape == (cells,) and bool((acted >= 0).all()) and int(acted.sum()) <= n)
+    need("n_wrong", wrong.shape == (cells,) and bool(((wrong >= 0) & (wrong <= acted)).all()))
+    return SelectivePredictor(error, delta, per, thresholds, acted, wrong, n, classes)
 
 
 def _reached(confidence: Vector, limits: Vector) -> Codes:
