@@ -20,6 +20,7 @@ from pippin._predictors.decisions.judging import DecisionEvaluation, best_respon
 from pippin._predictors.decisions.results import Decision, Decisions
 from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.decisions.worst_case import decide
+from pippin._predictors.explaining import Explanation
 from pippin._predictors.loading import load
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
@@ -61,6 +62,7 @@ __all__ = [
     "DecisionEvaluation",
     "Decisions",
     "Evaluation",
+    "Explanation",
     "Family",
     "InputError",
     "LabelRatios",

@@ -19,10 +19,12 @@ from pippin._engine import dispatch
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.coverage_by import Tally, conditional_columns, coverage_columns
+from pippin._predictors.metrics import WORDS
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 from pippin._runtime.disk import Checkpoint
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
+from pippin._runtime.showing import html_columns
 from pippin._runtime.threads import feed
 from pippin._theory.scores import PAPER_SCORES, Score
 
@@ -214,8 +216,17 @@ class Comparison:
             raise InputError("This comparison does not know its rows", "make it with pippin.compare")
         return self.trial
 
+    def _repr_html_(self) -> str:
+        return html_columns(f"{self!r}, alpha={self.alpha:g}: means", shown_means(self.summary()))
+
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
+
+
+def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
+    """The means of a summary, called what people call them."""
+    columns = summary.to_dict(as_series=False)
+    return {WORDS[name][0] if name in WORDS else name: columns[name] for name in columns if not name.endswith("_sd")}
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:

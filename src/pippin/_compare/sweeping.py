@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._compare.comparison import Comparison, compare
+from pippin._compare.comparison import Comparison, compare, shown_means
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_columns
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 
@@ -97,3 +98,9 @@ class Sweep:
         import polars
 
         return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
+
+    def __repr__(self) -> str:
+        return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"
+
+    def _repr_html_(self) -> str:
+        return html_columns(f"{self!r}: means of {self.comparison.splits:,} splits", shown_means(self.summary()))

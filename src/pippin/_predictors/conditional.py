@@ -16,6 +16,7 @@ from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import Cells
 from pippin._predictors.clusters import cluster_cells
+from pippin._predictors.explaining import Explains
 from pippin._predictors.frames import polars_frame
 from pippin._predictors.grouping import (
     KIND,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConditionalPredictor(SavedWithScores):
+class ConditionalPredictor(Explains, SavedWithScores):
     """A calibrated score with a threshold for every class, kind of classes, group, or class and group.
 
     `thresholds[g, k]` is what class k of an object in group g must not exceed; without

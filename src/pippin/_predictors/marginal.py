@@ -15,6 +15,7 @@ from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import one_cell
+from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, rising, shared_content
@@ -36,7 +37,7 @@ def calibrate_marginal(data: Labelled, score: Score, alpha: Any, seed: Seed) -> 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor(SavedWithScores):
+class Predictor(Explains, SavedWithScores):
     """A calibrated score: what turns rows of probabilities into prediction sets.
 
     `scores` are the calibration scores in any order; None, if its file left them out.

@@ -16,6 +16,7 @@ from pippin._predictors.protocol import ConformalPredictor
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_columns, html_sentence
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, make_score
 
@@ -113,6 +114,13 @@ class Saved:
             path: the file.
         """
         write_predictor(path, self.content())
+
+    def _repr_html_(self) -> str:
+        shown: Any = self
+        told = f"{type(self).__name__}: {shown.describe()}"
+        if not hasattr(self, "table"):
+            return html_sentence(told)
+        return html_columns(told, shown.table().to_dict(as_series=False))
 
     def __getstate__(self) -> dict[str, Any]:
         kept: Any = self

@@ -13,6 +13,9 @@ from pippin._inputs.index import place_of, same_index
 from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
+from pippin._runtime.showing import html_table
+
+SHOWN = 10  # sets in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +73,18 @@ class PredictionSets:
             f"PredictionSets({len(self):,} objects, {len(self.classes):,} classes, "
             f"mean size {mean}, {singletons} singletons)"
         )
+
+    def _repr_html_(self) -> str:
+        first = self[:SHOWN]
+        assert isinstance(first, PredictionSets)
+        names = range(len(first)) if first.index is None else first.index
+        rows = [
+            (str(name), str(len(one)), ", ".join(map(str, one)) or "(empty)")
+            for name, one in zip(names, first, strict=True)
+        ]
+        told = repr(self).removeprefix("PredictionSets(").removesuffix(")") + "; those of one class are shaded"
+        heads, marked = ("object", "size", "set"), [size == 1 for size in first.sizes]
+        return html_table(told, heads, rows, marked=marked, left_out=len(self) - len(first))
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:

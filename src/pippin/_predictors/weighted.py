@@ -14,6 +14,7 @@ from pippin._inputs.labels import as_labelled, check_names
 from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByWeights
 from pippin._predictors.saving import Content, Saved, need, shared_content, vector_of
@@ -107,7 +108,7 @@ def calibrate_weighted(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightedPredictor(Saved):
+class WeightedPredictor(Explains, Saved):
     """Calibration scores in increasing order, each with its weight, and a threshold for every object.
 
     An object of weight w has the smallest score s as its threshold for which the scores up

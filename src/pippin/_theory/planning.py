@@ -6,13 +6,14 @@ That law knows neither the classifier nor the score, so n can be planned.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_columns
 from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
 from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
 
@@ -43,6 +44,14 @@ class Plan:
     test_standard_deviation: float | None = None
     test_low: float | None = None
     test_high: float | None = None
+
+    def _repr_html_(self) -> str:
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        told = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
+        shown = {name.replace("_", " "): value for name, value in known.items() if value is not None}
+        return html_columns(
+            f"{told} with probability {1 - self.delta:g}", {"": list(shown), "value": list(shown.values())}
+        )
 
     @property
     def finite(self) -> bool:

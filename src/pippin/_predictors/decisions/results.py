@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from pippin._predictors.frames import decisions_frame
 from pippin._runtime.arrays import Classes, Flags, Indices, Vector, read_only
+from pippin._runtime.showing import html_table, shown_number
+
+SHOWN = 10  # decisions in a notebook
 
 
 class Decision(NamedTuple):
@@ -80,6 +83,17 @@ class Decisions:
     def __iter__(self) -> Iterator[Decision]:
         return (self[i] for i in range(len(self)))
 
+    def _repr_html_(self) -> str:
+        first = [self[i] for i in range(min(SHOWN, len(self)))]
+        names = range(len(first)) if self.index is None else self.index[: len(first)]
+        rows = [(str(name), one.action, _certified(one.certificate)) for name, one in zip(names, first, strict=True)]
+        told = repr(self).removeprefix("Decisions(").removesuffix(")")
+        return html_table(told, ("object", "action", "certified utility"), rows, left_out=len(self) - len(first))
+
     def __repr__(self) -> str:
         shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())
         return f"Decisions({len(self):,} objects: {shares})"
+
+
+def _certified(certificate: float) -> str:
+    return "nothing" if certificate == -np.inf else shown_number(certificate)

@@ -14,6 +14,7 @@ from pippin._inputs.rows import Rows, as_rows
 from pippin._predictors.combination import Combination
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.cross import CrossPredictor
+from pippin._predictors.explaining import Explanation
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.risk import RiskPredictor
@@ -108,6 +109,19 @@ class SharpenedPredictor(Saved):
         """
         base: Any = self.base
         found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **kwargs)
+        return found
+
+    def explain(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Explanation:
+        """Why each class is in the object's set or not, by its sharper probabilities.
+
+        Args:
+            row: its K probabilities, not logits and not sharpened.
+            features: what the sharpener was shown beside them.
+        """
+        base: Any = self.base
+        if len(self.sharpeners) > 1 or not hasattr(base, "explain"):
+            raise InputError(f"Expected a predictor with one threshold for a class, got {self!r}", "look at p_values")
+        found: Explanation = base.explain(self.sharpeners[0].one(row, features=features), **kwargs)
         return found
 
     def predict_one(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Indices:

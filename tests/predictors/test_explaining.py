@@ -1,0 +1,84 @@
+"""Why a class is in a set or not: the same numbers as everywhere, for every kind of predictor."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+
+DATA = pippin.load_example()
+LEFT, LABELS, C = DATA.probs[:1500], DATA.labels[:1500], DATA.classes
+WEIGHTS = np.linspace(0.5, 2, 1500)
+GROUPS = np.where(np.arange(1500) % 3 == 0, "north", "south")
+
+PREDICTORS = {
+    "one": (pippin.calibrate(LEFT, LABELS, "pip", classes=C), {}, {}),
+    "random": (pippin.calibrate(LEFT, LABELS, "aps", classes=C, seed=1), {"seed": 3}, {"seed": 3}),
+    "class": (pippin.calibrate(LEFT, LABELS, "repip", classes=C, per="class"), {}, {}),
+    "rc3p": (pippin.calibrate(LEFT, LABELS, "pip", classes=C, per="rc3p"), {}, {}),
+    "group": (
+        pippin.calibrate(LEFT, LABELS, "ip", classes=C, per="group", groups=GROUPS),
+        {"group": "north"},
+        {"groups": ["north"]},
+    ),
+    "weighted": (
+        pippin.calibrate_weighted(LEFT, LABELS, WEIGHTS, "pip", classes=C),
+        {"weight": 1.5},
+        {"weights": [1.5]},
+    ),
+}
+
+
+@given(st.sampled_from(list(PREDICTORS)), st.integers(1500, 4985))
+def test_an_explanation_says_what_predict_does(name, row):
+    """The same set, scores against thresholds, p-values against alpha, classes by falling probability."""
+    predictor, beside, of_rows = PREDICTORS[name]
+    found = predictor.explain(DATA.probs[row], **beside)
+    sets = predictor.predict(DATA.probs[row : row + 1], **of_rows)
+    assert [one.name for one in found.classes if one.inside] == sets[0]
+    assert [one.rank for one in found.classes] == list(range(1, 13))
+    assert all(a.probability >= b.probability for a, b in zip(found.classes, found.classes[1:], strict=False))
+    p = None if name == "rc3p" else predictor.p_values(DATA.probs[row : row + 1], **of_rows)[0]
+    for one in found.classes:
+        assert one.why.startswith("in: " if one.inside else "out: ")
+        if name == "rc3p":
+            assert one.p_value is None
+            assert one.inside <= (one.score <= one.threshold)
+        else:
+            assert one.p_value == p[C.index(one.name)]
+            assert one.inside == (one.score <= one.threshold) == (one.p_value > predictor.alpha)
+
+
+def test_it_reads_well():
+    """A sentence, a table in text, in HTML and as a frame; hostile names do no harm; an empty set is told."""
+    predictor = pippin.calibrate(LEFT, LABELS, "ip", 0.5, classes=("<b>x", *C[1:]))
+    sizes = predictor.predict(DATA.probs[1500:]).sizes
+    empty = predictor.explain(DATA.probs[1500 + int(np.flatnonzero(sizes == 0)[0])])
+    assert empty.sentence.startswith("The set is empty: even ")
+    one = predictor.explain(DATA.probs[1500])
+    assert repr(one).splitlines()[0] == one.sentence
+    assert len(repr(one).splitlines()) == 13
+    assert one.to_frame().shape == (12, 8)
+    assert "<b>x" not in one._repr_html_()
+    assert "&lt;b&gt;x" in one._repr_html_()
+
+
+def test_what_stands_before_and_beside():
+    """Behind a sharpener sharper probabilities are explained; a group or weight that is missing or too many is said."""
+    sharper = pippin.sharpen(DATA.probs[1500:1800], DATA.labels[1500:1800], classes=C)
+    sharpened = pippin.calibrate(LEFT, LABELS, "socop", sharpen=sharper, classes=C)
+    row = DATA.probs[2000]
+    found = sharpened.explain(row)
+    assert [one.name for one in found.classes if one.inside] == sharpened.predict(row[None])[0]
+    assert found.classes[0].probability == sharper.one(row).max()
+    kept, _, _ = PREDICTORS["one"]
+    with pytest.raises(ValueError, match="Expected no group beside the row, got 'north': leave group= out"):
+        kept.explain(row, group="north")
+    with pytest.raises(ValueError, match="Expected a weight beside the row, got None: pass weight="):
+        PREDICTORS["weighted"][0].explain(row)
+
+
+def test_a_predictor_saved_without_scores_explains_without_p_values(tmp_path):
+    PREDICTORS["one"][0].save(tmp_path / "p.json", scores=False)
+    assert {one.p_value for one in pippin.load(tmp_path / "p.json").explain(DATA.probs[2000]).classes} == {None}

@@ -1,0 +1,39 @@
+"""What a notebook shows: every object that people end a cell with has a table or a sentence of its own."""
+
+import numpy as np
+
+import pippin
+
+DATA = pippin.load_example()
+ROWS, LABELS, C = DATA.probs[:1000], DATA.labels[:1000], DATA.classes
+CROPS = ("maize", "common_wheat", "sugar_beet")
+
+
+def test_objects_show_themselves():
+    """HTML, with the figures that the object has."""
+    predictor = pippin.calibrate(ROWS, LABELS, "pip", classes=C)
+    sets = predictor.predict(DATA.probs[1000:])
+    worth = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}}
+    utility = pippin.Utility(worth, kinds={name: "crop" if name in CROPS else "weed" for name in C})
+    decider = pippin.calibrate_decisions(ROWS, LABELS, utility, 0.05, classes=C)
+    shown = {
+        "90 % of the time": predictor,
+        "expected_coverage": pippin.calibrate(ROWS, LABELS, "ip", per="class", classes=C),
+        "those of one class are shaded": sets,
+        "singletons": pippin.compare(ROWS, LABELS, ["ip", "pip"], splits=2, classes=C),
+        "gamma": pippin.sweep(ROWS, LABELS, "repip", values=[0.01, 0.1], splits=2),
+        "1,801": pippin.plan(0.1, 2000),
+        "certified utility": decider.decide(DATA.probs[1000:]),
+        "at least its certificate": decider,
+        "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),
+    }
+    for wanted, thing in shown.items():
+        assert wanted in thing._repr_html_(), type(thing)
+
+
+def test_names_do_no_harm_and_empty_sets_are_told():
+    names = ("<script>alert(1)</script>", "b")
+    sets = pippin.PredictionSets(np.array([1, 0]), np.array([0]), names)
+    html = sets._repr_html_()
+    assert "<script" not in html
+    assert "(empty)" in html
