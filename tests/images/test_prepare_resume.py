@@ -10,7 +10,7 @@ from pippin.images.preparing.journal import JOURNAL
 from pippin.images.preparing.prepare import prepare_we3ds
 from support.command import run
 from support.folders import content, times
-from support.killing import run_until
+from support.killing import killed_and_told
 from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)
@@ -37,8 +37,8 @@ def test_killed_anywhere(uninterrupted, tmp_path):
     folder, expected = uninterrupted
     shutil.copy(folder / "in.zip", tmp_path)
     out = tmp_path / "out"
-    for event, number, after in ((NOTED, 1, False), (NOTED, 3, True), (RESULT, 8, False), (RESULT, 4, True)):
-        assert run_until(event, number, *LINE, after=after, folder=tmp_path).returncode == -9
+    events = [(NOTED, 1, "before"), (NOTED, 3, "after"), (RESULT, 8, "before"), (RESULT, 4, "after")]
+    assert killed_and_told(events, *LINE, modules=["pippin.cli", "PIL.Image"], folder=tmp_path)[0] == [9] * 4
     earlier = {name: when for name, when in times(out).items() if name.endswith(".png") and "/" in name}
     assert earlier
     run(*LINE, folder=tmp_path, check=True)

@@ -2,19 +2,18 @@
 
 import json
 import shlex
-import subprocess
 
 import numpy as np
 import pytest
 
 from pippin.images.training import fit, train
-from support.command import PIPPIN
-from support.killing import run_until
+from support.killing import NEVER, killed_and_told
 from support.small_training import quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 EPOCHS = 5  # of a run that is killed
+HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli"]
 KEEP = "pippin.images.training.outcome:Checkpoint.keep"
 
 
@@ -25,12 +24,9 @@ def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
     whole = train(images, tmp_path / "whole/p.npz", small_options(tiny, epochs=EPOCHS), tell=quiet)
     options = f"--weights {tiny} --epochs {EPOCHS} --size 24 --batch 16 --learning-rate 0.01"
     command = ["train", str(images), "--out", str(tmp_path / "killed/p.npz"), *shlex.split(options)]
-    told = []
-    for event, number, after in (("write", 2, False), (KEEP, 2, True)):
-        done = run_until(event, number, *command, after=after)
-        assert done.returncode == -9
-        told += done.stderr.splitlines()
-    told += subprocess.run([*PIPPIN, *command], capture_output=True, text=True, check=True).stderr.splitlines()
+    events = [("write", 2, "before"), (KEEP, 2, "after"), NEVER]
+    ends, told = killed_and_told(events, *command, modules=HEAVY)
+    assert ends == [9, 9, 0]
     numbers = [int(line.split()[1]) for line in told]
     assert numbers == [1, 2, 4, 5]  # the third was kept, and killed before it was told
     record, expected = (json.loads((tmp_path / name / "train.json").read_text()) for name in ("killed", "whole"))

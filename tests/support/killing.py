@@ -88,9 +88,14 @@ def run_until(event, number, *args, after=False, code=COMMAND, folder=None, by=9
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PIPPIN_TEST": mark}, check=False
     )
-    while processes_with(mark):  # workers of a killed process end by themselves
-        os.sched_yield()
+    wait_for_workers(mark)
     return done
+
+
+def wait_for_workers(mark):
+    """Workers of a killed process end by themselves."""
+    while processes_with(mark):
+        os.sched_yield()
 
 
 def processes_with(mark):
@@ -109,30 +114,43 @@ def processes_with(mark):
 IN_TURN = """
 import json, os, sys
 from importlib import import_module
-from support.killing import AT_EVENT, COMMAND
+from support.killing import AT_EVENT, COMMAND, wait_for_workers
 
 modules, events = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 for module in modules:
     import_module(module)
 ends = []
 for event, number, after in events:
+    mark = f"{os.getpid()}-{len(ends)}"
     child = os.fork()
     if child == 0:
+        os.environ["PIPPIN_TEST"] = mark
         sys.argv = ["-c", event, str(number), after, COMMAND, "9", *sys.argv[3:]]
         exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
         os._exit(0)
     ends.append(os.waitpid(child, 0)[1])
+    wait_for_workers(mark)
 print(json.dumps(ends), file=sys.stderr)
 """
 
 
+NEVER = ("write", 10**9, "before")
+
+
 def killed_in_turn(events, *args, modules):
-    """Runs the command once for each (event, number, "before" or "after"), and tells how each ended: 9, if killed.
+    """Runs the command once for each (event, number, "before" or "after"), and tells how each ended: 9, if killed."""
+    return killed_and_told(events, *args, modules=modules)[0]
+
+
+def killed_and_told(events, *args, modules, folder=None):
+    """As `killed_in_turn`; and all lines that were told on standard error.
 
     One process imports the modules, which takes long, and forks for every event before it has used them.
     """
     command = [sys.executable, "-c", IN_TURN, json.dumps(modules), json.dumps(events), *map(str, args)]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stderr.splitlines()[-1])
+    *told, ends = done.stderr.splitlines()
+    return json.loads(ends), told
