@@ -113,9 +113,9 @@ def run(
 ) -> None:
     """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
 
-    Writes results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read is named and
-    skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the results are
-    written when it ends.
+    Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read
+    is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
+    results are written when it ends.
     """
     need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
     from pippin._runtime.progress import progress_bar
@@ -134,13 +134,13 @@ def run(
     with output_folder(out), _threads(), open_run(loaded, manifest_checksum(model), out) as journal:
         if watch is not None:
             _watch(journal, watch)
-            _tell(journal.finish(list(journal.kept)), out, sys.stderr)
+            _end(journal, list(journal.kept), sys.stderr)
             return
         with progress_bar("looking at photographs", len(every)) as advance:
             for photo in every:
                 journal.see(photo)
                 advance(1)
-        _tell(journal.finish([photo.as_posix() for photo in every]), out, sys.stdout)
+        _end(journal, [photo.as_posix() for photo in every], sys.stdout)
 
 
 def _check_watched(folder: Path, out: Path) -> None:
@@ -193,8 +193,19 @@ def _threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
+    """Writes the results and their page, and tells of them."""
+    from pippin.report.field import Seen, write_field_page
+
+    summary, model = journal.finish(photos), journal.model
+    entries = [journal.kept[photo] for photo in photos]
+    write_field_page(journal.out, Seen(entries, model.classes, model.actions, model.window, model.describe()))
+    _tell(summary, journal.out, stream)
+
+
 def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     from pippin._runtime.visible import visible
+    from pippin.report.field import PAGE, reason
 
     say = partial(print, file=stream)
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
@@ -203,9 +214,7 @@ def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     if skipped:
         say("1 photograph was skipped:" if len(skipped) == 1 else f"{len(skipped):,} photographs were skipped:")
         for one in skipped[:SHOWN]:
-            say(
-                visible(f"  {one['reason']}" if one["photo"] in one["reason"] else f"  {one['photo']}: {one['reason']}")
-            )
+            say(visible(f"  {reason(one)}"))
         if len(skipped) > SHOWN:
             say(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
-    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / 'drawn'}")
+    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / PAGE}")

@@ -61,6 +61,12 @@ class FieldModel:
         """Names of the classes, in the order of the logits."""
         return self.training.classes
 
+    @property
+    def actions(self) -> tuple[str, ...] | None:
+        """Names of the actions; None where nothing is decided."""
+        utility = self.utility if self.decider is None else self.decider.utility
+        return None if utility is None else utility.actions
+
     @classmethod
     def make(
         cls,
