@@ -123,6 +123,22 @@ def test_a_sharpened_predictor_belongs_and_one_calibrated_elsewhere_does_not(par
         FieldModel.make(parts / "weights", predictors[1])
 
 
+def test_photographs_as_units_belong_too(parts):
+    """Threshold and p-values are those of the photographs, in Python and under the windows of a new one."""
+    with np.load(parts / "probs.npz") as kept:
+        logits, labels, photos = kept["logits"], kept["labels"], kept["groups"]
+    known = {"classes": CLASSES, "from_logits": True}
+    predictor = pippin.calibrate(logits, labels, "pip", 0.3, units=photos, **known)
+    assert predictor.n_units == len(set(photos.tolist())) < len(photos)
+    model = FieldModel.make(parts / "weights", predictor, window=24)
+    look = model.look(photograph(7))
+    assert look.sets.labels() == predictor.predict(look.logits, from_logits=True).labels()
+    assert "for a row drawn at random from a new unit" in model.describe()
+    strange = pippin.calibrate(logits * 1.01, labels, "pip", 0.3, units=photos, **known)
+    with pytest.raises(ValueError, match="calibrated on images that trained the network, or on logits of another"):
+        FieldModel.make(parts / "weights", strange)
+
+
 def test_a_part_of_the_rows_may_calibrate(parts):
     data = read_data(parts / "probs.npz")
     predictor = pippin.calibrate(data.rows.take(np.arange(20)), data.truth()[:20], "pip", 0.2, classes=CLASSES)

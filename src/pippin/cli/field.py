@@ -205,14 +205,14 @@ def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
 
 def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     from pippin._runtime.visible import visible
-    from pippin.report.field import PAGE, reason
+    from pippin.report.field import PAGE, many, reason
 
     say = partial(print, file=stream)
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
-    say(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
+    say(visible(f"{many(n, 'photograph')}, {many(summary['windows'], 'window')}: {counts or 'nothing'}."))
     if skipped:
-        say("1 photograph was skipped:" if len(skipped) == 1 else f"{len(skipped):,} photographs were skipped:")
+        say(f"{many(len(skipped), 'photograph')} {'was' if len(skipped) == 1 else 'were'} skipped:")
         for one in skipped[:SHOWN]:
             say(visible(f"  {reason(one)}"))
         if len(skipped) > SHOWN:

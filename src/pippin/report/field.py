@@ -58,7 +58,8 @@ def field_page(seen: Seen) -> str:
     main = filled(
         "field.html",
         sentence=escaped(
-            f"{_many(photos, 'photograph')}, {_many(windows, 'window')}, {_share(windows)} of them with just one class."
+            f"{many(len(photos), 'photograph')}, {many(len(windows), 'window')}, "
+            f"{_share(windows)} of them with just one class."
         ),
         counts="\n".join(_counts(seen, windows)),
         skipped=_skipped([entry for entry in seen.entries if "reason" in entry]),
@@ -70,7 +71,7 @@ def field_page(seen: Seen) -> str:
     )
     return framed(
         Page(
-            title=f"In the field: {_many(photos, 'photograph')}",
+            title=f"In the field: {many(len(photos), 'photograph')}",
             lead=escaped(seen.model),
             main=main,
             first="h-windows",
@@ -104,8 +105,13 @@ def _windows(seen: Seen, photos: Sequence[Entry]) -> list[Window]:
     return sorted(found, key=lambda one: (bool(one.members), -len(one.members), one.credibility))
 
 
-def _many(things: Sequence[object], word: str) -> str:
-    return f"{len(things):,} {word}{'' if len(things) == 1 else 's'}"
+def many(n: int, word: str) -> str:
+    """A count with its word.
+
+    >>> many(1, "window"), many(2000, "window")
+    ('1 window', '2,000 windows')
+    """
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
 
 
 def _share(windows: Sequence[Window]) -> str:
@@ -150,7 +156,7 @@ def _skipped(entries: Sequence[Entry]) -> str:
     """Photographs that could not be used, each with the reason."""
     if not entries:
         return ""
-    told = f"{_many(entries, 'photograph')} {'was' if len(entries) == 1 else 'were'} skipped"
+    told = f"{many(len(entries), 'photograph')} {'was' if len(entries) == 1 else 'were'} skipped"
     items = "\n".join(f"<li>{escaped(reason(one))}</li>" for one in entries)
     return f'<details><summary>{told}</summary>\n<ul class="skipped">\n{items}\n</ul></details>'
 

@@ -11,6 +11,7 @@ from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+from pippin._predictors.units import UnitPredictor
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin.images.training.record import Training
@@ -21,13 +22,13 @@ CLOSE = 1e-9  # between two ways to compute one score
 def check_kind(predictor: Any) -> None:
     """Raises an InputError if it cannot be asked about a window alone, or not for p-values."""
     base = predictor.base if isinstance(predictor, SharpenedPredictor) else predictor
-    known = isinstance(base, Predictor | ConditionalPredictor | Decider)
+    known = isinstance(base, Predictor | ConditionalPredictor | UnitPredictor | Decider)
     if not known or predictor.takes - {"seed"}:
         asks = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed"}))
         raise InputError(
             f"Expected a predictor that needs nothing but an image, got {predictor!r}"
             + (f", for its {asks}" * bool(asks)),
-            "calibrate one for all, per class or per kind",
+            "calibrate one for all, per class, per kind or by units",
         )
     if _kept(base) is None:
         raise InputError(
