@@ -113,6 +113,8 @@ def test_hostile_names_are_shown_and_their_pictures_found(run, visit):
     for i, shown in enumerate((*NAMES[:2], r"two\nlines.png", *NAMES[3:5], r"latin\udcff.png")):
         page.select_option("#by-photo", str(i))
         assert page.locator("#photographs b").inner_text() == shown
+        box, image = (page.locator(f"#photographs {name}").bounding_box() for name in (".crop", "img"))
+        assert (box["x"], box["y"], box["width"]) == (image["x"], image["y"], image["width"])
         page.locator("#photographs .crop").click()
         page.wait_for_function("document.getElementById('whole').complete")
         assert page.evaluate("document.getElementById('whole').naturalWidth") == COLUMNS * SIDE + 9

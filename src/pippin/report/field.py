@@ -11,7 +11,7 @@ from pippin._runtime.disk import write_whole
 from pippin._runtime.visible import visible
 from pippin.images.field.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
 from pippin.report.framing import Page, asset, filled, framed, in_script
-from pippin.report.names import escaped
+from pippin.report.names import escaped, in_words
 
 PAGE = "field.html"
 MOST = 12  # classes that are counted by name
@@ -129,7 +129,7 @@ def _counts(seen: Seen, windows: Sequence[Window]) -> Iterable[str]:
     first, colours = Counter(one.members[0] for one in windows if one.members), colours_of(seen.classes)
     common = first.most_common(MOST)
     hues = {k: _swatch(colours[seen.classes[k]]) if seen.actions is None else "" for k, _ in common}
-    rows = [(seen.classes[k], count, hues[k]) for k, count in common]
+    rows = [(in_words(seen.classes[k]), count, hues[k]) for k, count in common]
     if len(first) > MOST:
         rows.append((f"{len(first) - MOST} other classes", first.total() - sum(count for _, count in common), ""))
     yield _count_list("Most probable class", rows, n)
@@ -177,7 +177,9 @@ def _filters(seen: Seen, photos: Sequence[Entry], windows: Sequence[Window]) -> 
         there = {one.action for one in windows}
         yield _choice("action", "action", "any", [(k, name) for k, name in enumerate(seen.actions) if k in there])
     held = {k for one in windows for k in one.members}
-    yield _choice("class", "class in the set", "any", [(k, name) for k, name in enumerate(seen.classes) if k in held])
+    yield _choice(
+        "class", "class in the set", "any", [(k, in_words(name)) for k, name in enumerate(seen.classes) if k in held]
+    )
     sizes = sorted({len(one.members) for one in windows})
     yield _choice("size", "size of the set", "any", [(size, size_told(size)) for size in sizes])
     yield _choice("photo", "photograph", "all", list(enumerate(_names(photos))))
@@ -205,7 +207,7 @@ def _content(seen: Seen, photos: Sequence[Entry], windows: Sequence[Window]) -> 
     named = seen.classes if seen.actions is None else seen.actions
     colours = colours_of(named)
     return {
-        "classes": [visible(name) for name in seen.classes],
+        "classes": [visible(in_words(name)) for name in seen.classes],
         "actions": None if seen.actions is None else [visible(name) for name in seen.actions],
         "colours": [colours[name] for name in named],
         "grey": NONE,

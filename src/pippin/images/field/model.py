@@ -29,10 +29,10 @@ from pippin.images.field.belonging import check_calibration, check_classes, chec
 from pippin.images.field.folder import MANIFEST, read_manifest, write_manifest
 from pippin.images.field.look import Look
 from pippin.images.reading import CONFIG, open_image, squared, without_doubts
-from pippin.images.training.network import Network, make_network
+from pippin.images.training.network import Network, as_input, at_once, make_network
 from pippin.images.training.record import Training, read_training
 
-BATCH = 64  # windows at once
+BATCH = 64  # windows at once, but on the CPU
 PREDICTOR, DECIDER = "predictor.json", "decider.json"
 
 Place = str | PathLike[str]
@@ -192,9 +192,10 @@ class FieldModel:
         device = next(self.network.model.parameters()).device
         found = []
         with torch.inference_mode():
-            for start in range(0, len(pixels), BATCH):
-                block = torch.from_numpy(pixels[start : start + BATCH]).to(device)
-                found.append(self.network(block.float() / 255).float().cpu().numpy())
+            step = at_once(device, BATCH)
+            for start in range(0, len(pixels), step):
+                block = as_input(pixels[start : start + step], device)
+                found.append(self.network(block).float().cpu().numpy())
         return np.concatenate(found)
 
     def judge(
@@ -277,7 +278,9 @@ def _network(folder: Path, training: Training) -> tuple[Network, int]:
     if tuple(map(str, names)) != training.classes:
         raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
     network = make_network(str(folder), training.classes, size, seed=0)
-    network.model.eval()
+    network.model.eval().to(memory_format=torch.channels_last)
+    for part in network.model.parameters():  # where numbers lie in a file's memory sways how their sums are rounded
+        part.data = part.data.clone()
     return network, size
 
 

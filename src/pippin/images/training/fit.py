@@ -19,7 +19,7 @@ from pippin._runtime.threads import n_threads
 from pippin.images.reading import without_doubts
 from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images
-from pippin.images.training.network import SCRATCH, Network, make_network, parameters
+from pippin.images.training.network import SCRATCH, Network, as_input, at_once, make_network, parameters
 from pippin.images.training.options import Options
 from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained
 
@@ -76,7 +76,6 @@ def train(
         optimiser = torch.optim.AdamW(parameters(network), lr=rate, weight_decay=DECAY)
         session = _Session(network, optimiser, pixels, images.labels, replace(options, learning_rate=rate), device)
         checkpoint = Checkpoint(out, run_id(options, checksum), network.model, optimiser)
-        logits = None
         for number in range(len(checkpoint.epochs) + 1, options.epochs + 1):
             began = time.perf_counter()
             with bar(f"epoch {number}", len(rows)) as advance:
@@ -88,8 +87,7 @@ def train(
             epoch = Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began)
             checkpoint.keep(epoch)
             tell(epoch)
-        if logits is None:  # stopped after the last epoch
-            logits = predict(network, pixels, held, options.batch, device)
+        logits = predict(network, pixels, held, at_once(device, options.batch), device)
     trained = _trained(images, held, logits, checkpoint.epochs)
     write_trained(out, trained, network, Made(images, checksum, len(rows), session.options, _named(device)))
     checkpoint.remove()
@@ -102,7 +100,8 @@ def predict(
     """Logits of the images in these rows, as they are and in full precision."""
     network.model.eval()
     with torch.inference_mode():
-        found = [network(block).float().cpu().numpy() for block in _blocks(pixels, batches(rows, batch), device)]
+        pieces = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+        found = [network(block).float().cpu().numpy() for block in _blocks(pixels, pieces, device)]
     return np.concatenate(found)
 
 
@@ -153,10 +152,10 @@ def _blocks(pixels: Pixels, pieces: Any, device: torch.device) -> Iterator[torch
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(pixels.batch, pieces[0])
         for following in [*pieces[1:], None]:
-            block = torch.from_numpy(coming.result())
+            block = coming.result()
             if following is not None:
                 coming = pool.submit(pixels.batch, following)
-            yield block.to(device).to(torch.float32, memory_format=torch.channels_last) / 255
+            yield as_input(block, device)
 
 
 def _device(asked: str) -> torch.device:

@@ -13,7 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from pippin._runtime.disk import naming_target, write_whole
@@ -64,6 +66,20 @@ class Network:
             os.replace(folder, old)
         os.replace(draft, folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def as_input(pixels: NDArray[np.uint8], device: torch.device) -> torch.Tensor:
+    """Pixels of 0 to 255 as numbers between 0 and 1 on the device."""
+    return torch.from_numpy(pixels).to(device).to(torch.float32, memory_format=torch.channels_last) / 255
+
+
+def at_once(device: torch.device, batch: int) -> int:
+    """How many images the network is shown at once where its words count: one on the CPU.
+
+    There the sums of a batch are rounded in other places than those of one image, so that what is said of an image
+    would depend on how many stand beside it; and one by one takes no longer.
+    """
+    return 1 if device.type == "cpu" else batch
 
 
 def _save_weights(model: Any, folder: Path) -> None:
