@@ -3,8 +3,6 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -131,7 +129,7 @@ def run(
     if watch is not None:
         _check_watched(watch, out)
     loaded = _loaded(model, windows, device)
-    with output_folder(out), _threads(), open_run(loaded, manifest_checksum(model), out) as journal:
+    with output_folder(out), open_run(loaded, manifest_checksum(model), out) as journal:
         if watch is not None:
             _watch(journal, watch)
             _end(journal, list(journal.kept), sys.stderr)
@@ -176,21 +174,6 @@ def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
     where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
     loaded = FieldModel.load(model, device=where)
     return loaded if windows is None else replace(loaded, window=windows)
-
-
-@contextmanager
-def _threads() -> Iterator[None]:
-    """As many threads as may be used, and then as many as before."""
-    import torch
-
-    from pippin._runtime.threads import n_threads
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(n_threads())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
