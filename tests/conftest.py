@@ -104,7 +104,7 @@ def visit(browser):
             complaints.append(route.request.url)
         route.continue_() if route.request.url.startswith("file:") else route.abort()
 
-    def opened(path, width=1200, height=900, **settings):
+    def opened(path, width=1200, height=900, ready="#scatter svg", **settings):
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
         context.set_default_timeout(0)
         contexts.append(context)
@@ -113,7 +113,7 @@ def visit(browser):
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path.as_uri())
-        page.wait_for_selector("#scatter svg")
+        page.wait_for_selector(ready)
         return page
 
     yield opened

@@ -39,6 +39,7 @@ from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.novelty import discoveries, novelty
 from pippin._predictors.streams.risk_monitor import RiskMonitor
 from pippin._predictors.streams.stream import Stream, Ticket
+from pippin._predictors.units import UnitPredictor
 from pippin._predictors.weighted import WeightedPredictor, calibrate_weighted, likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -84,6 +85,7 @@ __all__ = [
     "Sweep",
     "Ticket",
     "Tuned",
+    "UnitPredictor",
     "Utility",
     "WeightedPredictor",
     "aps",

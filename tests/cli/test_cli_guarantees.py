@@ -33,6 +33,23 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
     assert f"SSCV         {found.sscv:.4f}" in out
 
 
+def test_groups_as_units(call, folder):
+    """Calibrated, told and judged by unit; the mean over units stands in the evaluation."""
+    groups = np.arange(60) // 6
+    write_grouped(folder, np.array([f"photo{g}" for g in groups]), "units")
+    code, out, err = call("calibrate units.csv --score ip --alpha 0.2 --units --out p.json")
+    assert (code, err) == (0, "")
+    assert "from 60 rows of 10 units: its sets hold the true class 80 % of the time, for a row drawn at random" in out
+    expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, units=groups)
+    assert pippin.load("p.json").threshold == expected.threshold
+    code, out, err = call("evaluate p.json units.csv")
+    shares = expected.predict(PROBS).contains(LABELS).reshape(10, 6).mean(axis=1)
+    error = shares.std(ddof=1) / np.sqrt(10)
+    assert (
+        f"mean group   {shares.mean():.4f}   mean coverage of the 10 groups, each counting once, ± {error:.4f}" in out
+    )
+
+
 @pytest.mark.parametrize("data", DATA)
 def test_a_guarantee_per_class_on_every_format(data, call, folder):
     code, out, err = call(f"calibrate {data} --score pip --alpha 0.2 --per class --out p.json")

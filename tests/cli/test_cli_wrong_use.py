@@ -169,6 +169,8 @@ WRONG = {
     "calibrate data.npz --weights ones.npy --score ip/ms --out new.json": "Expected --weights with a score, got ip/ms",
     "calibrate data.npz --weights ones.npy --no-scores --out new.json": "got a WeightedPredictor: leave it out",
     "calibrate data.npz --weights none.npy --out new.json": "none.npy",
+    "calibrate data.npz --units --out new.json": "Expected groups for --units, but data.npz has none: add an array",
+    "calibrate data.npz --units --per class --out new.json": "Expected --units without --per, --weights and --utility",
     "predict none.json data.npz --out new.csv": "none.json",
     "predict cut.json data.npz --out new.csv": "cut.json is no predictor file, or is damaged",
     "predict edited.json data.npz --out new.csv": "edited.json was edited or damaged",

@@ -18,7 +18,14 @@ from support.made_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-OUTPUTS = ("train/probs.npz", "sweep-repip/sweep.csv", "sweep-raps/sweep.csv", "summary.csv", "report.html")
+OUTPUTS = (
+    "train/probs.npz",
+    "sweep-repip/sweep.csv",
+    "sweep-raps/sweep.csv",
+    "summary.csv",
+    "report.html",
+    "model/field.json",
+)
 
 
 def done(err):
@@ -35,7 +42,11 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     )
     code, out, err = call(line)
     assert code == 0, err
-    assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare"]
+    assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
+    assert f"next: pippin field run {tmp_path}/out/model PHOTOS --out results" in out
+    photo = next((tmp_path / "images/ring").iterdir())
+    code, told, _ = call(f"field run {tmp_path}/out/model {photo} --out {tmp_path}/results")
+    assert (code, told[:22]) == (0, "1 photograph, 1 window")
     assert f"The report, with photographs: {tmp_path}/out/report.html" in out
     summary = polars.read_csv(tmp_path / "out/summary.csv")
     n = round(0.45 * 120)
@@ -59,11 +70,11 @@ def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
     """And only those: what was changed, lost or made from something else is done again."""
     images, out = make_images(tmp_path / "images", 120, size=16), tmp_path / "out"
     line = f"reproduce images {images} --out {out} --weights {tiny} --size 16 --epochs 1 --splits 20 --sweep-splits 5"
-    every = ["train", "sweep of repip", "sweep of raps", "compare"]
+    every = ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
     assert done(call(line)[2]) == every
     before = {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
     code, _, err = call(line)
-    assert (code, err.count("done before")) == (0, 4)
+    assert (code, err.count("done before")) == (0, 5)
     assert before == {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
     (out / "sweep-raps/sweep.csv").write_text("edited")
     (out / "sweep-repip/step.json").write_text("{")
@@ -87,15 +98,17 @@ def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
     """As in the paper, and mirrored both ways: the windows are seen from above."""
     asked = []
 
-    def cut(download, windows, *, seed):
-        asked.append((str(download), seed))
+    def cut(download, windows, *, window, seed):
+        asked.append((str(download), window, seed))
         make_images(windows, 80, size=16, photos=10)
 
     monkeypatch.setattr(import_module("pippin.cli.prepare"), "we3ds", cut)
     line = f"reproduce we3ds WE3DS.zip --out {tmp_path}/out --weights {tiny} --size 16 --epochs 1 --seed 4"
     code, _, err = call(f"{line} --splits 5 --sweep-splits 5 --group photo")
-    assert (code, len(done(err))) == (0, 4)
-    assert asked == [("WE3DS.zip", 4)]
+    assert (code, len(done(err))) == (0, 5)
+    assert asked == [("WE3DS.zip", 224, 4)]
+    assert json.loads((tmp_path / "out/model/field.json").read_text())["window"] == 224
+    assert pippin.load(tmp_path / "out/model/predictor.json").n_units == 3
     chosen = json.loads((tmp_path / "out/train/train.json").read_text())["options"]
     assert (chosen["flips"], chosen["group"], chosen["seed"], chosen["train_fraction"]) == ("both", "photo", 4, 0.7)
 

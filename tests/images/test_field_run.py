@@ -64,6 +64,10 @@ def test_make_and_run_as_typed(model, photos, tmp_path, call):
         "low.png: The image is 79 × 20",
     ):
         assert problem in out
+    assert f"the photographs with their windows: {tmp_path}/out/field.html" in out
+    page = (tmp_path / "out/field.html").read_text()
+    assert "3 photographs were skipped" in page
+    assert f"{photos}/cut.png is damaged or no image" in page
     assert sorted(path.name for path in (tmp_path / "out/drawn").iterdir()) == ["a-2.jpg", "a.jpg", "b.jpg", "c.jpg"]
 
 
@@ -188,6 +192,7 @@ def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, tmp_path
         rest, told = second.communicate()
     assert (second.returncode, rest) == (0, "")
     assert told.startswith("4 photographs, 24 windows: ")
+    assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
 

@@ -37,6 +37,7 @@ CALLS = {
     "calibrate labels": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2, groups=GROUPS), "labels", TRUTH),
     "plain p labels": (lambda y: PLAIN.p_values(FRAME, y), "labels", TRUTH),
     "calibrate groups": (lambda g: pippin.calibrate(FRAME, TRUTH.to_numpy(), "ip", 0.2, groups=g), "groups", GROUPS),
+    "calibrate units": (lambda u: pippin.calibrate(FRAME, TRUTH, "ip", 0.4, units=u), "units", GROUPS),
     "predict groups": (lambda g: GROUPED.predict(FRAME, groups=g), "groups", GROUPS),
     "p groups": (lambda g: GROUPED.p_values(FRAME, groups=g), "groups", GROUPS),
     "forced groups": (lambda g: GROUPED.forced(FRAME, groups=g), "groups", GROUPS),

@@ -15,6 +15,7 @@ LEVELS = [Decimal("1e-9999999"), Decimal("NaN"), Decimal("Infinity"), Fraction(1
 CALLS = {
     "calibrate": lambda **given: pippin.calibrate(PROBS, LABELS, "aps", **given),
     "per class": lambda **given: pippin.calibrate(PROBS, LABELS, "aps", per="class", **given),
+    "units": lambda **given: pippin.calibrate(PROBS, LABELS, "aps", units=np.arange(100) // 5, **given),
     "weighted": lambda **given: pippin.calibrate_weighted(PROBS, LABELS, np.ones(100), "aps", **given),
     "cross": lambda **given: pippin.calibrate_cross(PROBS, LABELS, np.arange(100) % 2, "aps", **given),
     "combination": lambda **given: pippin.calibrate_combination(PROBS, LABELS, **given),

@@ -41,7 +41,22 @@ NUMBERS = [
     2**64,
     10**400,
 ]
-WORDS = ["", "inf", "-inf", "nan", "pip", "aps", "linear", "class", "group", "rc3p", "sum", "weighted", "cross"]
+WORDS = [
+    "",
+    "inf",
+    "-inf",
+    "nan",
+    "pip",
+    "aps",
+    "linear",
+    "class",
+    "group",
+    "rc3p",
+    "sum",
+    "weighted",
+    "units",
+    "cross",
+]
 ODD = [
     None,
     True,
@@ -82,6 +97,7 @@ def sound_files():
             "rc3p": pippin.calibrate(probs, labels, "socop", 0.3, per="rc3p"),
             "combination": pippin.calibrate_combination(probs, labels, 0.3, variant="sum"),
             "weighted": pippin.calibrate_weighted(probs, labels, 1 + probs[:, 0], "margin", 0.3),
+            "units": pippin.calibrate(probs, labels, "pip", 0.3, units=np.arange(N) // 2),
             "cross": pippin.calibrate_cross(probs, labels, np.arange(N) % 2, "topk", 0.3),
             "decisions": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3),
             "decisions per class": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3, per="class"),

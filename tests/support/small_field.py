@@ -1,6 +1,7 @@
 """A field model that takes seconds: a very small network, its predictor and its decider."""
 
 import numpy as np
+import pytest
 
 import pippin
 from pippin.images.training import train
@@ -16,7 +17,9 @@ UTILITY = pippin.Utility(
 def make_parts(images, tiny, folder, **options):
     """Weights, logits, a predictor and a decider below the folder; every other image held out calibrates."""
     folder.mkdir(parents=True, exist_ok=True)
-    train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), tell=quiet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIPPIN_NUM_THREADS", "1")  # as the tests of the field, whose logits are then the same
+        train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), tell=quiet)
     with np.load(folder / "probs.npz") as kept:
         logits, labels = kept["logits"][::2], kept["labels"][::2]
     known = {"classes": CLASSES, "from_logits": True}

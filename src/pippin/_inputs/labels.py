@@ -189,13 +189,13 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     return array
 
 
-def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
+def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.generic]:
     """The group of every row, whole numbers or text.
 
     Raises:
         InputError: another number of groups than rows, a row without one, or something else than numbers or names.
     """
-    array = one_per_row(groups, n, "groups", "whole numbers or text")
+    array = one_per_row(groups, n, what, "whole numbers or text")
     if array.dtype.kind in "iubU":
         return array
     given, got = array.tolist(), "bytes" if array.dtype.kind == "S" else str(array.dtype)
@@ -203,7 +203,7 @@ def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
         row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
         if row is not None:
             raise InputError(
-                f"Row {row} has no group ({given[row]}), expected a whole number or text",
+                f"Row {row} has no {what[:-1]} ({given[row]}), expected a whole number or text",
                 "give what is missing a name of its own, or leave the row out",
             )
     if array.dtype.kind == "O":
@@ -211,7 +211,7 @@ def as_groups(groups: ArrayLike, n: int) -> NDArray[np.generic]:
             array = np.array(given)
         got = " and ".join(sorted({type(name).__name__ for name in given}))
     if array.dtype.kind not in "iubU":
-        raise InputError(f"Expected groups that are all whole numbers or all text, got {got}", "convert them")
+        raise InputError(f"Expected {what} that are all whole numbers or all text, got {got}", "convert them")
     return array
 
 
@@ -222,9 +222,9 @@ class Groups(NamedTuple):
     names: tuple[str | int, ...]
 
 
-def as_numbered_groups(groups: ArrayLike, n: int) -> Groups:
+def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Groups:
     """Groups numbered in the order of their names."""
-    names, codes = np.unique(as_groups(groups, n), return_inverse=True)
+    names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
     return Groups(codes, tuple(names.tolist()))
 
 

@@ -16,6 +16,7 @@ from pippin._predictors.kinds import Level, as_levels
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Sharpener
+from pippin._predictors.units import UnitPredictor, calibrate_units
 from pippin._runtime.arrays import Classes, Seed, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
@@ -64,9 +65,22 @@ def calibrate(
     seed: Seed = None,
     per: Per | None = None,
     groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
     unseen: Unseen = "error",
     from_logits: bool = False,
 ) -> SharpenedPredictor: ...
+@overload
+def calibrate(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    units: ArrayLike,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    from_logits: bool = False,
+) -> UnitPredictor: ...
 @overload
 def calibrate(
     probs: Any,
@@ -133,10 +147,11 @@ def calibrate(
     per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
+    units: ArrayLike | None = None,
     sharpen: Sharpener | None = None,
     features: ArrayLike | None = None,
     from_logits: bool = False,
-) -> Predictor | ConditionalPredictor | SharpenedPredictor:
+) -> Predictor | ConditionalPredictor | UnitPredictor | SharpenedPredictor:
     """A predictor whose sets contain the true class with probability at least 1 − alpha.
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉.
@@ -157,6 +172,8 @@ def calibrate(
         groups: the group of each row, for a guarantee per group.
         unseen: what `predict` does with a group that is not among them: an "error", or the
             "marginal" threshold of all groups together.
+        units: what rows belong to, such as the photograph of each window, where rows of one unit are alike: the
+            guarantee is then for a row drawn at random from a new unit.
         sharpen: makes probabilities better first; learnt by `pippin.sharpen` on other rows.
         features: what the sharpener was shown beside the probabilities.
         from_logits: whether `probs` are logits, of which a softmax is taken.
@@ -179,8 +196,15 @@ def calibrate(
         data = data._replace(rows=sharpen.rows(data.rows, features=features))
     elif features is not None:
         raise InputError("Expected features= only beside sharpen=", "leave it out, or pass a sharpener")
-    base: Predictor | ConditionalPredictor
-    if per is None and groups is None and unseen == "error":
+    base: Predictor | ConditionalPredictor | UnitPredictor
+    if units is not None:
+        if per is not None or groups is not None or isinstance(alpha, Mapping):
+            raise InputError(
+                "Expected units= for one guarantee over all classes, got per=, groups= or several levels beside it",
+                "choose one of them",
+            )
+        base = calibrate_units(data, chosen, alpha, seed, units)
+    elif per is None and groups is None and unseen == "error":
         if isinstance(alpha, Mapping):
             as_levels(alpha, None)
         base = calibrate_marginal(data, chosen, alpha, seed)

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pippin._predictors import combination, conditional, cross, marginal, risk, weighted
+from pippin._predictors import combination, conditional, cross, marginal, risk, units, weighted
 from pippin._predictors.decisions import files as decisions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import Content, need, parse_predictor
@@ -17,6 +17,7 @@ KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     "conditional": conditional.from_content,
     "combination": combination.from_content,
     "weighted": weighted.from_content,
+    "units": units.from_content,
     "cross": cross.from_content,
     "sharpened": lambda content: sharpened.from_content(content, read),
     "sharpened mixture": lambda content: sharpened.mixture_from_content(content, read),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,11 @@ class Evaluation:
         return min(self.class_coverage, key=lambda name: self.class_coverage[name])
 
     @property
+    def mean_group_coverage(self) -> float | None:
+        """The mean over groups of the share covered, each counting once: what a row of a random group may expect."""
+        return fmean(self.group_coverage.values()) if self.group_coverage else None
+
+    @property
     def worst_group(self) -> str | int | None:
         """The group that is covered least, if there are groups."""
         return min(self.group_coverage, key=lambda name: self.group_coverage[name], default=None)
@@ -166,6 +172,12 @@ class Evaluation:
             return []
         return [f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
 
+    def _spread(self) -> str:
+        """How much the mean over groups is to be trusted."""
+        values = list(self.group_coverage.values())
+        error = f", ± {stdev(values) / sqrt(len(values)):.4f}" if len(values) > 1 else ""
+        return f"mean coverage of the {len(values):,} groups, each counting once{error}"
+
     def _conditional(self) -> list[str]:
         """What a level makes worth knowing beyond the mean coverage."""
         if self.alpha is None:
@@ -174,6 +186,7 @@ class Evaluation:
         if self.worst_group is not None:
             name = visible(self.worst_group)
             told.append(f"worst group  {self.group_coverage[self.worst_group]:.4f}   coverage of {name}")
+            told.append(f"mean group   {self.mean_group_coverage:.4f}   {self._spread()}")
         level = f"{1 - self.alpha:g}"
         return [
             *told,

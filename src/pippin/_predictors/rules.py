@@ -1,4 +1,4 @@
-"""All in which marginal, conditional and weighted predictors differ: two rules, and what is asked of them.
+"""All in which marginal, conditional, weighted and unit predictors differ: their rules, and what is asked of them.
 
 A rule says which bounds the classes of a row must keep to, and how a score becomes a
 p-value. With s the score of a class, and the n calibration scores that speak for it,
@@ -6,7 +6,8 @@ p-value. With s the score of a class, and the n calibration scores that speak fo
     p = (1 + #{scores >= s}) / (n + 1)
     smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
 
-and with weights the same in sums of weights. The set at level α is {classes with p > α}.
+and with weights, or with units that count once each, the same in sums of weights. The set at level α is
+{classes with p > α}.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from pippin._predictors.cells import Cells
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
+from pippin._theory.units import unit_p_values
 from pippin._theory.weighted_tails import Tails, tails
 
 Use = Callable[[int, Vector], None]  # the p-values of all classes of the rows from start on
@@ -108,12 +110,8 @@ class ByWeights:
         return self._p(scores, _weights(asked))
 
     def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        scores, own = dispatch.class_scores(asked.rows, score, asked.draws.u), _weights(asked)
-
-        def work(start: int, stop: int) -> None:
-            use(start, self._p(scores[start:stop], own[start:stop, None]))
-
-        dispatch.in_steps(work, asked.rows.n, dispatch.TILE // (2 * asked.rows.n_classes))
+        own = _weights(asked)[:, None]
+        _in_tiles(asked, score, lambda scores, start, stop: use(start, self._p(scores, own[start:stop])))
 
     def unknown(self) -> Flags | None:
         return None
@@ -124,6 +122,50 @@ class ByWeights:
     @cached_property
     def _tails(self) -> Tails:
         return tails(self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ByUnits:
+    """One threshold, from units that count once each, whatever number of scores they have; sorted by score."""
+
+    scores: Vector
+    units: Codes
+    alpha: float
+
+    @cached_property
+    def threshold(self) -> float:
+        """The largest score that keeps p above the level."""
+        return float(np.append(self.scores, np.inf)[(self._levels > self.alpha).sum() - 1])
+
+    def bounds(self, asked: Asked) -> Bounds:
+        return Bounds(np.array([[self.threshold]]))
+
+    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
+        return self._p(scores)
+
+    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
+        _in_tiles(asked, score, lambda scores, start, stop: use(start, self._p(scores)))
+
+    def unknown(self) -> Flags | None:
+        return None
+
+    def _p(self, scores: Vector) -> Vector:
+        found: Vector = self._levels[np.searchsorted(self.scores, scores, side="left")]
+        return found
+
+    @cached_property
+    def _levels(self) -> Vector:
+        return unit_p_values(self.units)
+
+
+def _in_tiles(asked: Asked, score: Score, use: Callable[[Vector, int, int], None]) -> None:
+    """Calls use(scores, start, stop) with the scores of every class, some rows at a time."""
+    scores = dispatch.class_scores(asked.rows, score, asked.draws.u)
+
+    def work(start: int, stop: int) -> None:
+        use(scores[start:stop], start, stop)
+
+    dispatch.in_steps(work, asked.rows.n, dispatch.TILE // (2 * asked.rows.n_classes))
 
 
 def _weights(asked: Asked) -> Vector:

@@ -36,6 +36,16 @@ Unseen = Annotated[
 ]
 
 
+Units = Annotated[
+    bool,
+    typer.Option(
+        "--units",
+        help="The groups of the data are units that come as a whole, such as the photograph of each window: the "
+        "guarantee is for a row of a new one.",
+    ),
+]
+
+
 @takes_table
 def calibrate(
     data: DataFile,
@@ -46,6 +56,7 @@ def calibrate(
     alpha: Alpha = 0.1,
     per: Per = None,
     unseen: Unseen = "error",
+    units: Units = False,
     seed: DrawSeed = None,
     labels: LabelsFile = None,
     weights: WeightsFile = None,
@@ -62,6 +73,8 @@ def calibrate(
     from pippin.cli.printing import class_table, console
 
     check_target(out, ".json")
+    if units and (per, weights, utility) != (None, None, None):
+        raise InputError("Expected --units without --per, --weights and --utility, got both", "choose one of them")
     if utility is not None:
         from pippin.cli.decide import calibrate_decider
 
@@ -69,7 +82,10 @@ def calibrate(
         return
     _check(per, unseen)
     given = read_or_example(data, labels, layout)
-    predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
+    if units:
+        predictor = _by_units(given, score, alpha, seed)
+    else:
+        predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
     _save(predictor, out, no_scores)
     print(f"{out}, made from {given.name}: {predictor.describe()}")
     right, asked = accuracy(given.rows, given.truth()), 1 - predictor.alpha
@@ -107,6 +123,15 @@ def _calibrated(
     options: Any = {"per": per, "unseen": unseen, "groups": given.groups if by_group else None}
     predictor: ConformalPredictor = pippin.calibrate(rows, truth, chosen.score, alpha, seed=seed, **options)
     return predictor
+
+
+def _by_units(given: "Data", score: str, alpha: float, seed: int | None) -> "ConformalPredictor":
+    import pippin
+    from pippin.tables.reading import known, need_groups
+
+    need_groups(given, "--units")
+    photos: Any = given.groups
+    return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, units=photos)
 
 
 def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:

@@ -3,8 +3,6 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -113,9 +111,9 @@ def run(
 ) -> None:
     """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
 
-    Writes results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read is named and
-    skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the results are
-    written when it ends.
+    Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read
+    is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
+    results are written when it ends.
     """
     need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
     from pippin._runtime.progress import progress_bar
@@ -131,16 +129,16 @@ def run(
     if watch is not None:
         _check_watched(watch, out)
     loaded = _loaded(model, windows, device)
-    with output_folder(out), _threads(), open_run(loaded, manifest_checksum(model), out) as journal:
+    with output_folder(out), open_run(loaded, manifest_checksum(model), out) as journal:
         if watch is not None:
             _watch(journal, watch)
-            _tell(journal.finish(list(journal.kept)), out, sys.stderr)
+            _end(journal, list(journal.kept), sys.stderr)
             return
         with progress_bar("looking at photographs", len(every)) as advance:
             for photo in every:
                 journal.see(photo)
                 advance(1)
-        _tell(journal.finish([photo.as_posix() for photo in every]), out, sys.stdout)
+        _end(journal, [photo.as_posix() for photo in every], sys.stdout)
 
 
 def _check_watched(folder: Path, out: Path) -> None:
@@ -178,34 +176,28 @@ def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
     return loaded if windows is None else replace(loaded, window=windows)
 
 
-@contextmanager
-def _threads() -> Iterator[None]:
-    """As many threads as may be used, and then as many as before."""
-    import torch
+def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
+    """Writes the results and their page, and tells of them."""
+    from pippin.report.field import Seen, write_field_page
 
-    from pippin._runtime.threads import n_threads
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(n_threads())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    summary, model = journal.finish(photos), journal.model
+    entries = [journal.kept[photo] for photo in photos]
+    write_field_page(journal.out, Seen(entries, model.classes, model.actions, model.window, model.describe()))
+    _tell(summary, journal.out, stream)
 
 
 def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     from pippin._runtime.visible import visible
+    from pippin.report.field import PAGE, many, reason
 
     say = partial(print, file=stream)
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
-    say(visible(f"{n:,} photographs, {summary['windows']:,} windows: {counts or 'nothing'}."))
+    say(visible(f"{many(n, 'photograph')}, {many(summary['windows'], 'window')}: {counts or 'nothing'}."))
     if skipped:
-        say("1 photograph was skipped:" if len(skipped) == 1 else f"{len(skipped):,} photographs were skipped:")
+        say(f"{many(len(skipped), 'photograph')} {'was' if len(skipped) == 1 else 'were'} skipped:")
         for one in skipped[:SHOWN]:
-            say(
-                visible(f"  {one['reason']}" if one["photo"] in one["reason"] else f"  {one['photo']}: {one['reason']}")
-            )
+            say(visible(f"  {reason(one)}"))
         if len(skipped) > SHOWN:
             say(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
-    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / 'drawn'}")
+    say(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / PAGE}")

@@ -28,6 +28,12 @@ MinSingletons = Annotated[
 ]
 
 
+Features = Annotated[
+    bool,
+    typer.Option("--features", help="Show the sharpener the features of the data too, as train --features writes."),
+]
+
+
 @takes_table
 def learn(
     data: DataFile,
@@ -38,6 +44,7 @@ def learn(
     learning_fraction: Fraction = 0.5,
     max_size: MaxSize = None,
     min_singletons: MinSingletons = None,
+    features: Features = False,
     seed: SplitSeed = 0,
     labels: LabelsFile = None,
     layout: "Layout | None" = None,
@@ -45,7 +52,7 @@ def learn(
     """Sharpen the probabilities on some rows, and calibrate a predictor behind that on the others."""
     import pippin
     from pippin.cli.outputs import check_target
-    from pippin.tables.reading import known
+    from pippin.tables.reading import known, read_features
 
     check_target(out, ".json")
     given = read_or_example(data, labels, layout)
@@ -59,6 +66,7 @@ def learn(
         learning_fraction=learning_fraction,
         max_size=max_size,
         min_singletons=min_singletons,
+        features=read_features(given) if features else None,
         seed=seed,
     )
     predictor.save(out)

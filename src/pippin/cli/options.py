@@ -150,12 +150,12 @@ def read_scores(text: str) -> "tuple[Method, ...]":
 def asked_of(
     predictor: "ConformalPredictor", data: "Data", weights: Path | None, seed: int | None, non_empty: bool
 ) -> dict[str, Any]:
-    """What this predictor takes beside the rows: groups, weights, a seed.
+    """What this predictor takes beside the rows: groups, features, weights, a seed.
 
     Raises:
         InputError: the predictor needs more than a file of rows, or weights that it cannot use.
     """
-    from pippin.tables.reading import read_weights
+    from pippin.tables.reading import read_features, read_weights
 
     kind, takes = type(predictor).__name__, predictor.takes
     if "folds" in takes:
@@ -167,6 +167,8 @@ def asked_of(
         asked["seed"] = seed
     if "groups" in takes:
         asked["groups"] = data.groups
+    if "features" in takes:
+        asked["features"] = read_features(data)
     if "weights" in takes:
         if weights is None:
             raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")

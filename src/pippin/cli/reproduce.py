@@ -21,6 +21,9 @@ from pippin.cli.train import (
 )
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
+SCORE = "repip"  # of the field model
+MODEL = "model"
+WINDOW = 224  # pixels of a side, of WE3DS
 VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"
 
 reproduce = typer.Typer(help="Run the whole experiment; steps whose results still hold are skipped.")
@@ -54,7 +57,7 @@ def images(
     calibration_fraction: CalibrationFraction = 0.45,
     seed: Seed = 0,
 ) -> None:
-    """Train on a folder of labelled images, sweep, compare and report."""
+    """Train on a folder of labelled images, sweep, compare, report, and make a field model."""
     chosen = {
         "weights": weights,
         "epochs": epochs,
@@ -67,7 +70,7 @@ def images(
         "seed": seed,
         "device": device,
     }
-    _experiment(folder.absolute().name, folder, out, chosen, (splits, sweep_splits), alpha, calibration_fraction)
+    _experiment(folder.absolute().name, folder, out, chosen, (splits, sweep_splits), alpha, calibration_fraction, None)
 
 
 @reproduce.command("we3ds", epilog="Example: pippin reproduce we3ds WE3DS.zip --out out")
@@ -92,7 +95,7 @@ def we3ds(
     need("The report", "report", "matplotlib")
     windows = out / "windows"
     with output_folder(out):
-        prepare_we3ds(download, windows, seed=seed)  # it looks for itself whether those there still hold
+        prepare_we3ds(download, windows, window=WINDOW, seed=seed)  # it looks for itself whether those there still hold
         chosen = {
             "weights": weights,
             "epochs": epochs,
@@ -105,13 +108,20 @@ def we3ds(
             "seed": seed,
             "device": device,
         }
-        _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45)
+        _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45, WINDOW)
 
 
 def _experiment(
-    name: str, folder: Path, out: Path, chosen: dict[str, Any], splits: tuple[int, int], alpha: float, fraction: float
+    name: str,
+    folder: Path,
+    out: Path,
+    chosen: dict[str, Any],
+    splits: tuple[int, int],
+    alpha: float,
+    fraction: float,
+    window: int | None,
 ) -> None:
-    """Training, sweeps, the comparison and its report, which calls the images by `name`."""
+    """Training, sweeps, the comparison and its report, which calls the images by `name`, and a field model."""
     from pippin.cli.outputs import output_folder
 
     need("The report", "report", "matplotlib")
@@ -122,7 +132,9 @@ def _experiment(
         for score in SWEPT:
             _sweep(probs, out / f"sweep-{score}", score, for_sweeps, alpha, fraction, seed)
         _compare(name, folder, probs, out, for_comparison, alpha, fraction, seed)
+        _field(probs, out / MODEL, alpha, window, chosen["group"] == "photo")
     print(f"The report, with photographs: {out / 'report.html'}")
+    print(f"The field model: {out / MODEL}; next: pippin field run {out / MODEL} PHOTOS --out results")
 
 
 def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
@@ -190,6 +202,35 @@ def _compare(
         show_photographs(out / "report.html", folder, probs, alpha, fraction, seed)
 
     run_step("compare", out / "compare.json", made_from, outputs, work)
+
+
+def _field(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
+    """A model for new photographs, calibrated on all images held out; on photographs, where those were held out."""
+    import pippin
+    from pippin._runtime.version import __version__
+    from pippin.cli.steps import file_checksum, folder_checksum, run_step
+    from pippin.images import FieldModel
+    from pippin.tables.reading import read_data
+
+    weights = probs.parent / "weights"
+    made_from = {
+        "data": file_checksum(probs),
+        "weights": folder_checksum(weights),
+        "score": SCORE,
+        "alpha": alpha,
+        "window": window,
+        "by_photo": by_photo,
+        "pippin": __version__,
+    }
+    outputs = [place / name for name in ("field.json", "predictor.json", "weights/model.safetensors")]
+
+    def work() -> None:
+        data = read_data(probs)
+        units: Any = {"units": data.groups} if by_photo and data.groups is not None else {}
+        predictor = pippin.calibrate(data.rows, data.truth(), SCORE, alpha, classes=data.classes, **units)
+        FieldModel.make(weights, predictor, window=window).save(place)
+
+    run_step("field model", place.with_name(f"{place.name}.json"), made_from, outputs, work)
 
 
 def _asked(data: str, splits: int, alpha: float, fraction: float, seed: int) -> dict[str, Any]:

@@ -26,6 +26,10 @@ LearningRate = Annotated[
 TrainFraction = Annotated[float, typer.Option(help="The share of images that trains; the rest is held out.")]
 Group = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
 Flips = Annotated[str, typer.Option(help="Mirrored views: horizontal, both (for pictures from above) or none.")]
+Features = Annotated[
+    bool,
+    typer.Option("--features", help="Keep the input of the last layer too: learn --features sharpens with it."),
+]
 TrainSeed = Annotated[int, typer.Option(min=0, help="Makes the division, the first weights and the views.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
@@ -43,6 +47,7 @@ def train(
     flips: Flips = "horizontal",
     seed: TrainSeed = 0,
     device: Device = "auto",
+    features: Features = False,
 ) -> None:
     """Train a classifier on a folder of images; a stopped run goes on where it was.
 
@@ -59,6 +64,7 @@ def train(
         "flips": flips,
         "seed": seed,
         "device": device,
+        "features": features,
     }
     trained = run_training(windows, out, chosen)
     print(

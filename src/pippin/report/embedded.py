@@ -1,7 +1,6 @@
 """What the page's script needs, as compact JSON: the chart's dots, and the slider's numbers."""
 
 import base64
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from pippin._compare.curves import STEPS, LevelCurve
 from pippin._compare.methods import Method
 from pippin._theory.level import quantile_rank
+from pippin.report.framing import in_script
 from pippin.report.fronts import Dot, Front
 from pippin.report.style import RATIO, look
 
@@ -36,8 +36,7 @@ def as_json(front: Front, curves: Sequence[LevelCurve], n: int, take: Method) ->
         "ranks": _packed(ranks, "<i4"),
         "curves": [_curve(curve) for curve in curves],
     }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return in_script(content)
 
 
 def _dot(dot: Dot, large: bool) -> dict[str, Any]:

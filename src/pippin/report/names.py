@@ -12,3 +12,12 @@ def escaped(text: object) -> str:
     '&lt;b&gt;\\x00'
     """
     return escape(visible(text))
+
+
+def in_words(name: object) -> str:
+    """A class as people say it.
+
+    >>> in_words("black_grass")
+    'black grass'
+    """
+    return str(name).replace("_", " ")

@@ -2,8 +2,6 @@
 
 import platform
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
-from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from pippin._runtime.version import __version__
 from pippin.report.classes import ClassCoverage
 from pippin.report.decisions import decisions_section
 from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
+from pippin.report.framing import Page, asset, filled, framed
 from pippin.report.fronts import HOLLOW, Front
 from pippin.report.names import escaped
 from pippin.report.style import look
@@ -62,11 +61,8 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
     pairs = list(zip(*(differences(comparison, name) for name in ("efficiency", "informativeness")), strict=True))
     conditional = comparison.conditional().to_dicts()
     step = min(max(round(1000 * comparison.alpha), FIRST_STEP), LAST_STEP)
-    return Template(_asset("page.html")).substitute(
-        css=_asset("page.css"),
-        js=_asset("page.js"),
-        title=escaped(title),
-        lead=escaped(_lead(comparison)),
+    main = filled(
+        "page.html",
         sentences="\n".join(
             f'<p class="{"first" if i == 0 else "then"}">{_prose(text)}</p>' for i, text in enumerate(verdict.sentences)
         ),
@@ -107,12 +103,20 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
         pairs="\n".join(_pair_row(size, singletons) for size, singletons in pairs),
         command=f"<pre><code>{escaped(run['command'])}</code></pre>" if "command" in run else "",
         run="\n".join(_run_rows(comparison, run)),
-        data=as_json(front, curves, comparison.n_calibration, verdict.take),
     )
-
-
-def _asset(name: str) -> str:
-    return (files("pippin.report") / name).read_text(encoding="utf-8")
+    return framed(
+        Page(
+            title=escaped(title),
+            lead=escaped(_lead(comparison)),
+            main=main,
+            first="verdict",
+            skip="the verdict",
+            footer="This page is one file: it loads nothing and sends nothing.",
+            css=asset("page.css"),
+            js=asset("page.js"),
+            data=as_json(front, curves, comparison.n_calibration, verdict.take),
+        )
+    )
 
 
 def _prose(text: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._predictors.sets import PredictionSets
-from pippin.report.names import escaped
+from pippin.report.names import escaped, in_words
 
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail
@@ -98,9 +98,9 @@ def _members(sets: PredictionSets, row: int) -> list[int]:
 
 
 def _card(folder: Path, file: str, sets: PredictionSets, row: int, label: int) -> str:
-    truth = escaped(_words(sets.classes[label]))
+    truth = escaped(in_words(sets.classes[label]))
     members = _members(sets, row)
-    names = [_member(_words(sets.classes[k]), k == label) for k in members[:MOST]]
+    names = [_member(in_words(sets.classes[k]), k == label) for k in members[:MOST]]
     if len(members) > MOST:
         names.append(f"and {len(members) - MOST} more" + (", the true one too" if label in members[MOST:] else ""))
     picture = thumbnail(folder / file)
@@ -110,10 +110,6 @@ def _card(folder: Path, file: str, sets: PredictionSets, row: int, label: int) -
 
 def _member(name: str, true: bool) -> str:
     return f'<span class="in">{escaped(name)} ✓</span>' if true else f'<span class="out">{escaped(name)}</span>'
-
-
-def _words(name: object) -> str:
-    return str(name).replace("_", " ")
 
 
 def thumbnail(path: Path) -> str | None:

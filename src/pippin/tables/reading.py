@@ -132,6 +132,22 @@ def read_weights(path: Path) -> NDArray[Any]:
     return read_column(Path(path), "weights")
 
 
+def read_features(data: Data) -> NDArray[Any]:
+    """The array features of an .npz file, such as `train --features` writes.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if data.path is not None and data.path.suffix == ".npz":
+        with np.load(data.path, allow_pickle=False) as kept:
+            if "features" in kept.files:
+                found: NDArray[Any] = kept["features"]
+                return found
+    raise InputError(
+        f"Expected an .npz file with an array features, but {data.name} has none", "make it with train --features"
+    )
+
+
 def need_groups(data: Data, *who: str) -> None:
     """Raises a ValueError if someone needs groups and the data have none."""
     if who and data.groups is None:

@@ -22,11 +22,12 @@ from pippin._predictors.saving import Content, Saved, decoded, need
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.sharpening import storing
 from pippin._predictors.sharpening.sharpener import Sharpener, as_features
+from pippin._predictors.units import UnitPredictor
 from pippin._predictors.weighted import WeightedPredictor
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError
 
-BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, Combination, RiskPredictor)
+BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, UnitPredictor, Combination, RiskPredictor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,7 +267,7 @@ def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPre
     if not isinstance(base, BEHIND):
         raise InputError(
             f"Expected a predictor of sets with thresholds of its own, got {base!r}",
-            "put marginal, conditional, weighted, combined or risk-controlling ones behind a sharpener",
+            "put marginal, conditional, weighted, unit, combined or risk-controlling ones behind a sharpener",
         )
     if base.classes != sharpener.classes:
         raise InputError(

@@ -11,6 +11,7 @@ from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+from pippin._predictors.units import UnitPredictor
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin.images.training.record import Training
@@ -21,13 +22,13 @@ CLOSE = 1e-9  # between two ways to compute one score
 def check_kind(predictor: Any) -> None:
     """Raises an InputError if it cannot be asked about a window alone, or not for p-values."""
     base = predictor.base if isinstance(predictor, SharpenedPredictor) else predictor
-    known = isinstance(base, Predictor | ConditionalPredictor | Decider)
-    if not known or predictor.takes - {"seed"}:
-        asks = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed"}))
+    known = isinstance(base, Predictor | ConditionalPredictor | UnitPredictor | Decider)
+    if not known or predictor.takes - {"seed", "features"}:
+        asks = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
         raise InputError(
             f"Expected a predictor that needs nothing but an image, got {predictor!r}"
             + (f", for its {asks}" * bool(asks)),
-            "calibrate one for all, per class or per kind",
+            "calibrate one for all, per class, per kind or by units",
         )
     if _kept(base) is None:
         raise InputError(
@@ -62,6 +63,8 @@ def check_calibration(part: str, predictor: Any, training: Training, calibration
     """
     if calibration is not None:
         _check_files(part, calibration, training)
+    if "features" in predictor.takes and training.features is None:
+        raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
     kept = _kept(predictor.base if isinstance(predictor, SharpenedPredictor) else predictor)
     found = _scores(predictor, training)
     if found is None or kept is None:  # a randomised score: what was drawn is not known
@@ -112,7 +115,8 @@ def _scores(predictor: Any, training: Training) -> Vector | None:
     """The scores of all images held out, sorted; None if they are drawn."""
     rows, base = Rows(training.logits, True, training.classes), predictor
     if isinstance(predictor, SharpenedPredictor):
-        rows, base = predictor.sharpeners[0].rows(training.logits, from_logits=True), predictor.base
+        beside = training.features if "features" in predictor.takes else None
+        rows, base = predictor.sharpeners[0].rows(training.logits, features=beside, from_logits=True), predictor.base
     if isinstance(base, Decider):
         return np.sort(deciding.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
     if base.score.randomized:

@@ -1,5 +1,6 @@
 """A photograph with its windows drawn: what is said in colour is said in words and in patterns too."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
@@ -41,6 +42,20 @@ def mark_of(size: int) -> Mark:
     return MARKS[3 if size == 0 else 0 if size == 1 else 1 if size <= FEW else 2]
 
 
+def size_told(size: int) -> str:
+    """A set's size in words.
+
+    >>> [size_told(size) for size in (0, 1, 2)]
+    ['no class', 'one class', '2 classes']
+    """
+    return MARKS[3].told if size == 0 else MARKS[0].told if size == 1 else f"{size} classes"
+
+
+def colours_of(names: Iterable[str]) -> dict[str, str]:
+    """A colour for every name; the eight are used again where there are more."""
+    return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
+
+
 def drawn(look: "Look") -> "Image.Image":
     """The photograph, its windows framed, hatched and named, and a legend below."""
     scale = max(1.0, SMALLEST / max(look.image.size))
@@ -76,9 +91,9 @@ def _said(look: "Look") -> list[str]:
 
 
 def _colours(look: "Look") -> dict[str, str]:
-    """A colour for every name; the eight are used again where there are more."""
+    """A colour for every action or class."""
     names = look.decisions.names if look.decisions is not None else tuple(map(_short, look.sets.classes))
-    return {MARKS[3].told: NONE} | {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
+    return {MARKS[3].told: NONE} | colours_of(names)
 
 
 def _window(picture: "Image.Image", box: tuple[int, int, int, int], colour: str, mark: Mark, unit: int) -> None:

@@ -29,10 +29,10 @@ from pippin.images.field.belonging import check_calibration, check_classes, chec
 from pippin.images.field.folder import MANIFEST, read_manifest, write_manifest
 from pippin.images.field.look import Look
 from pippin.images.reading import CONFIG, open_image, squared, without_doubts
-from pippin.images.training.network import Network, make_network
+from pippin.images.training.network import Network, Said, all_threads, as_input, at_once, make_network, together
 from pippin.images.training.record import Training, read_training
 
-BATCH = 64  # windows at once
+BATCH = 64  # windows at once, but on the CPU
 PREDICTOR, DECIDER = "predictor.json", "decider.json"
 
 Place = str | PathLike[str]
@@ -60,6 +60,12 @@ class FieldModel:
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the logits."""
         return self.training.classes
+
+    @property
+    def actions(self) -> tuple[str, ...] | None:
+        """Names of the actions; None where nothing is decided."""
+        utility = self.utility if self.decider is None else self.decider.utility
+        return None if utility is None else utility.actions
 
     @classmethod
     def make(
@@ -173,9 +179,9 @@ class FieldModel:
             )
         blank = Look(opened, side, shape, np.empty((0, 0), np.float32), _NO_SETS, np.empty((0, 0)), None)
         pixels = np.stack([squared(opened.crop(box) if side else opened, self.size) for box in blank.boxes()])
-        logits = self.logits(pixels)
-        sets, p_values, decisions = self.judge(logits, _seed(pixels))
-        return Look(opened, side, shape, logits, sets, p_values, decisions)
+        said = self._said(pixels)
+        sets, p_values, decisions = self.judge(said.logits, _seed(pixels), said.features)
+        return Look(opened, side, shape, said.logits, sets, p_values, decisions)
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """What the network says of pixels (n, 3, size, size).
@@ -183,28 +189,23 @@ class FieldModel:
         Args:
             pixels: of 0 to 255.
         """
-        device = next(self.network.model.parameters()).device
-        found = []
-        with torch.inference_mode():
-            for start in range(0, len(pixels), BATCH):
-                block = torch.from_numpy(pixels[start : start + BATCH]).to(device)
-                found.append(self.network(block.float() / 255).float().cpu().numpy())
-        return np.concatenate(found)
+        return self._said(pixels).logits
 
     def judge(
-        self, logits: NDArray[np.float32], seed: int = 0
+        self, logits: NDArray[np.float32], seed: int = 0, features: NDArray[np.float32] | None = None
     ) -> tuple[PredictionSets, NDArray[np.float64], Decisions | None]:
         """Sets, p-values of every class, and decisions, from logits (n, K).
 
         Args:
             logits: of this network.
             seed: for a randomised score.
+            features: the input of the network's last layer, where the predictor was shown it.
         """
         predictor: Any = self.predictor
         probs = softmax(logits)
-        drawn = {"seed": seed} if "seed" in predictor.takes else {}
-        sets = predictor.predict(probs, **drawn)
-        p_values = np.asarray(predictor.p_values(probs, **drawn))
+        beside = {name: value for name, value in (("seed", seed), ("features", features)) if name in predictor.takes}
+        sets = predictor.predict(probs, **beside)
+        p_values = np.asarray(predictor.p_values(probs, **beside))
         if self.decider is not None:
             return sets, p_values, self.decider.decide(probs)
         decisions = None if self.utility is None else decide(sets, self.utility, fallback=self.fallback)
@@ -220,6 +221,14 @@ class FieldModel:
 
     def __repr__(self) -> str:
         return f"FieldModel({self.describe()})"
+
+    def _said(self, pixels: NDArray[np.uint8]) -> Said:
+        """What the network says, with the features that the predictor may want."""
+        device, wanted = next(self.network.model.parameters()).device, "features" in self.predictor.takes
+        step = at_once(device, BATCH)
+        pieces = (pixels[start : start + step] for start in range(0, len(pixels), step))
+        with torch.inference_mode(), all_threads():
+            return together([self.network.said(as_input(piece, device), wanted) for piece in pieces])
 
     def _write(self, folder: Path) -> None:
         self.network.save(
@@ -271,7 +280,7 @@ def _network(folder: Path, training: Training) -> tuple[Network, int]:
     if tuple(map(str, names)) != training.classes:
         raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
     network = make_network(str(folder), training.classes, size, seed=0)
-    network.model.eval()
+    network.model.eval().to(memory_format=torch.channels_last)
     return network, size
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pippin._runtime.disk import read_plain, write_whole
 from pippin._runtime.errors import InputError
+from pippin.images.field.drawing import size_told
 from pippin.images.field.model import FieldModel
 from pippin.images.lines import append, entries
 from pippin.images.training.folder import ENDINGS
@@ -131,7 +132,8 @@ class FieldRun:
         look.draw().save(buffer, "JPEG", quality=QUALITY, subsampling=0)  # thin lines keep their colour
         (self.out / DRAWN).mkdir(exist_ok=True)
         write_whole(self.out / drawn, buffer.getvalue(), lasting=False)
-        return {"photo": name, "sha256": checksum, "drawn": drawn, "windows": look.records()}
+        size = list(look.image.size)
+        return {"photo": name, "sha256": checksum, "drawn": drawn, "size": size, "windows": look.records()}
 
     def _skipped(self, name: str, checksum: str, reason: str) -> Entry:
         return {"photo": name, "sha256": checksum, "reason": reason}
@@ -150,8 +152,7 @@ class FieldRun:
 
     def _summary(self, told: list[Entry], rows: list[Entry]) -> Entry:
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in told if "reason" in entry]
-        decides = self.model.decider is not None or self.model.utility is not None
-        acts = [row["action"] if decides else _size(len(row["set"])) for row in rows]
+        acts = [row["action"] if self.model.actions is not None else size_told(len(row["set"])) for row in rows]
         return {
             "format": FORMAT,
             "version": 1,
@@ -191,10 +192,6 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
         else:
             append(stream, run)
         yield FieldRun(model, out, stream, {entry["photo"]: entry for entry, _ in found[1:]})
-
-
-def _size(n: int) -> str:
-    return "no class" if n == 0 else "one class" if n == 1 else f"{n} classes"
 
 
 def _table(rows: list[Entry]) -> "polars.DataFrame":

@@ -15,11 +15,21 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from pippin._runtime.errors import InputError
-from pippin._runtime.threads import n_threads
 from pippin.images.reading import without_doubts
 from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images
-from pippin.images.training.network import SCRATCH, Network, make_network, parameters
+from pippin.images.training.network import (
+    SCRATCH,
+    Network,
+    Said,
+    all_threads,
+    as_input,
+    at_once,
+    last_layer,
+    make_network,
+    parameters,
+    together,
+)
 from pippin.images.training.options import Options
 from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained
 
@@ -71,39 +81,39 @@ def train(
             pixels = Pixels(images, options.size, cache, advance)
         checksum = images.checksum()
         network = make_network(options.weights, images.classes, options.size, options.seed)
+        if options.features:
+            last_layer(network.model)  # rather now than after the last epoch
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         optimiser = torch.optim.AdamW(parameters(network), lr=rate, weight_decay=DECAY)
         session = _Session(network, optimiser, pixels, images.labels, replace(options, learning_rate=rate), device)
         checkpoint = Checkpoint(out, run_id(options, checksum), network.model, optimiser)
-        logits = None
         for number in range(len(checkpoint.epochs) + 1, options.epochs + 1):
             began = time.perf_counter()
             with bar(f"epoch {number}", len(rows)) as advance:
                 loss = _epoch(session, rows, number, advance)
-            logits = predict(network, pixels, held, options.batch, device)
+            logits = predict(network, pixels, held, options.batch, device).logits
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
                 raise InputError(f"Epoch {number} gave no finite numbers", f"pass a --learning-rate below {rate:g}")
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
             epoch = Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began)
             checkpoint.keep(epoch)
             tell(epoch)
-        if logits is None:  # stopped after the last epoch
-            logits = predict(network, pixels, held, options.batch, device)
-    trained = _trained(images, held, logits, checkpoint.epochs)
+        said = predict(network, pixels, held, at_once(device, options.batch), device, options.features)
+    trained = _trained(images, held, said, checkpoint.epochs)
     write_trained(out, trained, network, Made(images, checksum, len(rows), session.options, _named(device)))
     checkpoint.remove()
     return trained
 
 
 def predict(
-    network: Network, pixels: Pixels, rows: NDArray[np.int64], batch: int, device: torch.device
-) -> NDArray[np.float32]:
-    """Logits of the images in these rows, as they are and in full precision."""
+    network: Network, pixels: Pixels, rows: NDArray[np.int64], batch: int, device: torch.device, features: bool = False
+) -> Said:
+    """Logits of the images in these rows, as they are and in full precision; and their features, if asked for."""
     network.model.eval()
     with torch.inference_mode():
-        found = [network(block).float().cpu().numpy() for block in _blocks(pixels, batches(rows, batch), device)]
-    return np.concatenate(found)
+        pieces = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+        return together([network.said(block, features) for block in _blocks(pixels, pieces, device)])
 
 
 class _Session(NamedTuple):
@@ -153,10 +163,10 @@ def _blocks(pixels: Pixels, pieces: Any, device: torch.device) -> Iterator[torch
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(pixels.batch, pieces[0])
         for following in [*pieces[1:], None]:
-            block = torch.from_numpy(coming.result())
+            block = coming.result()
             if following is not None:
                 coming = pool.submit(pixels.batch, following)
-            yield block.to(device).to(torch.float32, memory_format=torch.channels_last) / 255
+            yield as_input(block, device)
 
 
 def _device(asked: str) -> torch.device:
@@ -174,11 +184,10 @@ def _mixed(device: torch.device) -> AbstractContextManager[Any]:
 @contextmanager
 def _settled(device: torch.device, batch: int) -> Iterator[None]:
     """As many threads as may be used, repeatable kernels, and the caller's random numbers left alone."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(n_threads())
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
     try:
         with (
+            all_threads(),
             torch.random.fork_rng(devices=cuda),
             torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
         ):
@@ -187,14 +196,13 @@ def _settled(device: torch.device, batch: int) -> Iterator[None]:
         raise InputError(
             f"The graphics card's memory is too small for {batch} images at once", "pass a smaller --batch or --size"
         ) from error
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _named(device: torch.device) -> str:
     return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
 
 
-def _trained(images: Images, held: NDArray[np.int64], logits: NDArray[np.float32], epochs: list[Epoch]) -> Trained:
+def _trained(images: Images, held: NDArray[np.int64], said: Said, epochs: list[Epoch]) -> Trained:
     files = np.array(images.files)[held]
-    return Trained(logits, images.labels[held], images.classes, files, images.groups()[held], tuple(epochs))
+    groups = images.groups()[held]
+    return Trained(said.logits, images.labels[held], images.classes, files, groups, tuple(epochs), said.features)

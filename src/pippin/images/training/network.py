@@ -5,19 +5,22 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
+from pippin._runtime.threads import n_threads
 from pippin.images.reading import CONFIG, told_to_transformers
 from pippin.images.training.record import TRAINING, WEIGHTS, file_checksum
 
@@ -27,6 +30,19 @@ PATIENCE = 5.0  # seconds to find out whether there is a network
 MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+class Said(NamedTuple):
+    """What a network says of some images: logits (n, K), and the input of its last layer (n, M), where asked for."""
+
+    logits: NDArray[np.float32]
+    features: NDArray[np.float32] | None
+
+
+def together(every: Sequence[Said]) -> Said:
+    """Several as one."""
+    features = [one.features for one in every if one.features is not None]
+    return Said(np.concatenate([one.logits for one in every]), np.concatenate(features) if features else None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +58,21 @@ class Network:
         mean, sd = (torch.tensor(value, device=pixels.device).view(1, 3, 1, 1) for value in (self.mean, self.sd))
         logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
         return logits
+
+    def said(self, pixels: torch.Tensor, features: bool) -> "Said":
+        """What it says of pixels between 0 and 1, with the features or without."""
+        logits, beside = self.embedded(pixels) if features else (self(pixels), None)
+        return Said(logits.float().cpu().numpy(), None if beside is None else beside.float().cpu().numpy())
+
+    def embedded(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits, and the features that the last layer makes them of, (n, M)."""
+        given: list[torch.Tensor] = []
+        hook = last_layer(self.model).register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].flatten(1)))
+        try:
+            logits = self(pixels)
+            return logits, given[-1]
+        finally:
+            hook.remove()
 
     def save(self, folder: Path, size: int, record: Callable[[str], bytes]) -> None:
         """Writes config, weights (safetensors), how images are read, and `record` of the weights' checksum.
@@ -64,6 +95,47 @@ class Network:
             os.replace(folder, old)
         os.replace(draft, folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def last_layer(model: Any) -> nn.Module:
+    """The linear layer that gives the logits.
+
+    Raises:
+        ValueError: the network ends otherwise.
+    """
+    ends = [
+        part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == model.config.num_labels
+    ]
+    if not ends:
+        raise InputError(
+            f"Expected a network whose last layer is linear, got {type(model).__name__}", "leave --features out"
+        )
+    return ends[-1]
+
+
+def as_input(pixels: NDArray[np.uint8], device: torch.device) -> torch.Tensor:
+    """Pixels of 0 to 255 as numbers between 0 and 1 on the device."""
+    return torch.from_numpy(pixels).to(device).to(torch.float32, memory_format=torch.channels_last) / 255
+
+
+@contextmanager
+def all_threads() -> Iterator[None]:
+    """As many threads as may be used, and then as many as before; with another number sums are rounded otherwise."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def at_once(device: torch.device, batch: int) -> int:
+    """How many images the network is shown at once where its words count: one on the CPU.
+
+    There the sums of a batch are rounded in other places than those of one image, so that what is said of an image
+    would depend on how many stand beside it; and one by one takes no longer.
+    """
+    return 1 if device.type == "cpu" else batch
 
 
 def _save_weights(model: Any, folder: Path) -> None:
@@ -90,6 +162,8 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
         torch.manual_seed(seed)
         network = _scratch(names) if weights == SCRATCH else _pretrained(weights, names)
         _check_size(network, weights, size)
+    for part in network.model.parameters():  # where a file's numbers lie in memory sways how their sums are rounded
+        part.data = part.data.clone()
     return network
 
 

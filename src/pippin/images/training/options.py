@@ -25,6 +25,7 @@ class Options:
         train_fraction: the share of the images that trains.
         group: `photo` keeps all windows of a photograph on one side.
         flips: `horizontal` mirrors left and right, `both` also up and down, or `none`.
+        features: whether the input of the network's last layer is kept for the images held out.
     """
 
     weights: str = RESNET18
@@ -37,6 +38,7 @@ class Options:
     seed: int = 0
     device: str = "auto"
     flips: str = "horizontal"
+    features: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch", 2), ("size", 8), ("seed", 0)):

@@ -52,6 +52,7 @@ class Trained:
     files: NDArray[np.str_]
     groups: NDArray[np.str_]
     epochs: tuple[Epoch, ...]
+    features: NDArray[np.float32] | None = None
 
     @property
     def accuracy(self) -> float:
@@ -138,7 +139,8 @@ def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> 
     seen = tuple(file for file in images.files if file not in held)
 
     def record_of(weights: str) -> bytes:
-        return Training(trained.classes, seen, trained.files, trained.logits, trained.labels, weights).encoded()
+        said = trained.logits, trained.labels, weights, trained.features
+        return Training(trained.classes, seen, trained.files, *said).encoded()
 
     network.save(out.with_name("weights"), made.options.size, record_of)
     counts = np.bincount(images.labels, minlength=len(images.classes))
@@ -170,6 +172,8 @@ def write_trained(out: Path, trained: Trained, network: Network, made: Made) -> 
     }
     if len(set(trained.groups.tolist())) < len(trained.groups):  # else each image is a photograph of its own
         arrays["groups"] = trained.groups
+    if trained.features is not None:
+        arrays["features"] = trained.features
     np.savez_compressed(buffer, **arrays)
     write_whole(out, buffer.getvalue())
 

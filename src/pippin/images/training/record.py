@@ -19,7 +19,7 @@ TRAINING, WEIGHTS = "training.npz", "model.safetensors"
 class Training:
     """What a network was trained on, by the names of files, and what it says of the files held out.
 
-    `weights` is the SHA-256 of the weights that say so.
+    `weights` is the SHA-256 of the weights that say so; `features` the input of its last layer, where it was kept.
     """
 
     classes: tuple[str, ...]
@@ -28,6 +28,7 @@ class Training:
     logits: NDArray[np.float32]
     labels: NDArray[np.int64]
     weights: str
+    features: NDArray[np.float32] | None = None
 
     def encoded(self) -> bytes:
         """The bytes of its file."""
@@ -40,6 +41,8 @@ class Training:
             "labels": self.labels,
             "weights": np.array(self.weights),
         }
+        if self.features is not None:
+            arrays["features"] = self.features
         np.savez_compressed(buffer, **arrays)
         return buffer.getvalue()
 
@@ -65,6 +68,7 @@ def read_training(folder: Path) -> Training:
                 kept["logits"],
                 kept["labels"],
                 str(kept["weights"]),
+                kept["features"] if "features" in kept.files else None,
             )
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is damaged", "train again") from error

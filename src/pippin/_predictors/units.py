@@ -1,0 +1,190 @@
+"""Units of several rows, such as photographs with their windows: a guarantee for a row of a new unit."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pippin._engine import dispatch
+from pippin._engine.draws import draws, generator_of
+from pippin._inputs.index import same_index
+from pippin._inputs.labels import Labelled, as_numbered_groups, as_one_row
+from pippin._predictors import answers
+from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.points import PointPredictions
+from pippin._predictors.rules import Asked, ByUnits
+from pippin._predictors.saving import Content, Saved, need, shared_content, whole_numbers
+from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha
+from pippin._theory.scores import Score
+from pippin._theory.shortage import too_few
+
+
+def calibrate_units(data: Labelled, score: Score, alpha: Any, seed: Seed, units: ArrayLike) -> "UnitPredictor":
+    """What `pippin.calibrate` does with `units=`, and its warning."""
+    rows, labels, classes = data
+    same_index("probs", rows.index, units=units)
+    codes = as_numbered_groups(units, rows.n, "units").codes
+    scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
+    order = np.argsort(scores, kind="stable")
+    made = UnitPredictor(
+        score, as_alpha(alpha), rows.n, classes, read_only(scores[order]), read_only(codes[order].astype(np.int64))
+    )
+    if note := too_few(made.n_units, made.alpha, "calibration units"):
+        warn(note)
+    return made
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnitPredictor(Saved):
+    """One threshold, from units that count once each: for a row drawn at random from a new unit.
+
+    `scores` are in increasing order, `units` the number of each one's unit. Of J units, unit j with m_j rows, the
+    threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1); infinite, if there is none.
+
+    >>> import numpy as np, pippin
+    >>> data = pippin.load_example()
+    >>> photos = np.arange(2000) // 20
+    >>> pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", 0.1, units=photos)
+    UnitPredictor(pip, alpha=0.1, threshold=1.76463, 100 units of 2,000 calibration examples, 12 classes)
+    """
+
+    score: Score
+    alpha: float
+    n_calibration: int
+    classes: Classes
+    scores: Vector
+    units: Codes
+
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven: 1 − alpha."""
+        return 1 - self.alpha
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows."""
+        return frozenset({"seed"})
+
+    @cached_property
+    def n_units(self) -> int:
+        """How many units calibrated it."""
+        return int(self.units.max()) + 1
+
+    @property
+    def threshold(self) -> float:
+        """Classes that score up to this enter the set."""
+        return self._rule.threshold
+
+    def at(self, alpha: float) -> "UnitPredictor":
+        """Another level from the same calibration.
+
+        Args:
+            alpha: the share of errors allowed.
+        """
+        return replace(self, alpha=as_alpha(alpha))
+
+    def predict(
+        self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
+    ) -> PredictionSets:
+        """The set of every row: all classes whose score is at most the threshold.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            seed: for a randomised score; a seed or a Generator.
+            nonempty: whether the most probable class is put into sets that would be empty.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        return answers.sets(self, self._ask(probs, seed, from_logits), nonempty)
+
+    def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
+        """One object's class indices, most probable first, as in `PredictionSets.members`.
+
+        Args:
+            row: its K probabilities, not logits.
+            seed: for a randomised score; a seed or a Generator.
+        """
+        u = generator_of(seed).random() if self.score.randomized else 0.0
+        return dispatch.one_set(self.score, len(self.classes))(as_one_row(row, self.classes), u, self.threshold)
+
+    def p_values(
+        self, probs: Any, labels: ArrayLike | None = None, *, seed: Seed = None, from_logits: bool = False
+    ) -> Any:
+        """p = (Σ_{s_ji ≥ s} 1/m_j + 1)/(J + 1) of the given labels, (n,), or of every class, (n, K).
+
+        `predict` gives the classes with p > alpha.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            labels: one class per row, as indices or as names; None asks for all classes.
+            seed: for a randomised score; a seed or a Generator.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        >>> import pippin
+        >>> rows = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+        >>> predictor = pippin.calibrate(rows, [0, 0, 1], "ip", 0.4, units=["a", "a", "b"])
+        >>> predictor.p_values([[0.85, 0.15]])
+        array([[0.83333333, 0.33333333]])
+        """
+        return answers.p_values(self, self._ask(probs, seed, from_logits), labels)
+
+    def forced(self, probs: Any, *, seed: Seed = None, from_logits: bool = False) -> PointPredictions:
+        """One class per row, the one with the largest p-value, with its confidence and credibility.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`.
+            seed: for a randomised score; a seed or a Generator.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+        """
+        return answers.points(self, self._ask(probs, seed, from_logits))
+
+    def describe(self) -> str:
+        """What it is and what it promises, in a sentence."""
+        who = f"from {self.n_calibration:,} rows of {self.n_units:,} units"
+        if np.isinf(self.threshold):
+            return (
+                f"{self.score} with an infinite threshold, {who}: every set holds all classes, since so few units "
+                "cannot promise more."
+            )
+        return (
+            f"{self.score} with threshold {self.threshold:.6g}, {who}: its sets hold the true class "
+            f"{100 * self.guarantee:g} % of the time, for a row drawn at random from a new unit."
+        )
+
+    def content(self) -> dict[str, Any]:
+        """What its file holds."""
+        return {
+            "kind": "units",
+            "score": self.score.content(),
+            **shared_content(self),
+            "calibration_scores": self.scores.tolist(),
+            "units": self.units.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"UnitPredictor({self.score}, alpha={self.alpha:g}, threshold={self.threshold:.6g}, {self.n_units:,} units "
+            f"of {self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
+        )
+
+    def _ask(self, probs: Any, seed: Seed, from_logits: bool) -> Asked:
+        rows = asked_rows(self.classes, probs, from_logits)
+        return Asked(rows, drawn(self.score, rows.n, seed))
+
+    @cached_property
+    def _rule(self) -> ByUnits:
+        return ByUnits(self.scores, self.units, self.alpha)
+
+
+def from_content(content: Content) -> UnitPredictor:
+    """The predictor that had this content, each part checked against the others."""
+    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    scores = content.scores("calibration_scores", n)
+    units = whole_numbers("units", content.take("units"), np.int64)
+    content.finish()
+    need("units", units.shape == (n,) and np.array_equal(np.unique(units), np.arange(units.max() + 1)))
+    return UnitPredictor(score, alpha, n, classes, scores, units)
