@@ -13,7 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from pippin._runtime.disk import naming_target, write_whole
@@ -23,6 +25,7 @@ from pippin.images.training.record import TRAINING, WEIGHTS, file_checksum
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"
+BATCH = 64  # images at once
 PATIENCE = 5.0  # seconds to find out whether there is a network
 MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
 
@@ -42,6 +45,15 @@ class Network:
         mean, sd = (torch.tensor(value, device=pixels.device).view(1, 3, 1, 1) for value in (self.mean, self.sd))
         logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
         return logits
+
+    def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Logits of pixels (n, 3, height, width) of 0 to 255, in batches."""
+        device, found = next(self.model.parameters()).device, []
+        with torch.inference_mode():
+            for start in range(0, len(pixels), BATCH):
+                block = torch.from_numpy(pixels[start : start + BATCH]).to(device)
+                found.append(self(block.float() / 255).float().cpu().numpy())
+        return np.concatenate(found)
 
     def save(self, folder: Path, size: int, record: Callable[[str], bytes]) -> None:
         """Writes config, weights (safetensors), how images are read, and `record` of the weights' checksum.
