@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import softmax
+from pippin._inputs.rows import Rows, softmax
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.decisions.files import utility_of
 from pippin._predictors.decisions.results import Decisions
@@ -214,7 +214,7 @@ class FieldModel:
             seed: for a randomised score.
         """
         predictor: Any = self.predictor
-        probs = softmax(logits)
+        probs = Rows(softmax(logits), checked=True)
         drawn = {"seed": seed} if "seed" in predictor.takes else {}
         sets = predictor.predict(probs, **drawn)
         p_values = np.asarray(predictor.p_values(probs, **drawn))
