@@ -246,11 +246,3 @@ def test_the_command_writes_a_header(tmp_path):
     done = CliRunner().invoke(app, ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h")])
     assert done.exit_code == 0
     assert (tmp_path / "head.h").read_text() == c_header(predictor)
-
-
-def test_thresholds_per_class_are_refused():
-    """In a sentence that says what to do."""
-    data = pippin.load_example()
-    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
-    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
-        c_header(predictor)

@@ -114,10 +114,3 @@ def test_too_few_rows_play_safe_everywhere(tmp_path):
     assert found.actions.tolist() == [2] * 5
     (tmp_path / "d.c").write_text(c_header(decider))
     subprocess.run([*STRICT, "-DPIPPIN_API=", "-c", tmp_path / "d.c", "-o", tmp_path / "d.o"], check=True)
-
-
-def test_several_betas_stay_in_python():
-    decider = pippin.calibrate_decisions(DATA.probs, DATA.labels, UTILITY, 0.1, classes=DATA.classes, per="class")
-    for export in (c_header, head_model, pippin.torch.DecisionHead):
-        with pytest.raises(pippin.InputError, match="Expected a decider with one β for all, got Decider"):
-            export(decider)

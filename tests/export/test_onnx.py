@@ -232,11 +232,3 @@ def test_without_onnx_the_remedy_is_told(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip().endswith('pip install "pippin-conformal[onnx]".')
-
-
-def test_thresholds_per_class_are_refused():
-    """In a sentence that says what to do."""
-    data = pippin.load_example()
-    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
-    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
-        head_model(predictor)

@@ -16,6 +16,7 @@ PREDICTORS = {
     "one": (pippin.calibrate(LEFT, LABELS, "pip", classes=C), {}, {}),
     "random": (pippin.calibrate(LEFT, LABELS, "aps", classes=C, seed=1), {"seed": 3}, {"seed": 3}),
     "class": (pippin.calibrate(LEFT, LABELS, "repip", classes=C, per="class"), {}, {}),
+    "units": (pippin.calibrate(LEFT, LABELS, "pip", classes=C, units=np.arange(1500) // 10), {}, {}),
     "rc3p": (pippin.calibrate(LEFT, LABELS, "pip", classes=C, per="rc3p"), {}, {}),
     "group": (
         pippin.calibrate(LEFT, LABELS, "ip", classes=C, per="group", groups=GROUPS),

@@ -1,5 +1,6 @@
 """p-values: the law that ties them to sets, their exact distribution, every path, and crepes."""
 
+import pickle
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
+from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
 from pippin._inputs.rows import as_rows
 from pippin._predictors import answers
@@ -334,3 +336,18 @@ def test_a_p_value_of_exactly_alpha_is_outside():
     assert at_alpha.any()
     assert not predictor.predict(probs).mask[at_alpha].any()
     assert peers.crepes_from_scores(calibration, every)[at_alpha].all()
+
+
+@pytest.mark.parametrize("per", [None, "class"])
+def test_what_p_values_keep_is_made_once_and_never_travels(per, monkeypatch):
+    """The calibration scores are prepared at the first call; a pickle leaves them behind."""
+    from pippin._engine.plain import p_values as in_numpy
+
+    data, prepared, real = pippin.load_example(), [], in_numpy.among
+    monkeypatch.setattr(dispatch, "engine_for", lambda work: dispatch.plain)
+    monkeypatch.setattr(in_numpy, "among", lambda held: prepared.append(held) or real(held))
+    predictor = pippin.calibrate(data.probs[:900], data.labels[:900], "pip", per=per)
+    first, second = (predictor.p_values(data.probs[900:910]) for _ in range(2))
+    assert len(prepared) == 1
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(predictor)).p_values(data.probs[900:910]), first)  # noqa: S301

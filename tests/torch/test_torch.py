@@ -203,11 +203,3 @@ def test_without_torch_the_remedy_is_told():
     code = "import sys; sys.modules['torch'] = None; import pippin.torch"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'pip install "pippin-conformal[torch]"' in run.stderr.strip().splitlines()[-1]
-
-
-def test_thresholds_per_class_are_refused():
-    """In a sentence that says what to do."""
-    data = pippin.load_example()
-    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
-    with pytest.raises(ValueError, match=r"one threshold for all, got ConditionalPredictor\(pip per class.*calibrate"):
-        pt.ConformalHead(predictor)

@@ -154,7 +154,10 @@ def p_values(
     """Calls use(start, p) with the p-values of all classes, tile by tile."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
-    fill = engine.p_values(coefficients(score, rows.n_classes), held)
+    key = engine.INSPECTS, score  # which engine, in one word
+    if key not in held.fills:
+        held.fills[key] = engine.p_values(coefficients(score, rows.n_classes), held)
+    fill = held.fills[key]
 
     def work(start: int, stop: int) -> None:
         p = np.empty((stop - start, rows.n_classes))

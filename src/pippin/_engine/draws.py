@@ -15,6 +15,11 @@ def generator_of(seed: Any) -> np.random.Generator:
     Raises:
         InputError: something else stands where the seed belongs, such as groups.
     """
+    _check(seed)
+    return np.random.default_rng(seed)
+
+
+def _check(seed: Any) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator | None):
         raise InputError(
             f"Expected a seed or a Generator, got {type(seed).__name__}",
@@ -22,7 +27,6 @@ def generator_of(seed: Any) -> np.random.Generator:
         )
     if isinstance(seed, int | np.integer) and seed < 0:
         raise InputError(f"Expected a seed of at least 0, got {seed}", "pass for example seed=0")
-    return np.random.default_rng(seed)
 
 
 def check_seed(seed: Any) -> None:
@@ -35,7 +39,7 @@ def check_seed(seed: Any) -> None:
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
     """One u per object for a randomised score; zeros for any other, which takes none."""
-    if seed is None and not score.randomized:
-        return np.zeros(n)
-    generator = generator_of(seed)
-    return generator.random(n) if score.randomized else np.zeros(n)
+    if score.randomized:
+        return generator_of(seed).random(n)
+    _check(seed)
+    return np.zeros(n)

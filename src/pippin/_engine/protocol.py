@@ -5,6 +5,7 @@ bits; `dispatch.py` is the one place that chooses between them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
@@ -40,16 +41,19 @@ class Bounds(NamedTuple):
         return self if self.group is None else self._replace(group=self.group[start:stop])
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Held:
     """The calibration scores that classes are held against, cell after cell, each cell sorted.
 
     Class k of a row in group g is held against cell `of[g, k]`, and cell c is
-    `scores[offsets[c]:offsets[c + 1]]`.
+    `scores[offsets[c]:offsets[c + 1]]`. `fills` are what engines have made of them before, by engine and score:
+    the calibration scores may be many, and the rows one.
     """
 
     of: Indices
     offsets: Codes
     scores: Vector
+    fills: "dict[Any, FillP]" = field(default_factory=dict)
 
 
 class Draws(NamedTuple):

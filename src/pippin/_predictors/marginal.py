@@ -21,7 +21,6 @@ from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, rising, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
-from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score
@@ -218,21 +217,6 @@ def from_content(content: Content) -> Predictor:
         need("calibration_scores", len(scores) == n and rising(scores))
         check_limits(threshold, kth_smallest(scores, alpha))
     return Predictor(score, alpha, threshold, n, classes, scores)
-
-
-def need_one_threshold(predictor: Any) -> Predictor:
-    """The predictor; raises an InputError if it has another kind of thresholds than one."""
-    if hasattr(predictor, "sharpeners") or hasattr(predictor, "parts"):
-        raise InputError(
-            f"Expected a predictor without a sharpener, got {predictor!r}",
-            "only Python sharpens yet, so calibrate one on the probabilities as they are",
-        )
-    if not isinstance(predictor, Predictor):
-        raise InputError(
-            f"Expected a predictor with one threshold for all, got {predictor!r}",
-            "only those can leave Python yet, so calibrate one without thresholds per class or group",
-        )
-    return predictor
 
 
 def kth_smallest(scores: Vector, alpha: Any) -> float:

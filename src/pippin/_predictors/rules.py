@@ -19,7 +19,7 @@ import numpy as np
 
 from pippin._engine import dispatch
 from pippin._engine.plain.p_values import Among, among
-from pippin._engine.protocol import Bounds, Draws
+from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import Rows
 from pippin._predictors.cells import Cells
 from pippin._runtime.arrays import Codes, Flags, Vector
@@ -78,7 +78,7 @@ class ByCells:
         return self._among(scores, self.cells.of[group, labels], asked.draws.v)
 
     def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        dispatch.p_values(asked.rows, score, self.cells.held(), asked.group, asked.draws, use)
+        dispatch.p_values(asked.rows, score, self._held, asked.group, asked.draws, use)
 
     def unknown(self) -> Flags | None:
         of = self.cells.of
@@ -86,7 +86,11 @@ class ByCells:
 
     @cached_property
     def _among(self) -> Among:
-        return among(self.cells.held())
+        return among(self._held)
+
+    @cached_property
+    def _held(self) -> Held:
+        return self.cells.held()
 
 
 @dataclass(frozen=True, eq=False)

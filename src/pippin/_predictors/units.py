@@ -13,6 +13,7 @@ from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_numbered_groups, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByUnits
 from pippin._predictors.saving import Content, Saved, need, shared_content, whole_numbers
@@ -40,7 +41,7 @@ def calibrate_units(data: Labelled, score: Score, alpha: Any, seed: Seed, units:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class UnitPredictor(Saved):
+class UnitPredictor(Explains, Saved):
     """One threshold, from units that count once each: for a row drawn at random from a new unit.
 
     `scores` are in increasing order, `units` the number of each one's unit. Of J units, unit j with m_j rows, the

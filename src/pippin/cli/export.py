@@ -1,7 +1,7 @@
 """`pippin export`: a predictor for other places than Python."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,8 +9,7 @@ from pippin._runtime.errors import InputError
 from pippin.cli.options import PredictorFile
 
 if TYPE_CHECKING:
-    from pippin._predictors.decisions.decider import Decider
-    from pippin._predictors.marginal import Predictor
+    from pippin.export.onnx import Exported
 
 OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
 HeaderFile = Annotated[Path | None, typer.Option("--c", metavar="FILE", help="A C99 header, .h.", show_default=False)]
@@ -41,9 +40,9 @@ def export(
 ) -> None:
     """Write a predictor, or a decider, as an ONNX graph or a C header."""
     import pippin
+    from pippin._predictors.portable import portable
     from pippin._runtime.disk import write_whole
     from pippin.cli.outputs import check_target
-    from pippin.export.kinds import exportable
 
     if onnx is None and c is None:
         raise InputError("Expected --onnx or --c, got neither", "name the file to write")
@@ -52,7 +51,8 @@ def export(
     for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
         if path is not None:
             check_target(path, ending, option=option)
-    calibrated = exportable(pippin.load(predictor))
+    calibrated: Any = pippin.load(predictor)
+    portable(calibrated)
     what = "A decider" if isinstance(calibrated, pippin.Decider) else str(calibrated.score)
     made: list[tuple[Path, bytes]] = []
     if onnx is not None:
@@ -66,9 +66,7 @@ def export(
         print(f"{what} with {len(calibrated.classes):,} classes is in {path}.")
 
 
-def _graph(
-    predictor: "Predictor | Decider", source: str | None, dtype: str, append_to: Path | None, output: str | None
-) -> bytes:
+def _graph(predictor: "Exported", source: str | None, dtype: str, append_to: Path | None, output: str | None) -> bytes:
     from pippin.export.onnx import appended_model, head_model
     from pippin.tables.reading import naming
 

@@ -46,6 +46,9 @@ Windows = Annotated[
         min=1, help="Cut photographs into windows of so many pixels; whole images, if not given.", show_default=False
     ),
 ]
+Onnx = Annotated[
+    bool, typer.Option("--onnx", help="Add the network with its sets and decisions in ONNX, to run without torch.")
+]
 RunWindows = Annotated[
     int | None,
     typer.Option(
@@ -76,6 +79,7 @@ def make(
     fallback: Fallback = None,
     windows: Windows = None,
     calibration: Calibration = None,
+    onnx: Onnx = False,
 ) -> None:
     """Put a network, how its images are read, its predictor and its decisions into one folder.
 
@@ -96,6 +100,8 @@ def make(
         window=windows,
         calibration=calibration,
     )
+    if onnx:
+        made = made.with_onnx()
     made.save(out)
     print(f"{out}: {made.describe()}\nNext: pippin field run {out} PHOTOS --out results")
 
@@ -115,7 +121,7 @@ def run(
     is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
     results are written when it ends.
     """
-    need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    need("A field model", "field", "PIL")
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import output_folder
     from pippin.images.field.folder import manifest_checksum
@@ -163,16 +169,19 @@ def _watch(journal: "FieldRun", folder: Path) -> None:
 
 
 def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
-    import torch
-
     from pippin.images import FieldModel
+    from pippin.images.field.seeing import has_torch
 
     if device not in ("auto", "cpu", "cuda"):
         raise InputError(f"Expected --device to be auto or cpu or cuda, got {device!r}", "choose one of them")
-    if device == "cuda" and not torch.cuda.is_available():
+    cuda = False
+    if has_torch():
+        import torch
+
+        cuda = torch.cuda.is_available()
+    if device == "cuda" and not cuda:
         raise InputError("Expected a CUDA device for --device cuda, but torch finds none", "pass --device auto or cpu")
-    where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-    loaded = FieldModel.load(model, device=where)
+    loaded = FieldModel.load(model, device="cuda" if device != "cpu" and cuda else "cpu")
     return loaded if windows is None else replace(loaded, window=windows)
 
 

@@ -4,23 +4,21 @@ The header walks the upper envelope of the lines as `_engine/plain/decisions.py`
 """
 
 import math
-from typing import Any
-
-from numpy.typing import NDArray
 
 from pippin._inputs.rows import SUM_TOLERANCE
-from pippin._predictors.decisions.decider import Decider
-from pippin.export.c_source import BOTTOM, GUARDS, NAMES, c_number, c_text
+from pippin._predictors.portable import PortableDecisions
+from pippin.export.c_limits import c_limit, group_words, groups_text, highest, listed, lookup, within_text
+from pippin.export.c_source import BOTTOM, GUARDS, NAMES, c_comment, c_number, c_text
 
 TOP = """\
 /* Actions with certificates: {told}
  *
- *   int {x}_decide(const double *probs, double *certificate);
- *   int {x}_decide_float(const float *probs, double *certificate);
+ *   int {x}_decide(const double *probs,{of_group} double *certificate);
+ *   int {x}_decide_float(const float *probs,{of_group} double *certificate);
  *   const char *{x}_action_name(int a);
  *   const char *{x}_class_name(int k);
- *
- * `probs` are the {k} probabilities of one object. The action's number is returned, and the utility
+{told_groups} *
+{told_group} * `probs` are the {k} probabilities of one object. The action's number is returned, and the utility
  * that it has at least, {share} of the time, is written to `certificate`, unless that is NULL;
  * -1 is returned if `probs` is no distribution: an entry negative or NaN, or a sum farther than
  * {tolerance} from 1. Needs C99 and IEEE arithmetic in double; actions equal those of pippin to the last
@@ -39,8 +37,8 @@ TABLES = """\
 
 """
 
-DECIDE = """\
-{X}_API int {x}_decide{suffix}(const {real} *probs, double *certificate)
+ENVELOPE = """\
+{X}_API int {x}_decide{suffix}(const {real} *probs,{of_group} double *certificate)
 {{
     static const int grouped[{X}_CLASSES] = {{{grouped}}};
     static const int ends[{X}_OUTCOMES + 1] = {{{ends}}};
@@ -50,7 +48,7 @@ DECIDE = """\
     static const double value[{X}_LINES] = {{{value}}};
     double outcome[{X}_OUTCOMES], mass[{X}_ACTIONS * {X}_OUTCOMES], start[{X}_LINES], sum = 0.0;
     int line[{X}_LINES], a, c, j, k, t, size = 0;
-    for (k = 0; k < {X}_CLASSES; k++) {{
+{own}{known}    for (k = 0; k < {X}_CLASSES; k++) {{
         if (!(probs[k] >= 0))
             return -1;
         sum += (double)probs[k];
@@ -90,6 +88,9 @@ DECIDE = """\
         start[size] = size > 0 ? from : 0.0;
         size++;
     }}
+"""
+
+ONE = """\
     while (size > 1 && !(start[size - 1] <= {beta}))
         size--;
     if (certificate)
@@ -99,8 +100,57 @@ DECIDE = """\
 
 """
 
+PICKED = """\
+    int found = {safe};
+    double worth = {lowest};
+"""
+
+BY_GROUP = """\
+    if ({x}_highest({group}, 0) != {X}_ENDLESS) {{
+        k = size;
+        while (k > 1 && !(start[k - 1] <= {x}_highest({group}, 0)))
+            k--;
+        found = action[line[k - 1]];
+        worth = value[line[k - 1]];
+    }}
+"""
+
+WORST = """\
+    static const double utility[{X}_ACTIONS * {X}_OUTCOMES] = {{{utility}}};
+    double worst[{X}_ACTIONS] = {{0.0}};
+    int some = 0;
+"""
+
+BY_OUTCOME = """\
+    /* the best worst case over the outcomes that keep every certificate from their own limit on */
+    for (c = 0; c < {X}_OUTCOMES; c++) {{
+        const double limit = {x}_limit({group}, c);
+        for (j = size; j > 0 && utility[action[line[j - 1]] * {X}_OUTCOMES + c] >= value[line[j - 1]]; j--)
+            continue;
+        if (!(j < size ? {x}_within(start[j], limit) : limit == {X}_ENDLESS))
+            continue;
+        for (a = 0; a < {X}_ACTIONS; a++)
+            if (!some || utility[a * {X}_OUTCOMES + c] < worst[a])
+                worst[a] = utility[a * {X}_OUTCOMES + c];
+        some = 1;
+    }}
+    for (a = 0; some && a < {X}_ACTIONS; a++)
+        if (a == 0 || worst[a] > worth) {{
+            found = a;
+            worth = worst[a];
+        }}
+"""
+
+END = """\
+    if (certificate)
+        *certificate = worth;
+    return found;
+}}
+
+"""
+
 SAFE = """\
-{X}_API int {x}_decide{suffix}(const {real} *probs, double *certificate)
+{X}_API int {x}_decide{suffix}(const {real} *probs,{of_group} double *certificate)
 {{
     double sum = 0.0;
     int k;
@@ -119,37 +169,37 @@ SAFE = """\
 """
 
 
-def decider_header(decider: Decider, prefix: str) -> str:
-    """The text of the header of a decider with one β."""
-    policy, beta = decider.utility.policy(decider.classes), decider.beta
+def decider_header(given: PortableDecisions, prefix: str) -> str:
+    """The text of the header of a decider."""
+    policy, several = given.policy, given.betas.size > 1 or given.groups is not None
     words = {
-        "x": prefix,
-        "X": prefix.upper(),
-        "told": decider.describe().replace("*/", "* /"),
-        "share": f"{100 * decider.guarantee:g} %",
+        **group_words(given.groups, prefix),
+        "told": c_comment(given.told),
+        "share": f"{100 * (1 - given.alpha):g} %",
         "tolerance": repr(SUM_TOLERANCE),
-        "alpha": repr(decider.alpha),
-        "k": str(len(decider.classes)),
-        "actions": str(len(decider.utility.actions)),
+        "alpha": repr(given.alpha),
+        "k": str(len(given.classes)),
+        "actions": str(len(given.actions)),
         "outcomes": str(policy.n_outcomes),
         "lines": str(len(policy.value)),
         "safe": str(policy.safe),
-        "lowest": c_number(float(policy.table[policy.safe].min())),
-        "beta": "" if math.isinf(beta) else c_number(beta),
-        **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place")},
+        "lowest": c_number(given.lowest),
+        "utility": ", ".join(map(c_number, policy.table.ravel().tolist())),
+        **{name: listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place")},
         "value": ", ".join(map(c_number, policy.value.tolist())),
     }
-    text = (TOP + GUARDS + TABLES).format(**words)
-    for what, size, names in (
-        ("class", "CLASSES", decider.classes),
-        ("action", "ACTIONS", decider.utility.actions),
-    ):
+    text = (TOP + GUARDS + TABLES).format(**words) + groups_text(given.groups, prefix)
+    for what, size, names in (("class", "CLASSES", given.classes), ("action", "ACTIONS", given.actions)):
         text += NAMES.format(**words, what=what, size=size, names=c_text(names))
-    body = SAFE if math.isinf(beta) else DECIDE
+    body, words["own"] = ENVELOPE + BY_GROUP + END, PICKED.format(**words)
+    if several:
+        text += within_text(prefix) + lookup(prefix, "highest", "The largest limit of a group.", highest(given.betas))
+        if given.betas.shape[1] > 1:
+            text += lookup(prefix, "limit", "The limit of outcome k.", given.betas)
+            body, words["own"] = ENVELOPE + BY_GROUP + BY_OUTCOME + END, (PICKED + WORST).format(**words)
+    else:
+        words["own"], words["beta"] = "", c_limit(float(given.betas[0, 0]))
+        body = SAFE if math.isinf(given.betas[0, 0]) else ENVELOPE + ONE
     for real, suffix in (("double", ""), ("float", "_float")):
         text += body.format(**words, real=real, suffix=suffix)
     return text + BOTTOM
-
-
-def _listed(values: NDArray[Any]) -> str:
-    return ", ".join(map(str, values.ravel().tolist()))

@@ -11,13 +11,15 @@ import re
 import numpy as np
 
 from pippin._inputs.rows import SUM_TOLERANCE
+from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.marginal import Predictor
+from pippin._predictors.portable import PortableDecisions, PortableSets, portable
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
-from pippin._theory.scores import coefficients
 from pippin.export.c_decider import decider_header
+from pippin.export.c_limits import group_words, groups_text, highest, lookup, within_text
 from pippin.export.c_source import (
     BOTTOM,
     GUARDS,
@@ -27,21 +29,24 @@ from pippin.export.c_source import (
     NUMBERS,
     PREDICT,
     PRICE,
+    SEVERAL,
+    SEVERAL_NUMBERS,
+    SEVERAL_TOP,
     SOCOP,
     TOP,
+    c_comment,
     c_number,
     c_text,
 )
-from pippin.export.kinds import exportable
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 
 
-def c_header(predictor: Predictor | Decider, prefix: str = "pippin") -> str:
+def c_header(predictor: Predictor | ConditionalPredictor | Decider, prefix: str = "pippin") -> str:
     """The text of the header.
 
     Args:
-        predictor: one with a single threshold, or a decider with a single β.
+        predictor: one with finitely many thresholds, or a decider.
         prefix: what the names in it begin with.
 
     >>> import pippin
@@ -50,49 +55,70 @@ def c_header(predictor: Predictor | Decider, prefix: str = "pippin") -> str:
     >>> "int pippin_predict(const double *probs, double u, int *classes)" in text
     True
     """
-    predictor = exportable(predictor)
+    given = portable(predictor)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise InputError(f"Expected a prefix of letters, digits and _, got {prefix!r}", "choose for example 'pippin'")
-    if isinstance(predictor, Decider):
-        return decider_header(predictor, prefix)
-    c = coefficients(predictor.score, len(predictor.classes))
+    if isinstance(given, PortableDecisions):
+        return decider_header(given, prefix)
     words = {
-        "x": prefix,
-        "X": prefix.upper(),
-        "score": str(predictor.score).replace("*/", "* /"),
-        "alpha": repr(predictor.alpha),
-        "n": f"{predictor.n_calibration:,}",
-        "k": str(len(predictor.classes)),
-        "u": "a number in (0, 1) drawn anew for it" if predictor.score.randomized else "is not used",
-        "randomized": str(int(predictor.score.randomized)),
+        "score": str(given.score).replace("*/", "* /"),
+        "alpha": repr(given.alpha),
+        "n": f"{given.n_calibration:,}",
+        "k": str(len(given.classes)),
+        "u": "a number in (0, 1) drawn anew for it" if given.score.randomized else "is not used",
+        "randomized": str(int(given.score.randomized)),
         "tolerance": repr(SUM_TOLERANCE),
-        "within": "((score) == (score)) /* the threshold is infinite */"
-        if math.isinf(predictor.threshold)
-        else f"((score) <= {c_number(predictor.threshold)})",
         "what": "class",
         "size": "CLASSES",
-        "names": c_text(predictor.classes),
-        "price": c_number(c.price) if not math.isnan(c.price) else "",
+        "names": c_text(given.classes),
+        "price": c_number(given.c.price) if not math.isnan(given.c.price) else "",
+        **group_words(given.groups, prefix),
     }
+    if given.one is None:
+        return _several(given, prefix, words)
+    infinite = math.isinf(given.one)
+    same = "((score) == (score)) /* the threshold is infinite */"
+    words["within"] = same if infinite else f"((score) <= {c_number(given.one)})"
+    return (TOP + GUARDS + NUMBERS).format(**words) + _walk(given.c, prefix, words, PREDICT, "size")
+
+
+def _several(given: PortableSets, prefix: str, words: dict[str, str]) -> str:
+    """The header where limits differ by class or by group."""
+    words["told"] = c_comment(given.told)
+    text = (SEVERAL_TOP + GUARDS + SEVERAL_NUMBERS).format(**words) + groups_text(given.groups, prefix)
+    text += within_text(prefix)
+    text += lookup(prefix, "highest", "The largest threshold of the classes of a group.", highest(given.thresholds))
+    inside = []
+    if given.thresholds.shape[1] > 1:
+        text += lookup(prefix, "limit", "The threshold of class k.", given.thresholds)
+        inside.append(f"{prefix}_within(score, {prefix}_limit({words['group']}, best))")
+    if given.ranks is not None:
+        text += lookup(prefix, "last_rank", "The last rank, from 1, at which class k may be.", given.ranks)
+        inside.append(f"rank < {prefix}_last_rank({words['group']}, best)")
+    return text + _walk(given.c, prefix, words | {"inside": " && ".join(inside) or "1"}, SEVERAL, "rank")
+
+
+def _walk(c: Coefficients, prefix: str, words: dict[str, str], predict: str, rank: str) -> str:
+    """The names of the classes, the formula, and the walk down the ranks, in double and in float."""
     linear = math.isnan(c.price)
-    text = (TOP + GUARDS + NUMBERS + NAMES + (_linear(c, prefix) if linear else SOCOP)).format(**words)
+    text = (NAMES + (_linear(c, prefix) if linear else SOCOP)).format(**words)
     for real, suffix in (("double", ""), ("float", "_float")):
-        body = NEXT + PREDICT if linear else NEXT + PRICE + PREDICT
-        text += body.format(**words, real=real, suffix=suffix, **_steps(c, prefix, real))
+        body = NEXT + predict if linear else NEXT + PRICE + predict
+        text += body.format(**words, real=real, suffix=suffix, **_steps(c, prefix, real, rank))
     return text + BOTTOM
 
 
-def _steps(c: Coefficients, x: str, real: str) -> dict[str, str]:
-    """What happens to the mass before a rank is scored, and behind it."""
+def _steps(c: Coefficients, x: str, real: str, rank: str) -> dict[str, str]:
+    """What happens to the mass before a rank is scored, and behind it; `rank` is the variable that counts them."""
     if not math.isnan(c.price):
         return {
-            "before": f"        if (size == 1)\n            mass = {x}_price_{real}(probs, last, after);",
+            "before": f"        if ({rank} == 1)\n            mass = {x}_price_{real}(probs, last, after);",
             "behind": "",
         }
     second = f"{c_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
     return {
-        "before": f"        if (size == 0)\n            mass = {second};" if c.second else "",
-        "behind": f"        mass = (size == 0 ? 0.0 : mass) + {x}_above(size, p);",
+        "before": f"        if ({rank} == 0)\n            mass = {second};" if c.second else "",
+        "behind": f"        mass = ({rank} == 0 ? 0.0 : mass) + {x}_above({rank}, p);",
     }
 
 

@@ -1,5 +1,7 @@
 """The C header's text, with places for `c_header.py` and `c_decider.py` to fill in."""
 
+import textwrap
+
 from pippin._runtime.arrays import Classes
 
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
@@ -13,6 +15,12 @@ def c_number(value: float) -> str:
 def c_text(names: Classes) -> str:
     """Names as a list of C strings, in UTF-8."""
     return ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
+
+
+def c_comment(text: str) -> str:
+    """Text that ends no comment and begins none, in lines of a comment."""
+    whole = text.replace("*/", "* /").replace("/*", "/ *")
+    return textwrap.fill(whole, 96, subsequent_indent=" * ")
 
 
 def _escaped(text: str) -> str:
@@ -168,6 +176,62 @@ PREDICT = """\
         if (!{X}_WITHIN({x}_score(size, p, mass, u)))
             break;
         classes[size] = best;
+{behind}
+        last = p;
+        after = best;
+    }}
+    return size;
+}}
+
+"""
+
+SEVERAL_TOP = """\
+/* {told}
+ *
+ *   int {x}_predict(const double *probs, double u,{of_group} int *classes);
+ *   int {x}_predict_float(const float *probs, double u,{of_group} int *classes);
+ *   const char *{x}_class_name(int k);
+{told_groups} *
+ * `probs` are the {k} probabilities of one object, `u` {u}.
+{told_group} * `classes` has room for {k} numbers. The size of the set is returned, and its classes, most
+ * probable first, are written to `classes`; -1 is returned if `probs` is no distribution: an
+ * entry negative or NaN, or a sum farther than {tolerance} from 1. Each class has a threshold of its
+ * own, or one for its group, so a set may pass over a class. Needs C99 and IEEE arithmetic in
+ * double; sets equal those of pippin to the last bit if the compiler does not fuse multiply and
+ * add: GCC and Clang are told below, others by a flag such as -ffp-contract=off.
+ * Functions are static; define {X}_API as nothing to compile this file as a library.
+ */
+"""
+
+SEVERAL_NUMBERS = """\
+#define {X}_CLASSES {k}
+#define {X}_RANDOMIZED {randomized}
+#define {X}_ALPHA {alpha}
+
+"""
+
+SEVERAL = """\
+{X}_API int {x}_predict{suffix}(const {real} *probs, double u,{of_group} int *classes)
+{{
+    double sum = 0.0, mass = 0.0, last = 2.0;
+    int k, rank, size = 0, after = -1;
+{known}    for (k = 0; k < {X}_CLASSES; k++) {{
+        if (!(probs[k] >= 0))
+            return -1;
+        sum += (double)probs[k];
+    }}
+    if (!(sum - 1.0 <= {tolerance} && 1.0 - sum <= {tolerance}))
+        return -1;
+    for (rank = 0; rank < {X}_CLASSES; rank++) {{
+        const int best = {x}_next_{real}(probs, last, after);
+        const double p = (double)probs[best];
+        double score;
+{before}
+        score = {x}_score(rank, p, mass, u);
+        if (!{x}_within(score, {x}_highest({group}, 0)))
+            break;
+        if ({inside})
+            classes[size++] = best;
 {behind}
         last = p;
         after = best;

@@ -4,6 +4,10 @@ Outputs: `actions` (n,) int64 and `certificates` (n,) in double. Sums run in dou
 `_engine/plain/decisions.py`, where there are at most SEVERAL outcomes. The line is the one of the largest
 v + β·m, of equal ones that with the larger m: the same as the envelope's, but for lines that tie
 within rounding.
+
+Where there are several β, the envelope itself is found: line t is on it from β = max (v_s − v_t)/(m_t − m_s) over the
+lines s with less mass to min (v_t − v_s)/(m_s − m_t) over those with more. Where β differs by outcome, an outcome is
+within its limit unless a line that breaks its certificate is on the envelope beyond that limit.
 """
 
 import math
@@ -12,37 +16,107 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.portable import PortableDecisions
 from pippin._theory.policy import Policy
+from pippin.export.onnx_graph import Graph
 
 SEVERAL = 64  # outcomes that are summed one by one
 
 
-def add_decisions(graph: Any, decider: Decider, probs: str) -> list[Any]:
-    """Adds the decisions behind probabilities; returns the outputs."""
-    policy, beta = decider.utility.policy(decider.classes), decider.beta
+def add_decisions(graph: Graph, given: PortableDecisions, probs: str, group: str | None) -> list[Any]:
+    """Adds the decisions behind probabilities, `group` the row of β of each object; returns the outputs."""
+    policy = given.policy
     actions, certificates = graph.name("actions"), graph.name("certificates")
     p = graph.add("Cast", probs, to=TensorProto.DOUBLE)
-    if math.isinf(beta):
+    if given.betas.size == 1 and math.isinf(given.betas[0, 0]) and group is None:
         count = graph.add("Slice", graph.add("Shape", p), *(graph.constant([i], np.int64) for i in (0, 1)))
-        lowest = float(policy.table[policy.safe].min())
         for name, value, kind in (
             (actions, policy.safe, TensorProto.INT64),
-            (certificates, lowest, TensorProto.DOUBLE),
+            (certificates, given.lowest, TensorProto.DOUBLE),
         ):
             graph.add("ConstantOfShape", count, name=name, value=helper.make_tensor("value", kind, [1], [value]))
     else:
         masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
-        line = _picked(graph, policy, beta, masses)
-        graph.add("Gather", graph.constant(policy.action, np.int64), line, name=actions)
-        graph.add("Gather", graph.constant(policy.value), line, name=certificates)
+        if given.betas.size == 1 and group is None:
+            line = _picked(graph, policy, graph.constant(given.betas[0, 0]), masses)
+            graph.add("Gather", graph.constant(policy.action, np.int64), line, name=actions)
+            graph.add("Gather", graph.constant(policy.value), line, name=certificates)
+        else:
+            _add_several(graph, given, masses, group, (actions, certificates))
     return [
         helper.make_tensor_value_info(actions, TensorProto.INT64, ["n"]),
         helper.make_tensor_value_info(certificates, TensorProto.DOUBLE, ["n"]),
     ]
 
 
-def _outcome_masses(graph: Any, policy: Policy, p: str) -> str:
+def _add_several(
+    graph: Graph, given: PortableDecisions, masses: str, group: str | None, names: tuple[str, str]
+) -> None:
+    """Actions and certificates where β differs by group, by outcome, or by both."""
+    policy, finite = given.policy, np.where(np.isinf(given.betas), -1.0, given.betas)
+    highest = given.betas.max(axis=1, keepdims=True)
+    starts, ends = _envelope(graph, policy, masses)
+    reached = graph.add("LessOrEqual", starts, _own(graph, np.where(np.isinf(highest), 0.0, highest), group))
+    heavy = graph.add("Where", reached, masses, graph.constant(-1.0))
+    line = graph.add("ArgMax", heavy, axis=1, keepdims=1)
+    sure = _own(graph, np.isinf(highest), group)
+    safe, lowest = graph.constant(policy.safe, np.int64), graph.constant(given.lowest)
+    found = graph.add("Where", sure, safe, graph.add("Gather", graph.constant(policy.action, np.int64), line))
+    worth = graph.add("Where", sure, lowest, graph.add("Gather", graph.constant(policy.value), line))
+    if given.betas.shape[1] > 1:
+        inside = _within(graph, policy, _own(graph, finite, group), ends)
+        inside = graph.add("Or", inside, _own(graph, np.isinf(given.betas), group))
+        worst = graph.add("Where", _spread(graph, inside, 1), graph.constant(policy.table), graph.constant(np.inf))
+        worst = graph.reduced("ReduceMin", worst, 2)
+        best = graph.add("ArgMax", worst, axis=1, keepdims=1)
+        some = graph.reduced("ReduceMax", graph.add("Cast", inside, to=TensorProto.INT32), 1, keepdims=1)
+        some = graph.add("Cast", some, to=TensorProto.BOOL)
+        found = graph.add("Where", some, best, found)
+        worth = graph.add("Where", some, graph.add("GatherElements", worst, best, axis=1), worth)
+    for name, value in zip(names, (found, worth), strict=True):
+        graph.add("Squeeze", value, graph.constant([1], np.int64), name=name)
+
+
+def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[str, str]:
+    """(n, lines): the β from which on each line is on the envelope, and up to which; ∞ and −1 if it never is."""
+    own, others = (_spread(graph, masses, axis) for axis in (2, 1))  # line t, and lines s beside it
+    ahead = graph.add("Sub", others, own)
+    zero, never, infinite = (graph.constant(value) for value in (0.0, -1.0, np.inf))
+    more, less = graph.add("Greater", ahead, zero), graph.add("Less", ahead, zero)
+    differ = graph.add("Or", more, less)
+    falls = graph.constant(policy.value[:, None] - policy.value)
+    cross = graph.add("Div", falls, graph.add("Where", differ, ahead, graph.constant(1.0)))
+    ends = graph.reduced("ReduceMin", graph.add("Where", more, cross, infinite), 2)
+    starts = graph.reduced("ReduceMax", graph.add("Where", less, cross, zero), 2)
+    earlier = graph.constant(
+        np.tri(len(policy.value), k=-1, dtype=bool), np.bool_
+    )  # of the same mass, the first is on it
+    same = graph.add("Cast", graph.add("And", graph.add("Not", differ), earlier), to=TensorProto.INT32)
+    hidden = graph.add("Cast", graph.reduced("ReduceMax", same, 2), to=TensorProto.BOOL)
+    hidden = graph.add("Or", hidden, graph.add("LessOrEqual", ends, starts))
+    return str(graph.add("Where", hidden, infinite, starts)), str(graph.add("Where", hidden, never, ends))
+
+
+def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> str:
+    """(n, outcomes): whether no line that breaks an outcome's certificate is on the envelope beyond its limit."""
+    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes)
+    beyond = graph.add("Greater", _spread(graph, ends, 2), _spread(graph, limits, 1))
+    breaking = graph.add("Cast", graph.add("And", beyond, graph.constant(broken, np.bool_)), to=TensorProto.INT32)
+    return str(graph.add("Equal", graph.reduced("ReduceMax", breaking, 1), graph.constant(0, np.int32)))
+
+
+def _own(graph: Graph, values: Any, group: str | None) -> str:
+    """The row of each object's group, (n, width); (1, width) where all share it."""
+    every = graph.constant(values, values.dtype)
+    return every if group is None else str(graph.add("Gather", every, group, axis=0))
+
+
+def _spread(graph: Graph, values: str, axis: int) -> str:
+    """With one more axis of length 1 there."""
+    return str(graph.add("Unsqueeze", values, graph.constant([axis], np.int64)))
+
+
+def _outcome_masses(graph: Graph, policy: Policy, p: str) -> str:
     """(n, outcomes)."""
     n_outcomes, n_classes = policy.n_outcomes, len(policy.outcome)
     if n_outcomes == n_classes:
@@ -58,7 +132,7 @@ def _outcome_masses(graph: Any, policy: Policy, p: str) -> str:
     return str(graph.add("Concat", *parts, axis=1))
 
 
-def _line_masses(graph: Any, policy: Policy, outcomes: str) -> str:
+def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> str:
     """(n, lines): the masses of each action's lines, then brought into their order."""
     parts, order = [], []
     for a in range(policy.order.shape[1]):
@@ -74,14 +148,14 @@ def _line_masses(graph: Any, policy: Policy, outcomes: str) -> str:
     return str(graph.add("Where", graph.constant(policy.reach == policy.n_outcomes, np.bool_), whole, masses))
 
 
-def _picked(graph: Any, policy: Policy, beta: float, masses: str) -> str:
+def _picked(graph: Graph, policy: Policy, beta: str, masses: str) -> str:
     """The number of each row's line."""
-    height = graph.add("Add", graph.constant(policy.value), graph.add("Mul", graph.constant(beta), masses))
-    top = graph.add("ReduceMax", height, axes=[1], keepdims=1)
+    height = graph.add("Add", graph.constant(policy.value), graph.add("Mul", beta, masses))
+    top = graph.reduced("ReduceMax", height, 1, keepdims=1)
     best = graph.add("GreaterOrEqual", height, top)
     heavy = graph.add("Where", best, masses, graph.constant(-1.0))
     return str(graph.add("ArgMax", heavy, axis=1, keepdims=0))
 
 
-def _one(graph: Any) -> str:
+def _one(graph: Graph) -> str:
     return str(graph.constant(1, np.int64))

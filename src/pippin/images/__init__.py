@@ -1,6 +1,7 @@
 """Photographs: cut into labelled windows, a network trained on them, and taken into the field.
 
-Needs the extra `vision`. `FieldModel` and `Look` come when they are first named.
+Needs the extra `vision`; a field model that has its network in ONNX, only the extra `field`. `FieldModel` and `Look`
+come when they are first named.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'pippin.images' has no attribute {name!r}")
     from pippin._runtime.extras import need
 
-    need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    need("A field model", "field", "PIL")
     from pippin.images.field.look import Look
     from pippin.images.field.model import FieldModel
 

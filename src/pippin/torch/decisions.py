@@ -4,11 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pippin._predictors.decisions.decider import Decider, need_one_beta
+from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.portable import PortableDecisions, portable_decisions
 from pippin._runtime.errors import InputError
 from pippin.torch.head import floats, probabilities
+from pippin.torch.limits import group_numbers, rows_of
+
+MOST = torch.finfo(torch.float64).max
 
 
 class TorchDecisions(NamedTuple):
@@ -28,10 +32,12 @@ class DecisionHead(torch.nn.Module):
 
     On the same float32 or float64 probabilities the actions are the core's, but for objects whose
     two best lines tie within rounding. Probabilities are not checked for summing to 1. Numbers are
-    kept as the bits of float64, so that `half()` and `to(dtype)` cannot round them.
+    kept as the bits of float64, so that `half()` and `to(dtype)` cannot round them. Where the
+    guarantee is per group, forward is told the group of every object by its number, which
+    `group_codes` finds by name.
 
     Args:
-        decider: what `calibrate_decisions` returned or `pippin.load` read, with one β for all.
+        decider: what `calibrate_decisions` returned or `pippin.load` read.
         from_probs: whether forward takes probabilities instead of logits.
 
     >>> import pippin.torch, torch
@@ -46,6 +52,8 @@ class DecisionHead(torch.nn.Module):
 
     value_bits: torch.Tensor
     number_bits: torch.Tensor
+    limit_bits: torch.Tensor | None
+    utility_bits: torch.Tensor | None
     action: torch.Tensor
     reach: torch.Tensor
     place: torch.Tensor
@@ -54,12 +62,13 @@ class DecisionHead(torch.nn.Module):
 
     def __init__(self, decider: Decider, *, from_probs: bool = False) -> None:
         super().__init__()
-        policy = need_one_beta(decider).utility.policy(decider.classes)
-        self.classes, self.actions, self.from_probs = decider.classes, decider.utility.actions, from_probs
-        self.n_outcomes, self.safe = policy.n_outcomes, policy.safe
-        numbers = np.array([decider.beta, policy.table[policy.safe].min()])
-        self.register_buffer("value_bits", torch.from_numpy(policy.value.view(np.int64).copy()))
-        self.register_buffer("number_bits", torch.from_numpy(numbers.view(np.int64)))
+        given = portable_decisions(decider)
+        policy = given.policy
+        self.classes, self.actions, self.from_probs = given.classes, given.actions, from_probs
+        self._groups, self.n_outcomes, self.safe = given.groups, policy.n_outcomes, policy.safe
+        self._keep_bits("value_bits", policy.value)
+        self._keep_bits("number_bits", np.array([given.betas.max(), given.lowest]))
+        self._keep_limits(given)
         by_action = np.argsort(policy.action, kind="stable")
         self.counts = np.bincount(policy.action).tolist()  # lines of each action
         self._keep("action", policy.action)
@@ -70,14 +79,23 @@ class DecisionHead(torch.nn.Module):
 
     @property
     def beta(self) -> float:
-        """The multiplier of the decider."""
+        """The multiplier of the decider; the largest, where there are several."""
         return float(self.number_bits[:1].view(torch.float64))
 
-    def forward(self, x: torch.Tensor) -> TorchDecisions:
+    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
+        """The numbers of groups by name, as forward takes them.
+
+        Args:
+            groups: the group of each object.
+        """
+        return group_numbers(self._groups, groups)
+
+    def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
         """The actions of logits (…, K); of probabilities, if the head was made `from_probs`.
 
         Args:
             x: any float type; half floats get their softmax in float32.
+            group: the number of each object's group, where the guarantee is per group.
         """
         n_classes = len(self.classes)
         if x.ndim == 0 or x.shape[-1] != n_classes:
@@ -86,17 +104,57 @@ class DecisionHead(torch.nn.Module):
                 "pass the outputs of the classifier that was calibrated",
             )
         shape = x.shape[:-1]
+        rows = rows_of(self._groups, group, x)
         probs = (floats(x) if self.from_probs else probabilities(x)).detach().reshape(-1, n_classes).double()
-        beta, lowest = self.number_bits.view(torch.float64).unbind()
-        value = self.value_bits.view(torch.float64)
         masses = self._masses(probs)
-        height = value + beta * masses
-        best = height >= height.amax(dim=1, keepdim=True)
-        line = torch.where(best, masses, -1.0).argmax(dim=1)
-        sure = torch.isinf(beta)
-        actions = torch.where(sure, self.safe, self.action[line])
-        certificates = torch.where(sure, lowest, value[line])
+        value, beta = self.value_bits.view(torch.float64), self.number_bits[:1].view(torch.float64)
+        if self.limit_bits is None:
+            height = value + torch.where(torch.isinf(beta), 0.0, beta) * masses
+            actions, certificates = self._heaviest(height >= height.amax(dim=1, keepdim=True), beta, masses)
+        else:
+            limits = self.limit_bits.view(torch.float64)
+            limits = limits.expand(len(masses), -1) if rows is None else limits[rows]
+            starts, ends = _envelope(value, masses)
+            beta = limits.amax(dim=1)
+            actions, certificates = self._heaviest(starts <= beta.clamp(max=MOST)[:, None], beta, masses)
+            if self.utility_bits is not None:
+                actions, certificates = self._on_sets(limits, ends, actions, certificates)
         return TorchDecisions(actions.reshape(shape), certificates.reshape(shape))
+
+    def _heaviest(
+        self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The action and certificate of the line with the largest mass among some; the safe ones at an infinite β."""
+        line, sure = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
+        value, lowest = self.value_bits.view(torch.float64), self.number_bits[1:].view(torch.float64)
+        return torch.where(sure, self.safe, self.action[line]), torch.where(sure, lowest, value[line])
+
+    def _on_sets(
+        self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where β differs by outcome: the best worst case over the outcomes within their own limit, if there are any.
+
+        An outcome is, unless a line that breaks its certificate is on the envelope beyond its limit.
+        """
+        assert self.utility_bits is not None
+        value, utility = self.value_bits.view(torch.float64), self.utility_bits.view(torch.float64)
+        broken = utility[self.action] < value[:, None]
+        beyond = ends[:, :, None] > limits[:, None, :]
+        inside = ~(beyond & broken).any(dim=1) | torch.isinf(limits)
+        worst = torch.where(inside[:, None, :], utility, torch.inf).amin(dim=2)
+        worth, best = worst.max(dim=1)
+        best = (worst == worth[:, None]).to(torch.int8).argmax(dim=1)  # the first of equal ones
+        some = inside.any(dim=1)
+        return torch.where(some, best, actions), torch.where(some, worth, certificates)
+
+    def _keep_limits(self, given: PortableDecisions) -> None:
+        one = given.betas.size == 1 and given.groups is None
+        self._keep_bits("limit_bits", None if one else given.betas)
+        self._keep_bits("utility_bits", given.policy.table if given.betas.shape[1] > 1 else None)
+
+    def _keep_bits(self, name: str, values: NDArray[np.float64] | None) -> None:
+        bits = None if values is None else torch.from_numpy(np.ascontiguousarray(values).view(np.int64).copy())
+        self.register_buffer(name, bits)
 
     def _keep(self, name: str, values: NDArray[Any]) -> None:
         self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))
@@ -115,3 +173,21 @@ class DecisionHead(torch.nn.Module):
         masses = torch.cat(of_actions, dim=1)[:, self.place]
         whole = torch.cumsum(outcomes, dim=1)[:, -1:]
         return torch.where(self.reach[self.place] == self.n_outcomes - 1, whole, masses)
+
+
+def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n, lines): the β from which on each line is on the envelope, and up to which; ∞ and −1 if it never is.
+
+    Line t is from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over
+    those with more; of lines with the same mass only the first can be.
+    """
+    ends, starts = torch.full_like(masses, torch.inf), torch.zeros_like(masses)
+    lines = torch.arange(len(value), device=masses.device)
+    for s in range(len(value)):
+        ahead = masses[:, s : s + 1] - masses
+        cross = (value - value[s]) / torch.where(ahead == 0, 1.0, ahead)
+        ends = torch.where(ahead > 0, torch.minimum(ends, cross), ends)
+        starts = torch.where(ahead < 0, torch.maximum(starts, cross), starts)
+        ends = torch.where((ahead == 0) & (lines > s), -1.0, ends)
+    shown = ends > starts
+    return torch.where(shown, starts, torch.inf), torch.where(shown, ends, -1.0)

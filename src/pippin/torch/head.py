@@ -4,11 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
-from pippin._predictors.marginal import Predictor, need_one_threshold
+from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.marginal import Predictor
+from pippin._predictors.portable import portable_sets
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
-from pippin._theory.scores import coefficients
+from pippin.torch.limits import group_numbers, limited_sets, rows_of
 from pippin.torch.ops import conformal_sets
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
@@ -43,11 +46,14 @@ class ConformalHead(torch.nn.Module):
     Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
     listed (64 at most, if not given). Equal probabilities are ranked by class index. On
     the same float32 or float64 probabilities the sets are the core's to the last bit; on a
-    GPU, where sums run in another order, that holds for SOCOP, or without Triton, only up
-    to rounding. A compiled softmax may round otherwise than an eager one. A row with NaN
+    GPU, where sums run in another order, that holds for SOCOP, for several thresholds, or
+    without Triton, only up to rounding. A compiled softmax may round otherwise than an eager one. A row with NaN
     has an empty set. Probabilities are not checked for summing to 1.
 
-    The coefficients and the threshold are buffers that hold the bits of float64 numbers as
+    Thresholds may differ by class, kind, cluster or group; per group, forward is told the group
+    of every object by its number, which `group_codes` finds by name.
+
+    The coefficients and the thresholds are buffers that hold the bits of float64 numbers as
     int64, so that `half()` and `to(dtype)` cannot round them.
 
     Args:
@@ -66,18 +72,28 @@ class ConformalHead(torch.nn.Module):
 
     table_bits: torch.Tensor
     number_bits: torch.Tensor
+    limit_bits: torch.Tensor | None
+    rank_limits: torch.Tensor | None
 
-    def __init__(self, predictor: Predictor, *, from_probs: bool = False, max_size: int | None = None) -> None:
+    def __init__(
+        self,
+        predictor: Predictor | ConditionalPredictor,
+        *,
+        from_probs: bool = False,
+        max_size: int | None = None,
+    ) -> None:
         super().__init__()
-        need_one_threshold(predictor)
-        n_classes = len(predictor.classes)
+        given = portable_sets(predictor)
+        n_classes, c = len(given.classes), given.c
         width = min(n_classes, LISTED) if max_size is None else max_size
         if not 1 <= width <= n_classes:
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
-        c = coefficients(predictor.score, n_classes)
-        self.classes, self.from_probs, self.max_size = predictor.classes, from_probs, width
+        self.classes, self.from_probs, self.max_size = given.classes, from_probs, width
+        self._groups = given.groups
         self.register_buffer("table_bits", _bits(c.table))
-        self.register_buffer("number_bits", _bits([c.constant, c.second, c.price, predictor.threshold]))
+        self.register_buffer("number_bits", _bits([c.constant, c.second, c.price, given.thresholds.max()]))
+        self.register_buffer("limit_bits", None if given.one is not None else _bits(given.thresholds))
+        self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
         self._note_kind()
 
     @property
@@ -85,13 +101,24 @@ class ConformalHead(torch.nn.Module):
         """The largest score that a member of a set has."""
         return float(self.number_bits[3:].view(torch.float64))
 
-    def forward(self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False) -> TorchSets:
+    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
+        """The numbers of groups by name, as forward takes them.
+
+        Args:
+            groups: the group of each object.
+        """
+        return group_numbers(self._groups, groups)
+
+    def forward(
+        self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
+    ) -> TorchSets:
         """The sets of logits (…, K); of probabilities, if the head was made `from_probs`.
 
         Args:
             x: any float type; half floats get their softmax in float32.
             u: for a randomised score, one number in (0, 1) per object; drawn, if not given.
             mask: whether membership is also given as a mask.
+            group: the number of each object's group, where thresholds are per group.
         """
         n_classes = len(self.classes)
         if x.ndim == 0 or x.shape[-1] != n_classes:
@@ -108,7 +135,16 @@ class ConformalHead(torch.nn.Module):
         else:
             draws = torch.zeros(probs.shape[0], dtype=torch.float64, device=x.device)
         table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
-        sizes, classes, inside = conformal_sets(probs, table, numbers, draws, self.linear, self.max_size, mask)
+        rows = rows_of(self._groups, group, x)
+        if self.limit_bits is None:
+            sizes, classes, inside = conformal_sets(probs, table, numbers, draws, self.linear, self.max_size, mask)
+        else:
+            limits, ranks = self.limit_bits.view(torch.float64), self.rank_limits
+            if rows is not None:
+                limits, ranks = limits[rows], None if ranks is None else ranks[rows]
+            sizes, classes, inside = limited_sets(
+                probs, table, numbers, draws, limits, ranks, self.linear, self.max_size
+            )
         return TorchSets(
             sizes.reshape(shape),
             classes.reshape(*shape, self.max_size),
@@ -116,7 +152,8 @@ class ConformalHead(torch.nn.Module):
         )
 
     def extra_repr(self) -> str:
-        return f"{len(self.classes)} classes, threshold={self.threshold:.6g}, from_probs={self.from_probs}"
+        which = "threshold" if self.limit_bits is None else "largest threshold"
+        return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)

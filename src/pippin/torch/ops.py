@@ -117,21 +117,26 @@ def _list(order: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, last:
 def _sizes(
     values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
 ) -> torch.Tensor:
-    """How many of the ranked probabilities score at most the threshold: `score_at` of the formula in its order."""
+    """How many of the ranked probabilities score at most the threshold."""
+    return (scores_by_rank(values, table, numbers, u, linear) <= numbers[3]).sum(dim=1)
+
+
+def scores_by_rank(
+    values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
+) -> torch.Tensor:
+    """The scores of ranked probabilities: `score_at` of the formula in its order."""
     p = values.double()
-    constant, second, price, threshold = numbers.unbind()
+    constant, second, price = numbers[:3].unbind()
     mass = torch.empty_like(p)
     if linear:
         ranks, draw = table[: p.shape[1]], u[:, None]
         mass[:, 0] = second * p[:, 1]
         mass[:, 1:] = torch.cumsum(ranks[:-1, ABOVE] * p[:, :-1], dim=1)
         own = ranks[:, OWN] + draw * ranks[:, OWN_U]
-        scores = (constant + own * p) + mass + (ranks[:, PENALTY] + draw * ranks[:, PENALTY_U])
-    else:
-        mass[:, 0] = 0.0
-        mass[:, 1:] = _lowest_price(p[:, 1:], price)[:, None]
-        scores = torch.maximum(1.0 / (p + 0.0), mass)
-    return (scores <= threshold).sum(dim=1)
+        return (constant + own * p) + mass + (ranks[:, PENALTY] + draw * ranks[:, PENALTY_U])
+    mass[:, 0] = 0.0
+    mass[:, 1:] = _lowest_price(p[:, 1:], price)[:, None]
+    return torch.maximum(1.0 / (p + 0.0), mass)
 
 
 def _lowest_price(below: torch.Tensor, price: torch.Tensor) -> torch.Tensor:

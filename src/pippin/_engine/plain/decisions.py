@@ -13,7 +13,7 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.policy import Policy
 
-STEP = 1 << 20  # masses of lines that are held at once
+STEP = 1 << 20  # masses of outcomes in all actions' orders that are held at once
 
 
 class Envelopes(NamedTuple):
@@ -26,7 +26,7 @@ class Envelopes(NamedTuple):
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Fills in the smallest β from which on the label keeps every certificate; infinite, if none."""
-    step = max(1, STEP // len(policy.value))
+    step = max(1, STEP // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
         envelopes = _envelopes(_line_masses(block[part], policy), policy.value)
@@ -36,7 +36,7 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Fills in each row's action and certificate under the limits of its group: one β, or one per outcome."""
-    (actions, certificates), step = found, max(1, STEP // len(policy.value))
+    (actions, certificates), step = found, max(1, STEP // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
         envelopes, own = _envelopes(_line_masses(block[part], policy), policy.value), limits[group[part]]
@@ -49,12 +49,9 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 def _line_masses(block: Floats, policy: Policy) -> Vector:
     """(n, lines): the mass of every line, summed in the order of its action's outcomes."""
     outcomes = _outcome_masses(block, policy)
-    masses = np.empty((len(block), len(policy.value)))
-    for a, order in enumerate(policy.order.T):
-        own = np.flatnonzero(policy.action == a)
-        masses[:, own] = np.cumsum(outcomes[:, order], axis=1)[:, policy.reach[own] - 1]
-    masses[:, policy.reach == policy.n_outcomes] = np.cumsum(outcomes, axis=1)[:, -1:]
-    return masses
+    every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
+    whole = outcomes.cumsum(axis=1)[:, -1:]
+    return np.where(policy.reach == policy.n_outcomes, whole, every[:, policy.place])
 
 
 def _outcome_masses(block: Floats, policy: Policy) -> Vector:
@@ -69,9 +66,11 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
-    starts, sizes, row = np.zeros((n, n_lines)), np.zeros(n, dtype=np.int64), np.arange(n)
-    for t in range(n_lines):
-        grown = row[(sizes == 0) | (masses[:, t] > masses[row, lines[row, sizes - 1]])]
+    starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)  # the first line
+    for t in range(1, n_lines):
+        grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]
+        if not grown.size:
+            continue
         left, start = grown, np.zeros(n)
         while (left := left[sizes[left] > 0]).size:
             last, place = lines[left, sizes[left] - 1], sizes[left] - 1

@@ -145,7 +145,9 @@ class Decider(SavedWithScores):
     @property
     def beta(self) -> float:
         """The multiplier, where all objects have the same."""
-        return float(need_one_beta(self).betas[0, 0])
+        if not (self.betas == self.betas[0, 0]).all():
+            raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
+        return float(self.betas[0, 0])
 
     def at(self, alpha: Level) -> "Decider":
         """Another level from the same calibration.
@@ -310,16 +312,6 @@ class Decider(SavedWithScores):
         if self._limits.size > 1:
             return None
         return len(self.classes), self.utility.actions, deciding.one_decision(self._policy, float(self._limits[0, 0]))
-
-
-def need_one_beta(decider: Any) -> Decider:
-    """The decider; raises an InputError if it has several β."""
-    if not isinstance(decider, Decider) or not (decider.betas == decider.betas[0, 0]).all():
-        raise InputError(
-            f"Expected a decider with one β for all, got {decider!r}",
-            "only those can leave Python yet, so calibrate one without a guarantee per class, kind or group",
-        )
-    return decider
 
 
 def _rare(decider: Decider) -> str | None:

@@ -1,5 +1,11 @@
-"""Whether a predictor belongs to a network: the same classes, and calibrated on images that it was not trained on."""
+"""Whether a predictor belongs to a network: the same classes, and calibrated on images that it was not trained on.
 
+And whether a graph is that network's: it holds a fingerprint of the logits that training noted.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +84,21 @@ def check_calibration(part: str, predictor: Any, training: Training, calibration
             "calibrate it on the logits that train wrote beside these weights",
         )
     return int(predictor.n_calibration)
+
+
+def graph_record(training: Training) -> dict[str, str]:
+    """What a graph notes of the network that it was made of."""
+    fingerprint = hashlib.sha256(np.ascontiguousarray(training.logits).tobytes()).hexdigest()
+    return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
+
+
+def check_graph(part: str, told: Mapping[str, str], shapes: list[Any], size: int, training: Training) -> None:
+    """Raises an InputError if a graph was made of another network, or takes other pixels."""
+    foreign = any(told.get(key) != value for key, value in graph_record(training).items())
+    if foreign or shapes != [[3, size, size]]:
+        raise InputError(
+            f"The part {part} is of another network than the weights beside it", "make the model again with --onnx"
+        )
 
 
 def _check_files(part: str, calibration: Path, training: Training) -> None:

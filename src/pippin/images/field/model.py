@@ -1,7 +1,6 @@
 """A field model: a network, how its images are read, what makes sets of its logits, and what acts on them."""
 
 import hashlib
-import json
 import os
 import shutil
 from dataclasses import dataclass, replace
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import softmax
+from pippin._inputs.rows import Rows, softmax
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.decisions.files import utility_of
 from pippin._predictors.decisions.results import Decisions
@@ -22,17 +20,18 @@ from pippin._predictors.decisions.worst_case import decide
 from pippin._predictors.loading import load
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.disk import naming_target
+from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
 from pippin._runtime.version import __version__
 from pippin.images.field.belonging import check_calibration, check_classes, check_kind
 from pippin.images.field.folder import MANIFEST, read_manifest, write_manifest
 from pippin.images.field.look import Look
-from pippin.images.reading import CONFIG, open_image, squared, without_doubts
-from pippin.images.training.network import Network, Said, all_threads, as_input, at_once, make_network, together
+from pippin.images.field.seeing import GRAPH, OnnxNetwork, Seer, seeing
+from pippin.images.reading import open_image, squared, without_doubts
+from pippin.images.said import Said
 from pippin.images.training.record import Training, read_training
 
-BATCH = 64  # windows at once, but on the CPU
 PREDICTOR, DECIDER = "predictor.json", "decider.json"
 
 Place = str | PathLike[str]
@@ -44,10 +43,10 @@ class FieldModel:
 
     `window` is the side of the windows that a photograph is cut into, in pixels; None takes whole images. Decisions
     are those of `decider`; or, with a `utility`, the best in the worst case over each set, and `fallback` where a set
-    is empty.
+    is empty. `graph` is the network and what follows it in ONNX, if somebody has asked for it.
     """
 
-    network: Network
+    network: Seer
     size: int
     training: Training
     predictor: ConformalPredictor
@@ -55,6 +54,7 @@ class FieldModel:
     utility: Utility | None = None
     fallback: str | None = None
     window: int | None = None
+    graph: bytes | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -106,8 +106,25 @@ class FieldModel:
                 check_calibration(part, one, training, None if calibration is None else Path(calibration))
         if worth is not None:
             worth.of(training.classes)
-        network, size = _network(folder, training)
+        network, size = seeing(folder, training)
         return cls(network, size, training, given, acting, worth, fallback, window)
+
+    def with_onnx(self) -> "FieldModel":
+        """The same with its network, sets and decisions in one ONNX graph, which runs where there is no torch.
+
+        The graph takes pixels as `pippin.images.reading` gives them. It has no sets where a predictor is sharpened.
+
+        Raises:
+            ValueError: the network cannot be put into a graph, or gives other logits there.
+        """
+        if isinstance(self.network, OnnxNetwork):
+            return self
+        need("A field model in ONNX", "vision", "onnx", "onnxscript", "onnxruntime")
+        from pippin.images.field.graph import make_graph
+
+        network: Any = self.network
+        heads = [head for head in (self.decider, self.predictor) if head is not None]
+        return replace(self, graph=make_graph(network, self.size, self.training, heads))
 
     def save(self, path: Place) -> None:
         """Writes the folder, whole or not at all; one that is there is replaced only by a model, never other files.
@@ -156,8 +173,11 @@ class FieldModel:
             fallback=told["fallback"],
             window=told["window"],
         )
-        made.network.model.to(torch.device(device))
-        return made
+        if not isinstance(made.network, OnnxNetwork):
+            network: Any = made.network
+            network.model.to(device)
+        graph = folder / GRAPH
+        return replace(made, graph=graph.read_bytes() if graph.is_file() else None)
 
     def look(self, image: Any) -> Look:
         """Sets, p-values and decisions of every window of an image.
@@ -202,7 +222,7 @@ class FieldModel:
             features: the input of the network's last layer, where the predictor was shown it.
         """
         predictor: Any = self.predictor
-        probs = softmax(logits)
+        probs = Rows(softmax(logits), checked=True)
         beside = {name: value for name, value in (("seed", seed), ("features", features)) if name in predictor.takes}
         sets = predictor.predict(probs, **beside)
         p_values = np.asarray(predictor.p_values(probs, **beside))
@@ -224,11 +244,7 @@ class FieldModel:
 
     def _said(self, pixels: NDArray[np.uint8]) -> Said:
         """What the network says, with the features that the predictor may want."""
-        device, wanted = next(self.network.model.parameters()).device, "features" in self.predictor.takes
-        step = at_once(device, BATCH)
-        pieces = (pixels[start : start + step] for start in range(0, len(pixels), step))
-        with torch.inference_mode(), all_threads():
-            return together([self.network.said(as_input(piece, device), wanted) for piece in pieces])
+        return self.network.says(pixels, "features" in self.predictor.takes)
 
     def _write(self, folder: Path) -> None:
         self.network.save(
@@ -237,6 +253,8 @@ class FieldModel:
         self.predictor.save(folder / PREDICTOR)
         if self.decider is not None:
             self.decider.save(folder / DECIDER)
+        if self.graph is not None:
+            write_whole(folder / GRAPH, self.graph)
         content = {
             "classes": list(self.classes),
             "reading": {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)},
@@ -267,21 +285,6 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
         raise InputError(f"Expected the fallback among {', '.join(utility.actions)}, got {fallback!r}", "choose one")
     if window is not None and window < 1:
         raise InputError(f"Expected a window of at least one pixel, got {window}", "pass for example 224")
-
-
-def _network(folder: Path, training: Training) -> tuple[Network, int]:
-    """The network with its own outputs, and the size of its images."""
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-        size = int(json.loads((folder / CONFIG).read_bytes())["crop_size"]["height"])
-        names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
-    if tuple(map(str, names)) != training.classes:
-        raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
-    network = make_network(str(folder), training.classes, size, seed=0)
-    network.model.eval().to(memory_format=torch.channels_last)
-    return network, size
 
 
 def _seed(pixels: NDArray[np.uint8]) -> int:

@@ -1,9 +1,22 @@
-"""From a folder of labelled images to a classifier's logits. Needs the extra `vision`."""
+"""From a folder of labelled images to a classifier's logits. Needs the extra `vision`.
 
-from pippin._runtime.extras import need
+What trains comes when it is first named, so that a field model reads `record.py` without torch.
+"""
 
-need("Training on images", "vision", "torch", "transformers", "safetensors", "PIL")
+from typing import TYPE_CHECKING
 
-from pippin.images.training.fit import Epoch, Options, Trained, train  # noqa: E402 - after the check above
+if TYPE_CHECKING:
+    from pippin.images.training.fit import Epoch, Options, Trained, train
 
 __all__ = ["Epoch", "Options", "Trained", "train"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'pippin.images.training' has no attribute {name!r}")
+    from pippin._runtime.extras import need
+
+    need("Training on images", "vision", "torch", "transformers", "safetensors", "PIL")
+    from pippin.images.training import fit
+
+    return getattr(fit, name)

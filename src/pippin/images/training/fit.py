@@ -16,19 +16,18 @@ from torch.nn import functional
 
 from pippin._runtime.errors import InputError
 from pippin.images.reading import without_doubts
+from pippin.images.said import Said, together
 from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images
 from pippin.images.training.network import (
     SCRATCH,
     Network,
-    Said,
     all_threads,
     as_input,
     at_once,
     last_layer,
     make_network,
     parameters,
-    together,
 )
 from pippin.images.training.options import Options
 from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained

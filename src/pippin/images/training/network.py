@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -22,27 +22,16 @@ from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin.images.reading import CONFIG, told_to_transformers
+from pippin.images.said import Said, together
 from pippin.images.training.record import TRAINING, WEIGHTS, file_checksum
 
 RESNET18 = "microsoft/resnet-18"
 SCRATCH = "none"
+BATCH = 64  # images at once, but on the CPU
 PATIENCE = 5.0  # seconds to find out whether there is a network
 MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-
-
-class Said(NamedTuple):
-    """What a network says of some images: logits (n, K), and the input of its last layer (n, M), where asked for."""
-
-    logits: NDArray[np.float32]
-    features: NDArray[np.float32] | None
-
-
-def together(every: Sequence[Said]) -> Said:
-    """Several as one."""
-    features = [one.features for one in every if one.features is not None]
-    return Said(np.concatenate([one.logits for one in every]), np.concatenate(features) if features else None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,7 +48,15 @@ class Network:
         logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
         return logits
 
-    def said(self, pixels: torch.Tensor, features: bool) -> "Said":
+    def says(self, pixels: NDArray[np.uint8], features: bool) -> Said:
+        """What it says of pixels (n, 3, height, width) of 0 to 255, so many at once that nothing sways it."""
+        device = next(self.model.parameters()).device
+        step = at_once(device, BATCH)
+        pieces = (pixels[start : start + step] for start in range(0, len(pixels), step))
+        with torch.inference_mode(), all_threads():
+            return together([self.said(as_input(piece, device), features) for piece in pieces])
+
+    def said(self, pixels: torch.Tensor, features: bool) -> Said:
         """What it says of pixels between 0 and 1, with the features or without."""
         logits, beside = self.embedded(pixels) if features else (self(pixels), None)
         return Said(logits.float().cpu().numpy(), None if beside is None else beside.float().cpu().numpy())

@@ -1,0 +1,53 @@
+"""What left Python, run again: C by a compiler, ONNX by onnxruntime."""
+
+import ctypes
+import subprocess
+
+import numpy as np
+import onnxruntime
+
+from pippin.export.c_header import c_header
+
+STRICT = ["gcc", "-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+STRICT = [*STRICT, "-ffp-contract=off"]
+
+
+def compiled(predictors, folder):
+    """Their headers as one library; the names of the i-th begin `head{i}_`."""
+    source, target = folder / "heads.c", folder / "heads.so"
+    source.write_text("".join(c_header(one, f"head{i}") for i, one in enumerate(predictors)), encoding="utf-8")
+    defines = [f"-DHEAD{i}_API=" for i in range(len(predictors))]
+    subprocess.run([*STRICT, *defines, "-shared", "-fPIC", source, "-o", target], check=True)
+    return ctypes.CDLL(str(target))
+
+
+def sets_in_c(library, number, probs, u, group=None):
+    """(n, K) members of every row, then −1, as the i-th head gives them."""
+    predict = library[f"head{number}_predict{'_float' if probs.dtype == np.float32 else ''}"]
+    predict.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
+    found = np.full(probs.shape, -1, np.int32)
+    for i, row in enumerate(probs):
+        beside = () if group is None else (int(group[i]),)
+        size = predict(row.ctypes.data, u[i], *beside, found[i].ctypes.data)
+        assert size == (found[i] >= 0).sum()
+    return found
+
+
+def decisions_in_c(library, number, probs, group=None):
+    """Actions and certificates of every row."""
+    decide = library[f"head{number}_decide{'_float' if probs.dtype == np.float32 else ''}"]
+    decide.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
+    actions, certificates = np.empty(len(probs), int), np.empty(len(probs))
+    for i, row in enumerate(probs):
+        beside = () if group is None else (int(group[i]),)
+        actions[i] = decide(row.ctypes.data, *beside, certificates[i:].ctypes.data)
+    return actions, certificates
+
+
+def run_onnx(model, **feed):
+    """What onnxruntime makes of it on the CPU, by output name."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feed), strict=True))
