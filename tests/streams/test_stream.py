@@ -1,12 +1,14 @@
 """Streams: each way's threshold by its definition, `track` within its bound whatever comes, the same bits resumed."""
 
 import pickle
+from bisect import insort
 
 import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.streams.sorted_pool import PIECE, SortedPool
+from pippin._predictors.streams import sorted_pool
+from pippin._predictors.streams.sorted_pool import SortedPool
 from support.killing import run_until
 
 DATA = pippin.load_example()
@@ -24,20 +26,23 @@ def fed(stream, rows, labels):
     return thresholds
 
 
-def test_a_sorted_pool_is_sorted():
-    """As a plain list would be, over many pieces, with ties."""
+def test_a_sorted_pool_is_sorted(monkeypatch):
+    """As a plain list is at every step, over many pieces, with ties, wherever the last k-th was."""
+    monkeypatch.setattr(sorted_pool, "PIECE", 16)
     rng = np.random.default_rng(0)
     plain, pool = [], SortedPool(())
-    for score in (rng.integers(0, 3000, 3 * PIECE) / 7).tolist():
-        plain.append(score)
+    for i, score in enumerate((rng.integers(0, 300, 2000) / 7).tolist()):
+        insort(plain, score)
         pool.add(score)
-        if len(plain) % 3 == 0:
+        if i % 3 == 0:
             pool.remove(plain.pop(int(rng.integers(len(plain)))))
-    plain.sort()
-    assert len(pool) == len(plain)
-    assert all(pool.kth(k + 1) == plain[k] for k in range(0, len(plain), 17))
-    for score in plain:
-        pool.remove(score)
+        if plain and i % 7 == 0:
+            k = int(rng.integers(len(plain)))
+            assert pool.kth(k + 1) == plain[k]
+    for left in range(len(plain), 0, -1):
+        assert len(pool) == left
+        assert pool.kth(left // 2 + 1) == plain[left // 2]
+        pool.remove(plain.pop(int(rng.integers(left))))
     pool.add(1.0)
     assert (len(pool), pool.kth(1)) == (1, 1.0)
 

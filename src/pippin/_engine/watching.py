@@ -1,5 +1,6 @@
 """The evidence of a stream: the pool of its scores, and what bettors have gained; a step is always compiled."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from pippin._runtime.arrays import Codes, Vector, read_only
 from pippin._theory.betting import SLOPES, jumpers
 from pippin._theory.bins import BINS
+
+Watch = Callable[[float, float, int], float]
 
 
 class Evidence(NamedTuple):
@@ -38,12 +41,14 @@ def fill(evidence: Evidence, scores: Vector) -> None:
     watching.fill(read_only(np.ascontiguousarray(scores)), evidence.counts, evidence.tree)
 
 
-def watch(evidence: Evidence, score: float, v: float, row: int) -> float:
-    """The logarithm of the capital after the row with this number, counted from 1.
+def watcher(evidence: Evidence) -> Watch:
+    """A function of a row's score, a draw v and the row's number, counted from 1; compiled.
 
-    Its score is ranked among the pool, ties broken by v, and joins it.
+    The score is ranked among the pool, ties broken by v, and joins it; what is returned is the
+    logarithm of the capital after that.
     """
     from pippin._engine.compiled import watching
 
-    p = watching.p_value(score, v, evidence.counts, evidence.tree)
-    return watching.gain(p, row, evidence.capitals, evidence.rises, evidence.since)
+    pool, capitals, rises, since = (evidence.counts, evidence.tree), *evidence[2:]
+    step = watching.watch
+    return lambda score, v, row: step(score, v, row, pool, capitals, rises, since)

@@ -17,8 +17,8 @@ def fill(scores: Vector, counts: Codes, tree: Codes) -> None:
         _add(tree, place, 1)
 
 
-@compiled
-def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+@part
+def _ranked(score: float, v: float, counts: Codes, tree: Codes) -> float:
     """p = (#greater + v(#equal + 1))/(n + 1) among the pool, which the score joins then."""
     place, n = _bin_of(score), tree[0]
     p: float = (n - _up_to(tree, place) + v * (counts[place] + 1)) / (n + 1)
@@ -28,8 +28,17 @@ def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
 
 
 @compiled
-def gain(p: float, row: int, capitals: Vector, rises: Vector, since: Codes) -> float:
-    """The logarithm of the capital after the p-value of this row, counted from 1."""
+def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+    """The same, for whoever wants the p-value alone."""
+    return _ranked(score, v, counts, tree)
+
+
+@compiled
+def watch(
+    score: float, v: float, row: int, pool: tuple[Codes, Codes], capitals: Vector, rises: Vector, since: Codes
+) -> float:
+    """The logarithm of the capital after the score of this row, counted from 1; `pool` are the counts and the tree."""
+    p = _ranked(score, v, pool[0], pool[1])
     _bet(capitals, p)
     _follow(rises, since, p, row)
     return _log_capital(capitals)

@@ -1,6 +1,7 @@
 """A monitor: anytime-valid evidence that the rows are no longer like those before."""
 
 import math
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -80,7 +81,7 @@ class Monitor:
             self._begin(label is not None)
         score = self._score(row, label)
         self.n_rows += 1
-        log = watching.watch(self._evidence, score, self._coin.toss(), self.n_rows)
+        log = self._watch(score, self._coin.toss(), self.n_rows)
         if self._alarmed is None and log >= self._limit:
             began = self._evidence.since[self._evidence.rises.argmax()]
             self._alarmed = Alarm(True, _capital(log), self.n_rows - 1, int(began))
@@ -142,6 +143,10 @@ class Monitor:
     def __repr__(self) -> str:
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, delta={self.delta:g})"
 
+    @cached_property
+    def _watch(self) -> watching.Watch:
+        return watching.watcher(self._evidence)
+
     def _begin(self, labelled: bool) -> None:
         """Settles with the first row whether labels come; refuses a row that is not like the first."""
         if self._labelled is not None:
@@ -171,7 +176,7 @@ class Monitor:
         if label is None:
             given: NDArray[Any] = self._surprise.row(row)
             return self._surprise.score_of(given, int(given.argmax()), 0.0)
-        u = self._coin.toss() if self._true.score.randomized else 0.0
+        u = self._coin.toss() if self._true.randomized else 0.0
         return self._true.score_of(self._true.row(row), self._true.code(label), u)
 
 

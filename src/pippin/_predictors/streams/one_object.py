@@ -18,7 +18,7 @@ class OneObject:
     """What a score gives for single rows of these classes, in microseconds."""
 
     def __init__(self, score: Score, classes: Classes) -> None:
-        self.score, self.classes = score, classes
+        self.score, self.classes, self.randomized = score, classes, score.randomized
         self._codes: dict[Any, int] = {}
 
     def row(self, row: Any) -> NDArray[Any]:
@@ -59,10 +59,7 @@ class Coin:
             check_seed(seed)
         self._bits = np.random.PCG64(seed)
         self.generator = np.random.Generator(self._bits)
-
-    def toss(self) -> float:
-        """The next number."""
-        return self.generator.random()
+        self.toss = self.generator.random  # the next number
 
     def content(self) -> list[str]:
         """Where the sequence stands: two whole numbers of 128 bits, as text."""

@@ -1,9 +1,8 @@
 """A stream: sets for one object after another, and labels whenever they come."""
 
 import math
-from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from pippin._runtime.errors import InputError
 WAYS = ("none", "grow", "window", "track", "aci")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticket:
+class Ticket(NamedTuple):
     """One object's set, to come back with when its label is known: in any order, once, or never.
 
     `members` are its class indices, most probable first; a ticket holds all that learning needs,
@@ -32,6 +30,12 @@ class Ticket:
     row: NDArray[Any]
     u: float
     n_learnt: int
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 class Stream:
@@ -122,7 +126,7 @@ class Stream:
             row: its K probabilities, not logits.
         """
         kept = read_only(self._object.row(row).copy())
-        u = self._coin.toss() if self.predictor.score.randomized else 0.0
+        u = self._coin.toss() if self._object.randomized else 0.0
         threshold = self._way.threshold
         members = self._object.members(kept, u, threshold)
         self.n_predicted += 1

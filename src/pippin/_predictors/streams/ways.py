@@ -9,7 +9,7 @@ import numpy as np
 from pippin._predictors.saving import Content, need
 from pippin._predictors.streams.sorted_pool import SortedPool
 from pippin._runtime.arrays import Vector
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import exact_alpha, rank_at
 
 DECAY = (
     0.6  # of the steps of `track`: more than a half, so that they settle, less than one, so that they reach anywhere
@@ -58,7 +58,7 @@ class Growing:
     """The k-th smallest of all scores so far, k = ⌈(n + 1)(1 − α)⌉; with a window, of the latest so many."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
-        self._alpha, self._window = alpha, window
+        self._error, self._window = exact_alpha(alpha), window
         self._pool = SortedPool(scores.tolist())
         self._learnt: deque[float] = deque(scores.tolist() if window else ())
         self.threshold = self._kth()
@@ -92,8 +92,9 @@ class Growing:
         self.threshold = self._kth()
 
     def _kth(self) -> float:
-        k = quantile_rank(len(self._pool), self._alpha)
-        return math.inf if k > len(self._pool) else self._pool.kth(k)
+        n = len(self._pool)
+        k = rank_at(n, self._error)
+        return math.inf if k > n else self._pool.kth(k)
 
 
 class Tracking:
