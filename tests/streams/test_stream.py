@@ -14,7 +14,7 @@ from support.killing import run_until
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)
 NEW, TRUE = np.ascontiguousarray(DATA.probs[500:]), DATA.labels[500:].tolist()
-WAYS = ("none", "grow", "window", "track", "aci")
+WAYS = ("none", "grow", "window", "track", "aci", "dtaci")
 
 
 def fed(stream, rows, labels):
@@ -66,8 +66,9 @@ def test_none_is_the_predictor_and_every_ticket_its_set():
         stream = pippin.Stream(PREDICTOR, way)
         for row in NEW[:50]:
             ticket = stream.predict_one(row)
-            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way == "aci"
+            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way in ("aci", "dtaci")
     assert pippin.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
+    assert pippin.Stream(PREDICTOR, "dtaci").threshold == PREDICTOR.threshold
 
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
@@ -201,11 +202,11 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_wrong_use_is_told(tmp_path):
-    per_class = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="class")
-    with pytest.raises(pippin.InputError, match="none, grow, window, track, aci"):
+    clustered = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
+    with pytest.raises(pippin.InputError, match="none, grow, window, track, aci, dtaci"):
         pippin.Stream(PREDICTOR, "drift")
-    with pytest.raises(pippin.InputError, match="one threshold"):
-        pippin.Stream(per_class)
+    with pytest.raises(pippin.InputError, match="thresholds for all, per class or per group"):
+        pippin.Stream(clustered)
     with pytest.raises(pippin.InputError, match="no rate"):
         pippin.Stream(PREDICTOR, "grow", rate=1)
     with pytest.raises(pippin.InputError, match="positive rate"):
@@ -223,6 +224,25 @@ def test_wrong_use_is_told(tmp_path):
     stream.save(tmp_path / "stream.json")
     with pytest.raises(pippin.InputError, match=r"pippin\.Stream\.load"):
         pippin.load(tmp_path / "stream.json")
+
+
+def test_a_ticket_is_learnt_once(tmp_path):
+    """Also after it was pickled and the stream was saved; a refused one changes nothing."""
+    stream = pippin.Stream(PREDICTOR, "track")
+    tickets = [stream.predict_one(row) for row in NEW[:20]]
+    for ticket in tickets[17:3:-2]:
+        stream.learn(ticket, 0)
+    stream.save(tmp_path / "stream.json")
+    again = pippin.Stream.load(tmp_path / "stream.json")
+    for held in (stream, again):
+        before = held.threshold, held.n_learnt
+        with pytest.raises(pippin.InputError, match="Ticket 7 was learnt before"):
+            held.learn(pickle.loads(pickle.dumps(tickets[7])), 0)  # noqa: S301 - our own
+        assert before == (held.threshold, held.n_learnt)
+        held.learn(tickets[8], 0)
+        held.learn(tickets[0], 0)
+    with pytest.raises(pippin.InputError, match="a ticket of this stream"):
+        pippin.Stream(PREDICTOR).learn(tickets[3], 0)
 
 
 def test_the_row_of_a_ticket_is_its_own():

@@ -43,8 +43,9 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
     kind = content.get("kind")
     if kind == "sharpener":
         raise InputError(f"{path} holds a sharpener, not a predictor", "read it with pippin.Sharpener.load")
-    if kind in ("monitor", "stream"):
-        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{kind.capitalize()}.load")
+    if kind in ("monitor", "stream", "risk monitor"):
+        name = kind.title().replace(" ", "")
+        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{name}.load")
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:

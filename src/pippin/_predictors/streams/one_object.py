@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
+from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import as_labels, as_one_row
+from pippin._inputs.rows import as_rows
 from pippin._predictors.saving import Content
-from pippin._runtime.arrays import Classes, Indices
+from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._theory.scores import Score
 
 
@@ -41,6 +43,10 @@ class OneObject:
     def members(self, row: NDArray[Any], u: float, threshold: float) -> Indices:
         """The classes whose score is at most the threshold, most probable first."""
         return self._one_set(row, u, threshold)
+
+    def members_within(self, row: NDArray[Any], u: float, thresholds: Vector) -> Indices:
+        """The classes whose score is at most their own threshold, most probable first."""
+        return dispatch.members(as_rows(row[None]), self.score, Bounds(thresholds[None]), np.array([u]))[1]
 
     @cached_property
     def _one_score(self) -> dispatch.OneScore:
