@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
 from pippin.cli.options import PredictorFile
+from pippin.cli.outputs import check_target
 
 if TYPE_CHECKING:
     from pippin import Alarm, Monitor
@@ -55,6 +57,12 @@ def monitor(
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows between two lines of output.")] = 1000,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the evidence repeatable.", show_default=False)] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A picture of evidence and coverage at the end, .png or .svg.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Watch rows as they come, and print JSON lines: at the first alarm, every so many rows, and at the end.
 
@@ -63,6 +71,9 @@ def monitor(
     from pippin.tables.following import follow_rows
     from pippin.tables.layout import Layout
 
+    if plot is not None:
+        need("A plot", "report", "matplotlib")
+        check_target(plot, ".png", ".svg", option="--plot")
     watching = _begun(predictor, state, (delta, mean_time), reference, seed)
     told = -1
     with _opened(stream) as lines:
@@ -76,6 +87,19 @@ def monitor(
                 told = _tell(watching, state, alarm)
     if told != watching.n_rows and watching.n_rows:
         _tell(watching, state, None)
+    if plot is not None:
+        _draw(watching, plot)
+
+
+def _draw(monitor: "Monitor", path: Path) -> None:
+    import io
+
+    from pippin._predictors.streams.picture import draw_monitor
+    from pippin._runtime.disk import write_whole
+
+    drawn = io.BytesIO()
+    draw_monitor(monitor).savefig(drawn, format=path.suffix[1:].lower(), dpi=130)
+    write_whole(path, drawn.getvalue())
 
 
 def _begun(

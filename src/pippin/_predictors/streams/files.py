@@ -16,6 +16,7 @@ from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.one_object import Coin
 from pippin._predictors.streams.risk_monitor import RiskMonitor
 from pippin._predictors.streams.stream import Stream
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._theory.betting import PIECES, SLOPES
@@ -37,6 +38,8 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
         "n_rows": monitor.n_rows,
         "n_alarms": monitor.n_alarms,
         "last": monitor._last,
+        "trail": monitor._trail.content(),
+        "misses": None if monitor._missed is None else monitor._missed.content(),
         "bettors": held.bettors.tolist(),
         "density": held.density.tolist(),
         "rises": held.rises.tolist(),
@@ -91,6 +94,7 @@ def stream_content(stream: Stream) -> dict[str, Any]:
         "window": stream.window,
         "counts": [stream.n_predicted, stream._late],
         "labels_of_cells": [stream._learnt, stream._missed],
+        "trail": stream._trail.content(),
         "learnt": base64.b64encode(zlib.compress(bytes(stream._known))).decode(),
         "coin": stream._coin.content(),
         "ways": [way.state() for way in stream._ways],
@@ -112,6 +116,7 @@ def _stream(content: Content) -> Stream:
     need("labels_of_cells", sum(stream._learnt) <= stream.n_predicted)
     need("labels_of_cells", all(m <= n for n, m in zip(stream._learnt, stream._missed, strict=True)))
     stream.n_learnt, stream.n_missed = sum(stream._learnt), sum(stream._missed)
+    stream._trail.resume(content, "trail")
     stream._known = _bits(content, stream)
     stream._coin = Coin.from_content(content)
     for way, state in zip(stream._ways, content.take("ways", lambda value: _are_states(value, cells)), strict=True):
@@ -159,6 +164,12 @@ def _monitor(content: Content) -> Monitor:
     monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
     monitor._last = content.number("last")
     monitor._evidence = _evidence(content, monitor.n_rows, len(monitor._pools.scores) if monitor._labelled else 1)
+    monitor._trail.resume(content, "trail")
+    if monitor._labelled:
+        monitor._missed = Trail("sum")
+        monitor._missed.resume(content, "misses")
+    else:
+        content.take("misses", lambda value: value is None)
     monitor._coin = Coin.from_content(content)
     monitor._alarmed = _alarm(content, monitor.n_rows)
     content.finish()

@@ -3,21 +3,26 @@
 import math
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine import watching
+from pippin._predictors.marginal import kth_smallest
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.novelty import SURPRISE, surprises
 from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import Pools, pools_of
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
 from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 LARGEST_LOG = math.log(np.finfo(np.float64).max)
@@ -79,7 +84,8 @@ class Monitor:
         self._limit = math.log(self.limit)
         self._coin = Coin(seed)
         self.n_rows, self.n_alarms, self._last = 0, 0, 0.0
-        self._evidence = watching.no_evidence()
+        self._evidence, self._trail = watching.no_evidence(), Trail("largest")
+        self._missed: Trail | None = None  # by the predictor's own sets, where labels come
         self._alarmed: Alarm | None = None
         self._labelled: bool | None = None  # not known before the first row
         if reference is not None:
@@ -99,6 +105,7 @@ class Monitor:
         score, cell = self._surprising(row, group) if label is None else self._scored(row, label, group)
         self.n_rows += 1
         self._last = log = self._watch(score, self._coin.toss(), self.n_rows, cell)
+        self._trail.add(log)
         raised = log >= self._limit
         if raised and (self._alarmed is None or self.mean_time is not None):
             self._alert(log)
@@ -141,6 +148,16 @@ class Monitor:
             return f"{seen}{often}. {self._alarmed}"
         return f"{seen}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
 
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The evidence along the stream, the limit of an alarm, the alarm, and where the change began; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.streams.picture import draw_evidence
+
+        return draw_evidence(self, ax)
+
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
 
@@ -180,6 +197,10 @@ class Monitor:
         return pools_of(self.predictor)
 
     @cached_property
+    def _thresholds(self) -> list[float]:
+        return [kth_smallest(*one) for one in zip(self._pools.scores, self._pools.levels, strict=True)]
+
+    @cached_property
     def _true(self) -> OneObject:
         return OneObject(self._pools.score, self.predictor.classes)
 
@@ -208,7 +229,7 @@ class Monitor:
                 "Expected no labels, since the reference holds none, got one",
                 "leave reference out: with labels, the calibration scores are the reference",
             )
-        self._evidence = watching.no_evidence(len(self._pools.scores))
+        self._evidence, self._missed = watching.no_evidence(len(self._pools.scores)), Trail("sum")
         for cell, scores in enumerate(self._pools.scores):
             if cell not in self._pools.shared:  # a group that was not seen is held against itself
                 watching.fill(self._evidence, scores, cell)
@@ -223,7 +244,10 @@ class Monitor:
         true, pools = self._true, self._pools
         given, code, number = true.row(row), true.code(label), pools.group(group)
         score = true.score_of(given, code, self._coin.toss() if true.randomized else 0.0)
-        return score, pools.of[number][code]
+        cell = pools.of[number][code]
+        if self._missed is not None:
+            self._missed.add(score > self._thresholds[cell])
+        return score, cell
 
 
 def promised(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:

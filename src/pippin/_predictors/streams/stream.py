@@ -2,7 +2,7 @@
 
 import math
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,12 @@ from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.beginning import WAYS, begun
 from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import pools_of
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Ticket(NamedTuple):
@@ -91,6 +95,7 @@ class Stream:
         self._coin = Coin(seed)
         self._ways = begun(self._pools, update, rate, window, self._coin.generator)
         self._learnt, self._missed = [0] * len(self._ways), [0] * len(self._ways)
+        self._trail = Trail("sum")  # of misses
         self._known = bytearray()  # a bit per ticket: whether it was learnt
         self._object = OneObject(self._pools.score, predictor.classes)
         self._by_class = self._pools.by_class
@@ -171,6 +176,7 @@ class Stream:
         self.n_missed += missed
         self._learnt[cell] += 1
         self._missed[cell] += missed
+        self._trail.add(missed)
         self._ways[cell].learn(score, missed)
 
     def _once(self, number: int) -> None:
@@ -194,6 +200,16 @@ class Stream:
             return f"No label has come yet; {asked}."
         bound = "" if self.bound is None else f", and whatever comes it is within {100 * self.bound:.3g} points of that"
         return f"{100 * self.coverage:.4g} % of {self.n_learnt:,} labels were in their sets; {asked}{bound}."
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Coverage of the labels in the order in which they came, in windows, beside what was asked; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.streams.picture import draw_coverage
+
+        return draw_coverage(self._trail, self.predictor.alpha, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
