@@ -92,6 +92,7 @@ def test_resumed_it_gives_the_same_bits(tmp_path, score, labelled):
         if number % 100 == 50:
             halved.save(tmp_path / "state.json")
             halved = pippin.Monitor.load(tmp_path / "state.json")
+            assert halved.evidence == whole.evidence
         shown = 1 - (1 - row) / 11 if number > 300 else row
         shown = shown / shown.sum()
         assert whole.update(shown, given) == halved.update(shown, given)

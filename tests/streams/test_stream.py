@@ -40,11 +40,11 @@ def test_a_sorted_pool_is_sorted(monkeypatch):
             k = int(rng.integers(len(plain)))
             assert pool.kth(k + 1) == plain[k]
     for left in range(len(plain), 0, -1):
-        assert len(pool) == left
+        assert pool.n == left
         assert pool.kth(left // 2 + 1) == plain[left // 2]
         pool.remove(plain.pop(int(rng.integers(left))))
     pool.add(1.0)
-    assert (len(pool), pool.kth(1)) == (1, 1.0)
+    assert (pool.n, pool.kth(1)) == (1, 1.0)
 
 
 def test_grow_is_calibrating_with_all_rows_so_far():

@@ -1,6 +1,7 @@
 """The evidence of a stream: the pool of its scores, and what bettors have gained; a step is always compiled."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,4 @@ def watcher(evidence: Evidence, detector: int) -> Watch:
     """
     from pippin._engine.compiled import watching
 
-    pool, held, change = evidence[:2], evidence[2:4], evidence[4:]
-    step = watching.watch
-    return lambda score, v, row, cell: step(score, v, row, cell, pool, held, change, detector)
+    return partial(watching.watch, evidence[:2], evidence[2:4], evidence[4:], detector)

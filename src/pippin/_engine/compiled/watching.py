@@ -37,14 +37,14 @@ def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
 
 @compiled
 def watch(
-    score: float,
-    v: float,
-    row: int,
-    cell: int,
     pool: tuple[Codes, Codes],
     held: tuple[Vector, Vector],
     change: tuple[Vector, Codes],
     detector: int,
+    score: float,
+    v: float,
+    row: int,
+    cell: int,
 ) -> float:
     """The logarithm of the capital, or of a detector's sum, after the score of this row, counted from 1.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pippin._predictors.marginal import kth_smallest
+from pippin._predictors.streams.one_object import Coin
 from pippin._predictors.streams.pools import Pools
 from pippin._predictors.streams.ways import Adapting, Choosing, Fixed, Growing, Tracking, Way
 from pippin._runtime.arrays import Vector
@@ -14,7 +15,7 @@ from pippin._runtime.errors import InputError
 WAYS = ("none", "grow", "window", "track", "aci", "dtaci")
 
 
-def begun(pools: Pools, update: str, rate: Any, window: Any, generator: np.random.Generator) -> list[Way]:
+def begun(pools: Pools, update: str, rate: Any, window: Any, coin: Coin) -> list[Way]:
     """A way for each cell.
 
     Raises:
@@ -23,14 +24,14 @@ def begun(pools: Pools, update: str, rate: Any, window: Any, generator: np.rando
     _check_rate(update, rate)
     _check_window(update, window)
     cells = zip(pools.names, pools.scores, pools.levels, strict=True)
-    return [_way(name, scores, alpha, update, (rate, window, generator)) for name, scores, alpha in cells]
+    return [_way(name, scores, alpha, update, (rate, window, coin)) for name, scores, alpha in cells]
 
 
-def _way(name: Any, scores: Vector, alpha: float, update: str, how: tuple[Any, Any, np.random.Generator]) -> Way:
-    rate, window, generator = how
+def _way(name: Any, scores: Vector, alpha: float, update: str, how: tuple[Any, Any, Coin]) -> Way:
+    rate, window, coin = how
     if update == "window":  # a file has them sorted, and they leave one after another
         held = max(1, len(scores)) if window is None else int(window)
-        return Growing(generator.permutation(scores)[-held:], alpha, held)
+        return Growing(coin.shuffled(scores)[-held:], alpha, held)
     if update == "grow":
         return Growing(scores, alpha, None)
     if update == "aci":

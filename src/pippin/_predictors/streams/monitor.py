@@ -106,11 +106,11 @@ class Monitor:
         self.n_rows += 1
         self._last = log = self._watch(score, self._coin.toss(), self.n_rows, cell)
         self._trail.add(log)
-        raised = log >= self._limit
-        if raised and (self._alarmed is None or self.mean_time is not None):
+        if log >= self._limit and (self._alarmed is None or self.mean_time is not None):
             self._alert(log)
-        raised = raised if self.mean_time is not None else self._alarmed is not None
-        return Alarm(raised, _capital(log), self.n_rows - 1, self.changepoint if raised else None)
+        if self._alarmed is None or not self.drift_detected:
+            return Alarm(False, _capital(log), self.n_rows - 1, None)
+        return Alarm(True, _capital(log), self.n_rows - 1, self.changepoint)
 
     @property
     def limit(self) -> float:
@@ -242,7 +242,8 @@ class Monitor:
 
     def _scored(self, row: Any, label: Any, group: Any) -> tuple[float, int]:
         true, pools = self._true, self._pools
-        given, code, number = true.row(row), true.code(label), pools.group(group)
+        given, code = true.row(row), true.code(label)
+        number = 0 if group is None and pools.groups is None else pools.group(group)
         score = true.score_of(given, code, self._coin.toss() if true.randomized else 0.0)
         cell = pools.of[number][code]
         if self._missed is not None:

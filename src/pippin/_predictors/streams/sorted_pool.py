@@ -11,11 +11,12 @@ class SortedPool:
     """A sorted list of scores in pieces: to add or remove one finds its piece in log₂ steps and moves that alone.
 
     The k-th smallest is looked for from where the last one was, so it costs nothing while k hardly changes.
+    `n` is how many there are.
 
     >>> pool = SortedPool([0.3, 0.1, 0.2])
     >>> pool.add(0.15)
     >>> pool.remove(0.1)
-    >>> len(pool), pool.kth(1), pool.kth(3)
+    >>> pool.n, pool.kth(1), pool.kth(3)
     (3, 0.15, 0.3)
     """
 
@@ -24,19 +25,18 @@ class SortedPool:
         step = PIECE // 2
         self._pieces = [array("d", every[i : i + step]) for i in range(0, max(1, len(every)), step)]
         self._tops = [piece[-1] for piece in self._pieces if piece]
-        self._n = len(every)
+        self.n = len(every)
         self._here, self._before = 0, 0  # the piece of the last k-th, and how many scores lie in pieces before it
-
-    def __len__(self) -> int:
-        return self._n
 
     def add(self, score: float) -> None:
         """One more."""
-        i = min(bisect_left(self._tops, score), len(self._pieces) - 1)
+        i = bisect_left(self._tops, score)
+        if i == len(self._tops):  # above all
+            i = max(0, i - 1)
+            self._tops[i : i + 1] = [score]
         piece = self._pieces[i]
         insort(piece, score)
-        self._tops[i : i + 1] = [piece[-1]]
-        self._n += 1
+        self.n += 1
         self._before += i < self._here
         if len(piece) > PIECE:
             half = PIECE // 2
@@ -49,7 +49,7 @@ class SortedPool:
         i = bisect_left(self._tops, score)
         piece = self._pieces[i]
         del piece[bisect_left(piece, score)]
-        self._n -= 1
+        self.n -= 1
         self._before -= i < self._here
         if piece:
             self._tops[i] = piece[-1]

@@ -93,7 +93,7 @@ class Stream:
         self.n_predicted, self.n_learnt, self.n_missed, self._late = 0, 0, 0, 0
         self._pools = pools_of(predictor)
         self._coin = Coin(seed)
-        self._ways = begun(self._pools, update, rate, window, self._coin.generator)
+        self._ways = begun(self._pools, update, rate, window, self._coin)
         self._learnt, self._missed = [0] * len(self._ways), [0] * len(self._ways)
         self._trail = Trail("sum")  # of misses
         self._known = bytearray()  # a bit per ticket: whether it was learnt
@@ -144,7 +144,7 @@ class Stream:
             group: its group, where the predictor has thresholds per group.
         """
         kept = read_only(self._object.row(row).copy())
-        number = self._pools.group(group)
+        number = 0 if group is None and self._pools.groups is None else self._pools.group(group)
         u = self._coin.toss() if self._object.randomized else 0.0
         threshold: float | Vector
         if self._by_class:
@@ -171,7 +171,8 @@ class Stream:
         self._once(ticket.number)
         missed = bool(score > (ticket.threshold[code] if self._by_class else ticket.threshold))  # type: ignore[index]
         cell = self._pools.of[ticket.group][code]
-        self._late = max(self._late, self.n_learnt - ticket.n_learnt)
+        if (late := self.n_learnt - ticket.n_learnt) > self._late:
+            self._late = late
         self.n_learnt += 1
         self.n_missed += missed
         self._learnt[cell] += 1

@@ -18,22 +18,31 @@ class Trail:
     """
 
     def __init__(self, kind: str) -> None:
-        self._joined = max if kind == "largest" else _plus
+        self._largest = kind == "largest"
         self.block = 1
         self.values: list[float] = []
         self._now, self._n = 0.0, 0
 
     def add(self, value: float) -> None:
         """One more row."""
-        self._now = self._joined(self._now, value) if self._n else value
+        if not self._n:
+            self._now = value
+        elif not self._largest:
+            self._now += value
+        elif value > self._now:
+            self._now = value
         self._n += 1
         if self._n == self.block:
-            self.values.append(float(self._now))
-            self._n = 0
-            if len(self.values) == MOST:
-                pairs = zip(self.values[::2], self.values[1::2], strict=True)
-                self.values = [self._joined(one, other) for one, other in pairs]
-                self.block *= 2
+            self._end()
+
+    def _end(self) -> None:
+        """A block is full."""
+        self.values.append(float(self._now))
+        self._n = 0
+        if len(self.values) == MOST:
+            pairs = zip(self.values[::2], self.values[1::2], strict=True)
+            self.values = [max(pair) if self._largest else sum(pair) for pair in pairs]
+            self.block *= 2
 
     def content(self) -> list[Any]:
         """What a file holds of it."""
@@ -43,10 +52,6 @@ class Trail:
         """The same trail."""
         self.block, self._n, self._now, self.values = content.take(key, _is_trail)
         need(key, self._n < self.block and len(self.values) < MOST)
-
-
-def _plus(one: float, other: float) -> float:
-    return one + other
 
 
 def _is_trail(value: Any) -> bool:

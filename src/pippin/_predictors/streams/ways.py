@@ -60,7 +60,7 @@ class Growing:
     """The k-th smallest of all scores so far, k = ⌈(n + 1)(1 − α)⌉; with a window, of the latest so many."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
-        self._error, self._window = exact_alpha(alpha), window
+        self._error, self._window = exact_alpha(alpha).as_integer_ratio(), window
         self._pool = SortedPool(scores.tolist())
         self._learnt: deque[float] = deque(scores.tolist() if window else ())
         self.threshold = self._kth()
@@ -94,8 +94,8 @@ class Growing:
         self.threshold = self._kth()
 
     def _kth(self) -> float:
-        n = len(self._pool)
-        k = rank_at(n, self._error)
+        n = self._pool.n
+        k = rank_at(n, *self._error)
         return math.inf if k > n else self._pool.kth(k)
 
 
