@@ -111,3 +111,23 @@ def test_a_state_of_another_predictor_is_refused(here, call):
         code, _, err = call(f"monitor {line}")
         assert code == 2
         assert "belongs to another" in err
+
+
+def test_a_picture_at_the_end(here, call):
+    code, _, _ = call("monitor p.json good.csv --seed 1 --plot seen.svg")
+    assert code == 0
+    assert (here / "seen.svg").read_text().rstrip().endswith("</svg>")
+    code, _, err = call("monitor p.json good.csv --plot seen.pdf")
+    assert code == 2
+    assert "--plot to end in .png or .svg" in err
+
+
+def test_a_mean_time_instead_of_a_probability(here, call):
+    """Alarms come again while the change lasts."""
+    code, out, _ = call("monitor p.json dim.csv --mean-time 10000 --seed 1")
+    assert code == 0
+    told = [line for line in lines(out) if line["alarm"]]
+    assert len(told) > 1
+    code, _, err = call("monitor p.json dim.csv --mean-time 10000 --delta 0.1")
+    assert code == 2
+    assert "delta or mean_time" in err

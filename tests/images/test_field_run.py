@@ -11,6 +11,7 @@ import polars
 import pytest
 from PIL import Image
 
+import pippin
 from pippin.images import FieldModel
 from pippin.images.field.running import arriving
 from support.command import PIPPIN
@@ -143,6 +144,7 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
         (f"{model} --out {tmp_path}/o", "Expected photographs or --watch with a folder"),
         (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
         (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
+        (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch beside --monitor"),
         (f"{model} {photos} --out {tmp_path}/out", "holds other files: choose another folder"),
         (f"{photos} {photos} --out {tmp_path}/o", f"{photos} is no field model"),
         (f"{model} {photos} --out {tmp_path}/o --device tpu", "Expected --device to be auto or cpu or cuda"),
@@ -165,10 +167,11 @@ def arrive(folder, name, seed):
 
 
 def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, tmp_path):
-    """One line each, in turn; killed, then started again with some more, then interrupted."""
-    watched = tmp_path / "watched"
+    """One line each, in turn; killed, then started again with some more, then interrupted; a monitor sees each once."""
+    watched, state = tmp_path / "watched", tmp_path / "monitor.json"
     watched.mkdir()
     command = [*PIPPIN, "field", "run", str(model), "--watch", str(watched), "--out", str(tmp_path / "out")]
+    command += ["--monitor", str(state)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     names = []
     with subprocess.Popen(command, **options) as first:
@@ -195,6 +198,7 @@ def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, tmp_path
     assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
+    assert pippin.Monitor.load(state).n_rows == 4
 
 
 def test_a_photograph_that_is_still_being_written_is_waited_for(tmp_path):

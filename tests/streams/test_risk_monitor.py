@@ -64,3 +64,23 @@ def test_wrong_use_is_told():
     with pytest.raises(pippin.InputError, match="True or False"):
         pippin.RiskMonitor(0.1).update(1)
     assert pippin.RiskMonitor(0.1).lower_bound == 0
+
+
+def test_saved_it_goes_on(tmp_path):
+    path, whole = tmp_path / "risk.json", pippin.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
+    for i in range(300):
+        whole.update(i % 4 == 0)
+    halved = pippin.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
+    for i in range(300):
+        if i % 70 == 9:
+            halved.save(path)
+            halved = pippin.RiskMonitor.load(path)
+        halved.update(i % 4 == 0)
+    assert vars(halved) == vars(whole)
+    assert whole.drift_detected
+    path.write_text(path.read_text().replace('"n_missed": ', '"n_missed": 1'))
+    with pytest.raises(pippin.InputError, match="edited or damaged"):
+        pippin.RiskMonitor.load(path)
+    pippin.Monitor(pippin.calibrate([[0.5, 0.5]] * 9, [0] * 9)).save(path)
+    with pytest.raises(pippin.InputError, match="no risk monitor"):
+        pippin.RiskMonitor.load(path)

@@ -1,18 +1,20 @@
 """Streams: each way's threshold by its definition, `track` within its bound whatever comes, the same bits resumed."""
 
 import pickle
+from bisect import insort
 
 import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.streams.sorted_pool import PIECE, SortedPool
+from pippin._predictors.streams import sorted_pool
+from pippin._predictors.streams.sorted_pool import SortedPool
 from support.killing import run_until
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)
 NEW, TRUE = np.ascontiguousarray(DATA.probs[500:]), DATA.labels[500:].tolist()
-WAYS = ("none", "grow", "window", "track", "aci")
+WAYS = ("none", "grow", "window", "track", "aci", "dtaci")
 
 
 def fed(stream, rows, labels):
@@ -24,22 +26,25 @@ def fed(stream, rows, labels):
     return thresholds
 
 
-def test_a_sorted_pool_is_sorted():
-    """As a plain list would be, over many pieces, with ties."""
+def test_a_sorted_pool_is_sorted(monkeypatch):
+    """As a plain list is at every step, over many pieces, with ties, wherever the last k-th was."""
+    monkeypatch.setattr(sorted_pool, "PIECE", 16)
     rng = np.random.default_rng(0)
     plain, pool = [], SortedPool(())
-    for score in (rng.integers(0, 3000, 3 * PIECE) / 7).tolist():
-        plain.append(score)
+    for i, score in enumerate((rng.integers(0, 300, 2000) / 7).tolist()):
+        insort(plain, score)
         pool.add(score)
-        if len(plain) % 3 == 0:
+        if i % 3 == 0:
             pool.remove(plain.pop(int(rng.integers(len(plain)))))
-    plain.sort()
-    assert len(pool) == len(plain)
-    assert all(pool.kth(k + 1) == plain[k] for k in range(0, len(plain), 17))
-    for score in plain:
-        pool.remove(score)
+        if plain and i % 7 == 0:
+            k = int(rng.integers(len(plain)))
+            assert pool.kth(k + 1) == plain[k]
+    for left in range(len(plain), 0, -1):
+        assert pool.n == left
+        assert pool.kth(left // 2 + 1) == plain[left // 2]
+        pool.remove(plain.pop(int(rng.integers(left))))
     pool.add(1.0)
-    assert (len(pool), pool.kth(1)) == (1, 1.0)
+    assert (pool.n, pool.kth(1)) == (1, 1.0)
 
 
 def test_grow_is_calibrating_with_all_rows_so_far():
@@ -61,8 +66,9 @@ def test_none_is_the_predictor_and_every_ticket_its_set():
         stream = pippin.Stream(PREDICTOR, way)
         for row in NEW[:50]:
             ticket = stream.predict_one(row)
-            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way == "aci"
+            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way in ("aci", "dtaci")
     assert pippin.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
+    assert pippin.Stream(PREDICTOR, "dtaci").threshold == PREDICTOR.threshold
 
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
@@ -196,11 +202,11 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_wrong_use_is_told(tmp_path):
-    per_class = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="class")
-    with pytest.raises(pippin.InputError, match="none, grow, window, track, aci"):
+    clustered = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
+    with pytest.raises(pippin.InputError, match="none, grow, window, track, aci, dtaci"):
         pippin.Stream(PREDICTOR, "drift")
-    with pytest.raises(pippin.InputError, match="one threshold"):
-        pippin.Stream(per_class)
+    with pytest.raises(pippin.InputError, match="thresholds for all, per class or per group"):
+        pippin.Stream(clustered)
     with pytest.raises(pippin.InputError, match="no rate"):
         pippin.Stream(PREDICTOR, "grow", rate=1)
     with pytest.raises(pippin.InputError, match="positive rate"):
@@ -218,6 +224,25 @@ def test_wrong_use_is_told(tmp_path):
     stream.save(tmp_path / "stream.json")
     with pytest.raises(pippin.InputError, match=r"pippin\.Stream\.load"):
         pippin.load(tmp_path / "stream.json")
+
+
+def test_a_ticket_is_learnt_once(tmp_path):
+    """Also after it was pickled and the stream was saved; a refused one changes nothing."""
+    stream = pippin.Stream(PREDICTOR, "track")
+    tickets = [stream.predict_one(row) for row in NEW[:20]]
+    for ticket in tickets[17:3:-2]:
+        stream.learn(ticket, 0)
+    stream.save(tmp_path / "stream.json")
+    again = pippin.Stream.load(tmp_path / "stream.json")
+    for held in (stream, again):
+        before = held.threshold, held.n_learnt
+        with pytest.raises(pippin.InputError, match="Ticket 7 was learnt before"):
+            held.learn(pickle.loads(pickle.dumps(tickets[7])), 0)  # noqa: S301 - our own
+        assert before == (held.threshold, held.n_learnt)
+        held.learn(tickets[8], 0)
+        held.learn(tickets[0], 0)
+    with pytest.raises(pippin.InputError, match="a ticket of this stream"):
+        pippin.Stream(PREDICTOR).learn(tickets[3], 0)
 
 
 def test_the_row_of_a_ticket_is_its_own():

@@ -175,7 +175,7 @@ def one_set(score: Score, n_classes: int) -> OneSet:
     parts, compiled_one_set = coefficients(score, n_classes)[:], engine.one_set
 
     def find(row: NDArray[Any], u: float, threshold: float) -> Indices:
-        found, suspect = compiled_one_set(read_only(row), parts, threshold, u)
+        found, suspect = compiled_one_set(read_only(row) if row.flags.writeable else row, parts, threshold, u)
         if suspect:
             refuse(row)
         return found
@@ -190,7 +190,7 @@ def one_score(score: Score, n_classes: int) -> OneScore:
     parts, compiled_one_score = coefficients(score, n_classes)[:], engine.one_score
 
     def find(row: NDArray[Any], label: int, u: float) -> float:
-        found, suspect = compiled_one_score(read_only(row), label, parts, u)
+        found, suspect = compiled_one_score(read_only(row) if row.flags.writeable else row, label, parts, u)
         if suspect:
             refuse(row)
         return found

@@ -71,7 +71,7 @@ def _load_products() -> None:
 def _load_watching() -> None:
     evidence = watching.no_evidence()
     watching.fill(evidence, np.zeros(1))
-    watching.watch(evidence, 0.5, 0.5, 1)
+    watching.watcher(evidence, 0)(0.5, 0.5, 1, 0)
 
 
 def _is_kept() -> bool:

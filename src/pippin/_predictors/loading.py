@@ -48,8 +48,9 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
         raise InputError(
             f"{path} holds a predictor that acts when sure, not one of sets", "read it with SelectivePredictor.load"
         )
-    if kind in ("monitor", "stream"):
-        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{kind.capitalize()}.load")
+    if kind in ("monitor", "stream", "risk monitor"):
+        name = kind.title().replace(" ", "")
+        raise InputError(f"{path} holds a {kind}, not a predictor", f"read it with pippin.{name}.load")
     if not isinstance(kind, str | None) or kind not in KINDS:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:

@@ -65,8 +65,12 @@ def quantile_rank(n: int, alpha: Any) -> int:
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
     """
-    error = exact_alpha(alpha)
-    return -((n + 1) * (error.numerator - error.denominator) // error.denominator)
+    return rank_at(n, *exact_alpha(alpha).as_integer_ratio())
+
+
+def rank_at(n: int, top: int, bottom: int) -> int:
+    """The same, of a level that is a fraction already: top/bottom."""
+    return -((n + 1) * (top - bottom) // bottom)
 
 
 def examples_needed(alpha: Any) -> int:

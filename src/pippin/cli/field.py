@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from pippin.cli.options import Fallback, UtilityFile
 from pippin.cli.train import Device
 
 if TYPE_CHECKING:
-    from pippin.images import FieldModel
+    from pippin.images import FieldModel, Look
     from pippin.images.field.running import FieldRun
 
 PAUSE = 0.05  # seconds between two looks at a folder
@@ -60,6 +61,15 @@ Watched = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR", help="Take photographs as they arrive in this folder, until Ctrl-C.", show_default=False
+    ),
+]
+MonitorFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--monitor",
+        metavar="FILE",
+        help="With --watch: the state of a monitor without labels, begun or taken up; an alarm is a line of its own.",
+        show_default=False,
     ),
 ]
 Photos = Annotated[
@@ -113,6 +123,7 @@ def run(
     photos: Photos = None,
     windows: RunWindows = None,
     watch: Watched = None,
+    monitor: MonitorFile = None,
     device: Device = "auto",
 ) -> None:
     """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
@@ -131,12 +142,16 @@ def run(
         raise InputError(
             "Expected photographs or --watch with a folder, one of the two", "name photographs, or the folder"
         )
+    if monitor is not None and watch is None:
+        raise InputError("Expected --watch beside --monitor, got none", "name the folder that photographs arrive in")
     every = [] if photos is None else list_photographs(photos, out)
     if watch is not None:
         _check_watched(watch, out)
     loaded = _loaded(model, windows, device)
     with output_folder(out), open_run(loaded, manifest_checksum(model), out) as journal:
         if watch is not None:
+            if monitor is not None:
+                journal.watcher = _monitored(loaded, monitor)
             _watch(journal, watch)
             _end(journal, list(journal.kept), sys.stderr)
             return
@@ -166,6 +181,25 @@ def _watch(journal: "FieldRun", folder: Path) -> None:
                 print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
     except KeyboardInterrupt:
         return
+
+
+def _monitored(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
+    """Feeds a monitor one window of each photograph, each in its turn: windows of one photograph are too much alike."""
+    from pippin import Monitor
+    from pippin._inputs.rows import softmax
+
+    held = Monitor.load(state) if state.exists() else Monitor(model.predictor)
+    if held.predictor.content() != model.predictor.content():
+        raise InputError(f"{state} belongs to another predictor than the model's", "name another --monitor")
+
+    def watch(look: "Look") -> None:
+        before = held.n_alarms
+        held.update(softmax(look.logits[held.n_rows % len(look.logits)][None])[0])
+        held.save(state)
+        if held.n_alarms > before:
+            print(json.dumps({"alarm": True, "told": held.describe()}, ensure_ascii=False), flush=True)
+
+    return watch
 
 
 def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":

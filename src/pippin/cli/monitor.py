@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
 from pippin.cli.options import PredictorFile
+from pippin.cli.outputs import check_target
 
 if TYPE_CHECKING:
     from pippin import Alarm, Monitor
@@ -35,7 +37,17 @@ def monitor(
         ),
     ],
     state: StateFile = None,
-    delta: Annotated[float, typer.Option(help="The probability of a false alarm, ever.")] = 0.01,
+    delta: Annotated[
+        float | None, typer.Option(help="The probability of a false alarm, ever.", show_default="0.01")
+    ] = None,
+    mean_time: Annotated[
+        float | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Instead, rows between two false alarms on average; then alarms can come again.",
+            show_default=False,
+        ),
+    ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(metavar="DATA", help="Rows from before, where no labels come.", show_default=False),
@@ -45,6 +57,12 @@ def monitor(
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows between two lines of output.")] = 1000,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the evidence repeatable.", show_default=False)] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A picture of evidence and coverage at the end, .png or .svg.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Watch rows as they come, and print JSON lines: at the first alarm, every so many rows, and at the end.
 
@@ -53,33 +71,57 @@ def monitor(
     from pippin.tables.following import follow_rows
     from pippin.tables.layout import Layout
 
-    watching = _begun(predictor, state, delta, reference, seed)
+    if plot is not None:
+        need("A plot", "report", "matplotlib")
+        check_target(plot, ".png", ".svg", option="--plot")
+    watching = _begun(predictor, state, (delta, mean_time), reference, seed)
     told = -1
     with _opened(stream) as lines:
         for row, truth in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
-            before = watching.drift_detected
             try:
                 alarm = watching.update(row, truth)
             except InputError as error:
                 raise error.at(f"{stream}: Row {watching.n_rows}") from error
-            if bool(alarm) != before or watching.n_rows % every == 0:
+            new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
+            if new or watching.n_rows % every == 0:
                 told = _tell(watching, state, alarm)
     if told != watching.n_rows and watching.n_rows:
         _tell(watching, state, None)
+    if plot is not None:
+        _draw(watching, plot)
 
 
-def _begun(predictor: Path, state: Path | None, delta: float, reference: Path | None, seed: int | None) -> "Monitor":
+def _draw(monitor: "Monitor", path: Path) -> None:
+    import io
+
+    from pippin._predictors.streams.picture import draw_monitor
+    from pippin._runtime.disk import write_whole
+
+    drawn = io.BytesIO()
+    draw_monitor(monitor).savefig(drawn, format=path.suffix[1:].lower(), dpi=130)
+    write_whole(path, drawn.getvalue())
+
+
+def _begun(
+    predictor: Path,
+    state: Path | None,
+    asked: tuple[float | None, float | None],
+    reference: Path | None,
+    seed: int | None,
+) -> "Monitor":
     import pippin
+    from pippin._predictors.streams.monitor import promised
     from pippin.tables.reading import read_data
 
     calibrated = pippin.load(predictor)
     if state is None or not state.exists():
         rows = None if reference is None else read_data(reference).rows
-        return pippin.Monitor(calibrated, delta, reference=rows, seed=seed)
+        return pippin.Monitor(calibrated, asked[0], mean_time=asked[1], reference=rows, seed=seed)
     found = pippin.Monitor.load(state)
-    if found.predictor.content() != calibrated.content() or found.delta != delta:
+    kept = (found.delta, found.mean_time, found.detector)
+    if found.predictor.content() != calibrated.content() or kept != promised(*asked, None):
         raise InputError(
-            f"{state} belongs to another predictor or delta than {predictor} and {delta:g}",
+            f"{state} belongs to another predictor, delta or mean time than {predictor} and those asked for",
             "name another --state, or delete it to begin anew",
         )
     return found

@@ -6,6 +6,8 @@ from pippin._theory import betting, bins
 
 _add, _bin_of, _up_to = part(bins.add), part(bins.bin_of), part(bins.up_to)
 _bet, _follow, _log_capital = part(betting.bet), part(betting.follow), part(betting.log_capital)
+_gather = part(betting.gather)
+EVER = betting.EVER
 
 
 @compiled
@@ -17,8 +19,8 @@ def fill(scores: Vector, counts: Codes, tree: Codes) -> None:
         _add(tree, place, 1)
 
 
-@compiled
-def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+@part
+def _ranked(score: float, v: float, counts: Codes, tree: Codes) -> float:
     """p = (#greater + v(#equal + 1))/(n + 1) among the pool, which the score joins then."""
     place, n = _bin_of(score), tree[0]
     p: float = (n - _up_to(tree, place) + v * (counts[place] + 1)) / (n + 1)
@@ -28,8 +30,27 @@ def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
 
 
 @compiled
-def gain(p: float, row: int, capitals: Vector, rises: Vector, since: Codes) -> float:
-    """The logarithm of the capital after the p-value of this row, counted from 1."""
-    _bet(capitals, p)
-    _follow(rises, since, p, row)
-    return _log_capital(capitals)
+def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+    """The same, for whoever wants the p-value alone."""
+    return _ranked(score, v, counts, tree)
+
+
+@compiled
+def watch(
+    pool: tuple[Codes, Codes],
+    held: tuple[Vector, Vector],
+    change: tuple[Vector, Codes],
+    detector: int,
+    score: float,
+    v: float,
+    row: int,
+    cell: int,
+) -> float:
+    """The logarithm of the capital, or of a detector's sum, after the score of this row, counted from 1.
+
+    `pool` are the counts and the tree of every cell, `held` the bettors and their density, `change` the rises.
+    """
+    p = _ranked(score, v, pool[0][cell], pool[1][cell])
+    _bet(held[0], held[1], p)
+    _follow(change[0], change[1], p, row)
+    return _log_capital(held[0]) if detector == EVER else _gather(held[0], detector)

@@ -1,10 +1,9 @@
 """What a monitor says after each row."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """True once the evidence has passed 1/delta; `str()` of it is a sentence.
 
     `row` counts the rows from 0; `changepoint` is the row with which the change most likely began.

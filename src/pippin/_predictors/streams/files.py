@@ -1,5 +1,7 @@
 """Monitors and streams on disk: the predictor, and every number of the state, each checked when read."""
 
+import base64
+import zlib
 from collections.abc import Callable
 from os import PathLike
 from typing import Any, TypeVar
@@ -12,9 +14,12 @@ from pippin._predictors.saving import Content, decoded, need, read_predictor, ve
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.one_object import Coin
+from pippin._predictors.streams.risk_monitor import RiskMonitor
 from pippin._predictors.streams.stream import Stream
+from pippin._predictors.streams.trail import Trail
+from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
-from pippin._theory.betting import RATES, SLOPES
+from pippin._theory.betting import PIECES, SLOPES
 from pippin._theory.bins import BINS, add
 
 T = TypeVar("T")
@@ -23,17 +28,25 @@ T = TypeVar("T")
 def monitor_content(monitor: Monitor) -> dict[str, Any]:
     """What a file holds of a monitor."""
     alarm, held = monitor.alarm, monitor._evidence
-    filled = np.flatnonzero(held.counts)
+    cells, bins = np.nonzero(held.counts)
     return {
         "kind": "monitor",
         "delta": monitor.delta,
+        "mean_time": monitor.mean_time,
+        "detector": monitor.detector,
         "labelled": monitor._labelled,
         "n_rows": monitor.n_rows,
-        "capitals": held.capitals.tolist(),
+        "n_alarms": monitor.n_alarms,
+        "last": monitor._last,
+        "trail": monitor._trail.content(),
+        "misses": None if monitor._missed is None else monitor._missed.content(),
+        "bettors": held.bettors.tolist(),
+        "density": held.density.tolist(),
         "rises": held.rises.tolist(),
         "since": held.since.tolist(),
-        "bins": filled.tolist(),
-        "counts": held.counts[filled].tolist(),
+        "cells": cells.tolist(),
+        "bins": bins.tolist(),
+        "counts": held.counts[cells, bins].tolist(),
         "coin": monitor._coin.content(),
         "alarm": None if alarm is None else [alarm.evidence, alarm.row, alarm.changepoint],
         "predictor": monitor.predictor.content(),
@@ -45,6 +58,33 @@ def load_monitor(path: "str | PathLike[str]") -> Monitor:
     return _sound(path, "monitor", _monitor)
 
 
+def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
+    """What a file holds of a monitor of the promise."""
+    return {
+        "kind": "risk monitor",
+        "alpha": monitor.alpha,
+        "tolerance": monitor.tolerance,
+        "delta": monitor.delta,
+        "n_rows": monitor.n_rows,
+        "n_missed": monitor.n_missed,
+        "drift_detected": monitor.drift_detected,
+    }
+
+
+def load_risk_monitor(path: "str | PathLike[str]") -> RiskMonitor:
+    """Reads the file of a monitor of the promise."""
+    return _sound(path, "risk monitor", _risk_monitor)
+
+
+def _risk_monitor(content: Content) -> RiskMonitor:
+    monitor = RiskMonitor(content.level(), tolerance=content.number("tolerance"), delta=content.number("delta"))
+    monitor.n_rows = content.whole("n_rows", 0)
+    monitor.n_missed = content.whole("n_missed", 0, monitor.n_rows)
+    monitor.drift_detected = content.take("drift_detected", lambda value: isinstance(value, bool))
+    content.finish()
+    return monitor
+
+
 def stream_content(stream: Stream) -> dict[str, Any]:
     """What a file holds of a stream."""
     return {
@@ -52,9 +92,12 @@ def stream_content(stream: Stream) -> dict[str, Any]:
         "update": stream.update,
         "rate": stream.rate,
         "window": stream.window,
-        "counts": [stream.n_predicted, stream.n_learnt, stream.n_missed, stream._late],
+        "counts": [stream.n_predicted, stream._late],
+        "labels_of_cells": [stream._learnt, stream._missed],
+        "trail": stream._trail.content(),
+        "learnt": base64.b64encode(zlib.compress(bytes(stream._known))).decode(),
         "coin": stream._coin.content(),
-        **stream._way.state(),
+        "ways": [way.state() for way in stream._ways],
         "predictor": stream.predictor.content(),
     }
 
@@ -67,13 +110,39 @@ def load_stream(path: "str | PathLike[str]") -> Stream:
 def _stream(content: Content) -> Stream:
     predictor: Any = loading.read(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
     stream = Stream(predictor, content.take("update"), rate=content.take("rate"), window=content.take("window"))
-    counts = content.take("counts", lambda value: _are_counts(value, 4, 2**62))
-    need("counts", counts[2] <= counts[1] <= counts[0])
-    stream.n_predicted, stream.n_learnt, stream.n_missed, stream._late = counts
+    stream.n_predicted, stream._late = content.take("counts", lambda value: _are_counts(value, 2, 2**62))
+    cells, most = len(stream._ways), stream.n_predicted
+    stream._learnt, stream._missed = content.take("labels_of_cells", lambda value: _are_two(value, cells, most))
+    need("labels_of_cells", sum(stream._learnt) <= stream.n_predicted)
+    need("labels_of_cells", all(m <= n for n, m in zip(stream._learnt, stream._missed, strict=True)))
+    stream.n_learnt, stream.n_missed = sum(stream._learnt), sum(stream._missed)
+    stream._trail.resume(content, "trail")
+    stream._known = _bits(content, stream)
     stream._coin = Coin.from_content(content)
-    stream._way.resume(content)
+    for way, state in zip(stream._ways, content.take("ways", lambda value: _are_states(value, cells)), strict=True):
+        held = Content(decoded(state))
+        way.resume(held)
+        held.finish()
     content.finish()
     return stream
+
+
+def _bits(content: Content, stream: Stream) -> bytearray:
+    """Which tickets were learnt: as many as labels came."""
+    try:
+        found = bytearray(zlib.decompress(base64.b64decode(content.take("learnt"), validate=True)))
+    except (ValueError, TypeError, zlib.error):
+        found = bytearray(b"\xff")
+    need("learnt", sum(byte.bit_count() for byte in found) == stream.n_learnt and len(found) <= stream.n_predicted)
+    return found
+
+
+def _are_two(values: Any, n: int, most: int) -> bool:
+    return isinstance(values, list) and len(values) == 2 and all(_are_counts(one, n, most) for one in values)
+
+
+def _are_states(values: Any, n: int) -> bool:
+    return isinstance(values, list) and len(values) == n and all(isinstance(one, dict) for one in values)
 
 
 def _sound(path: "str | PathLike[str]", kind: str, read: Callable[[Content], T]) -> T:
@@ -89,28 +158,47 @@ def _sound(path: "str | PathLike[str]", kind: str, read: Callable[[Content], T])
 
 def _monitor(content: Content) -> Monitor:
     predictor = loading.read(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
-    monitor = Monitor(predictor, content.take("delta", lambda value: isinstance(value, float)))
+    asked = {name: content.take(name) for name in ("delta", "mean_time", "detector")}
+    monitor = Monitor(predictor, **asked)
     monitor._labelled = content.take("labelled", lambda value: value in (None, True, False))
-    monitor.n_rows = content.whole("n_rows", 0)
-    monitor._evidence = _evidence(content, monitor.n_rows)
+    monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
+    monitor._last = content.number("last")
+    monitor._evidence = _evidence(content, monitor.n_rows, len(monitor._pools.scores) if monitor._labelled else 1)
+    monitor._trail.resume(content, "trail")
+    if monitor._labelled:
+        monitor._missed = Trail("sum")
+        monitor._missed.resume(content, "misses")
+    else:
+        content.take("misses", lambda value: value is None)
     monitor._coin = Coin.from_content(content)
     monitor._alarmed = _alarm(content, monitor.n_rows)
     content.finish()
     return monitor
 
 
-def _evidence(content: Content, rows: int) -> Evidence:
-    """The pool and the bettors; the tree of sums is made anew."""
-    held, slopes = no_evidence(), len(SLOPES)
-    filled, counts = (whole_numbers(name, content.take(name), np.int64) for name in ("bins", "counts"))
-    need("bins", filled.shape == counts.shape and bool(((filled >= 0) & (filled < BINS)).all()))
+def _evidence(content: Content, rows: int, n_cells: int) -> Evidence:
+    """The pools and the bettors; the trees of sums are made anew."""
+    held, slopes = no_evidence(n_cells), len(SLOPES)
+    cells, filled, counts = (_numbers(content, name) for name in ("cells", "bins", "counts"))
+    need("bins", filled.shape == counts.shape == cells.shape and bool(((filled >= 0) & (filled < BINS)).all()))
+    need("cells", bool(((cells >= 0) & (cells < n_cells)).all()))
     need("counts", bool((counts > 0).all()))
-    for place, count in zip(filled.tolist(), counts.tolist(), strict=True):
-        held.counts[place] += count
-        add(held.tree, place, count)
+    for cell, place, count in zip(cells.tolist(), filled.tolist(), counts.tolist(), strict=True):
+        held.counts[cell, place] += count
+        add(held.tree[cell], place, count)
     since = content.take("since", lambda value: _are_counts(value, slopes, rows))
-    capitals, rises = content.matrix("capitals", (len(RATES), 4)), np.array(content.few("rises", slopes))
-    return held._replace(capitals=capitals.copy(), rises=rises, since=np.array(since, dtype=np.int64))
+    return held._replace(
+        bettors=content.matrix("bettors", held.bettors.shape).copy(),
+        density=np.array(content.few("density", PIECES)),
+        rises=np.array(content.few("rises", slopes)),
+        since=np.array(since, dtype=np.int64),
+    )
+
+
+def _numbers(content: Content, name: str) -> Codes:
+    """Whole numbers, or none."""
+    values = content.take(name)
+    return np.zeros(0, dtype=np.int64) if values == [] else whole_numbers(name, values, np.int64)
 
 
 def _alarm(content: Content, rows: int) -> Alarm | None:

@@ -1,23 +1,30 @@
 """A monitor: anytime-valid evidence that the rows are no longer like those before."""
 
 import math
+from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine import watching
-from pippin._predictors.marginal import Predictor
+from pippin._predictors.marginal import kth_smallest
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.novelty import SURPRISE, surprises
 from pippin._predictors.streams.one_object import Coin, OneObject
+from pippin._predictors.streams.pools import Pools, pools_of
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
-from pippin._theory.betting import log_capital
+from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
 
@@ -28,14 +35,23 @@ class Monitor:
     scores before it, those of the calibration included: p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1), v uniform.
     Only then does it join them. While all rows, the calibration's too, are exchangeable, these p-values are
     independent and uniform, ties or not. (A score's first ten binary digits count, so the pool takes
-    two megabytes, however long the stream.) Jumpers bet against that; `evidence` is their capital. It
+    two megabytes, however long the stream.) Bettors bet against that; `evidence` is their capital. It
     starts at 1, and by Ville's inequality reaches 1/delta ever with probability at most delta.
 
-    `n_rows` is how many rows it has seen.
+    For machines that run for months, `mean_time` is the mean number of rows between two false alarms: then the evidence
+    is what was gained since any row before, summed (Shiryaev–Roberts) or at its largest (CUSUM), an alarm comes where
+    it reaches `limit`, and with the next row it begins anew.
+
+    A predictor with thresholds per class, kind or group ranks a score among those of its own: then classes and groups
+    may become more frequent or less, and only other scores within one are a change.
+
+    `n_rows` is how many rows it has seen, `n_alarms` how many alarms it has raised.
 
     Args:
-        predictor: whose calibration scores are the first of the pool, where labels come; it must be marginal for that.
-        delta: the probability of a false alarm, over the whole life of the monitor.
+        predictor: whose calibration scores are the first of the pool, where labels come.
+        delta: the probability of a false alarm, over the whole life of the monitor; 0.01, if neither is given.
+        mean_time: instead of delta, how many rows pass between two false alarms on average, at least.
+        detector: with mean_time, "shiryaev-roberts" or "cusum".
         reference: (n, K) probabilities of rows from before, such as those that calibrated: the
             first of the pool, where no labels come. Without them the stream is held against itself.
         seed: of the draws v, a whole number; the state of the draws is saved with the monitor.
@@ -50,55 +66,73 @@ class Monitor:
     >>> blurred = 0.5 * data.probs[2000:2200] + 0.5 / 12
     >>> alarms = [monitor.update(row, label) for row, label in zip(blurred, data.labels[2000:])]
     >>> print(next(alarm for alarm in alarms if alarm))
-    Row 3,036: the rows have changed, most likely since row 2,973; the evidence is 116.
+    Row 3,037: the rows have changed, most likely since row 2,973; the evidence is 129.
     """
 
     def __init__(
-        self, predictor: ConformalPredictor, delta: float = 0.01, *, reference: Any = None, seed: int | None = None
+        self,
+        predictor: ConformalPredictor,
+        delta: float | None = None,
+        *,
+        mean_time: float | None = None,
+        detector: str | None = None,
+        reference: Any = None,
+        seed: int | None = None,
     ) -> None:
         self.predictor = predictor
-        self.delta = as_delta(delta)
+        self.delta, self.mean_time, self.detector = promised(delta, mean_time, detector)
+        self._limit = math.log(self.limit)
         self._coin = Coin(seed)
-        self.n_rows = 0
-        self._evidence = watching.no_evidence()
+        self.n_rows, self.n_alarms, self._last = 0, 0, 0.0
+        self._evidence, self._trail = watching.no_evidence(), Trail("largest")
+        self._missed: Trail | None = None  # by the predictor's own sets, where labels come
         self._alarmed: Alarm | None = None
         self._labelled: bool | None = None  # not known before the first row
         if reference is not None:
             watching.fill(self._evidence, surprises(predictor, reference))
         self._surprise = OneObject(SURPRISE, predictor.classes)
-        self._true = OneObject(predictor.score if isinstance(predictor, Predictor) else SURPRISE, predictor.classes)
-        self._limit = -math.log(self.delta)
 
-    def update(self, row: Any, label: Any = None) -> Alarm:
-        """One more row; true from the row on at which the evidence passed 1/delta.
+    def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
+        """One more row; true from the row on at which the evidence passed 1/delta; with mean_time, at alarms alone.
 
         Args:
             row: its K probabilities, not logits.
             label: its true class, by number or by name; for every row, or for none.
+            group: its group, with labels and where the predictor has thresholds per group.
         """
         if self._labelled is not (label is not None):
             self._begin(label is not None)
-        score = self._score(row, label)
+        score, cell = self._surprising(row, group) if label is None else self._scored(row, label, group)
         self.n_rows += 1
-        log = watching.watch(self._evidence, score, self._coin.toss(), self.n_rows)
-        if self._alarmed is None and log >= self._limit:
-            began = self._evidence.since[self._evidence.rises.argmax()]
-            self._alarmed = Alarm(True, _capital(log), self.n_rows - 1, int(began))
-        return Alarm(self._alarmed is not None, _capital(log), self.n_rows - 1, self.changepoint)
+        self._last = log = self._watch(score, self._coin.toss(), self.n_rows, cell)
+        self._trail.add(log)
+        if log >= self._limit and (self._alarmed is None or self.mean_time is not None):
+            self._alert(log)
+        if self._alarmed is None or not self.drift_detected:
+            return Alarm(False, _capital(log), self.n_rows - 1, None)
+        return Alarm(True, _capital(log), self.n_rows - 1, self.changepoint)
+
+    @property
+    def limit(self) -> float:
+        """The evidence that is an alarm: 1/delta, or what keeps the mean time."""
+        if self.mean_time is None or self.detector is None:
+            return 1 / (self.delta or 1)
+        return limit_of(DETECTORS[self.detector], self.mean_time)
 
     @property
     def evidence(self) -> float:
-        """The capital now: how many times what was put in. It may fall again; an alarm stays."""
-        return _capital(log_capital(self._evidence.capitals))
+        """The capital now, how many times what was put in; with mean_time, what was gained since any row before."""
+        return _capital(self._last) if self.n_rows or self.mean_time is None else 0.0
 
     @property
     def drift_detected(self) -> bool:
-        """Whether the evidence has ever passed 1/delta."""
-        return self._alarmed is not None
+        """Whether the evidence has ever passed 1/delta; with mean_time, whether the last row raised an alarm."""
+        latest = self._alarmed
+        return latest is not None and (self.mean_time is None or latest.row == self.n_rows - 1)
 
     @property
     def alarm(self) -> Alarm | None:
-        """The first alarm; None, if there was none."""
+        """The first alarm, with mean_time the latest; None, if there was none."""
         return self._alarmed
 
     @property
@@ -110,8 +144,19 @@ class Monitor:
         """What it has seen, in a sentence."""
         seen = f"{self.n_rows:,} rows {'with' if self._labelled else 'without'} labels"
         if self._alarmed is not None:
-            return f"{seen}. {self._alarmed}"
-        return f"{seen}, no change: the evidence is {self.evidence:.3g}, and {1 / self.delta:.6g} would be an alarm."
+            often = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""
+            return f"{seen}{often}. {self._alarmed}"
+        return f"{seen}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The evidence along the stream, the limit of an alarm, the alarm, and where the change began; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.streams.picture import draw_evidence
+
+        return draw_evidence(self, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
@@ -140,7 +185,31 @@ class Monitor:
         return files.load_monitor(path)
 
     def __repr__(self) -> str:
-        return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, delta={self.delta:g})"
+        asked = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
+        return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {asked})"
+
+    @cached_property
+    def _watch(self) -> watching.Watch:
+        return watching.watcher(self._evidence, 0 if self.detector is None else DETECTORS[self.detector])
+
+    @cached_property
+    def _pools(self) -> Pools:
+        return pools_of(self.predictor)
+
+    @cached_property
+    def _thresholds(self) -> list[float]:
+        return [kth_smallest(*one) for one in zip(self._pools.scores, self._pools.levels, strict=True)]
+
+    @cached_property
+    def _true(self) -> OneObject:
+        return OneObject(self._pools.score, self.predictor.classes)
+
+    def _alert(self, log: float) -> None:
+        began = self._evidence.since[self._evidence.rises.argmax()]
+        self._alarmed = Alarm(True, _capital(log), self.n_rows - 1, int(began))
+        self.n_alarms += 1
+        if self.mean_time is not None:
+            watching.begin_anew(self._evidence, self.n_rows)
 
     def _begin(self, labelled: bool) -> None:
         """Settles with the first row whether labels come; refuses a row that is not like the first."""
@@ -155,24 +224,47 @@ class Monitor:
         self._labelled = labelled
 
     def _fill(self) -> None:
-        if not isinstance(self.predictor, Predictor) or self.predictor.scores is None:
-            raise InputError(
-                f"Expected a predictor with one threshold and its calibration scores, got {self.predictor!r}",
-                "calibrate one without thresholds per class or group, or update without labels",
-            )
-        if self._evidence.tree[0]:
+        if self._evidence.tree[0, 0]:
             raise InputError(
                 "Expected no labels, since the reference holds none, got one",
                 "leave reference out: with labels, the calibration scores are the reference",
             )
-        watching.fill(self._evidence, self.predictor.scores)
+        self._evidence, self._missed = watching.no_evidence(len(self._pools.scores)), Trail("sum")
+        for cell, scores in enumerate(self._pools.scores):
+            if cell not in self._pools.shared:  # a group that was not seen is held against itself
+                watching.fill(self._evidence, scores, cell)
 
-    def _score(self, row: Any, label: Any) -> float:
-        if label is None:
-            given: NDArray[Any] = self._surprise.row(row)
-            return self._surprise.score_of(given, int(given.argmax()), 0.0)
-        u = self._coin.toss() if self._true.score.randomized else 0.0
-        return self._true.score_of(self._true.row(row), self._true.code(label), u)
+    def _surprising(self, row: Any, group: Any) -> tuple[float, int]:
+        if group is not None:
+            raise InputError(f"Expected no group with a row without label, got {group!r}", "leave it out")
+        given: NDArray[Any] = self._surprise.row(row)
+        return self._surprise.score_of(given, int(given.argmax()), 0.0), 0
+
+    def _scored(self, row: Any, label: Any, group: Any) -> tuple[float, int]:
+        true, pools = self._true, self._pools
+        given, code = true.row(row), true.code(label)
+        number = 0 if group is None and pools.groups is None else pools.group(group)
+        score = true.score_of(given, code, self._coin.toss() if true.randomized else 0.0)
+        cell = pools.of[number][code]
+        if self._missed is not None:
+            self._missed.add(score > self._thresholds[cell])
+        return score, cell
+
+
+def promised(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:
+    """What is promised of false alarms, checked: a probability, or a mean time and the detector that keeps it."""
+    if mean_time is None:
+        if detector is not None:
+            raise InputError(f"Expected mean_time beside detector={detector!r}, got none", "pass for example 100_000")
+        return as_delta(0.01 if delta is None else delta), None, None
+    if delta is not None:
+        raise InputError(f"Expected delta or mean_time, got both, {delta!r} and {mean_time!r}", "leave one out")
+    if isinstance(mean_time, bool) or not isinstance(mean_time, int | float | np.number) or not 1 < mean_time < np.inf:
+        raise InputError(f"Expected mean_time, a number of rows above 1, got {mean_time!r}", "pass for example 100_000")
+    chosen = "shiryaev-roberts" if detector is None else detector
+    if chosen not in DETECTORS:
+        raise InputError(f"Expected detector to be {' or '.join(DETECTORS)}, got {detector!r}", "choose one of them")
+    return None, float(mean_time), chosen
 
 
 def as_delta(delta: Any) -> float:

@@ -8,17 +8,21 @@ from numpy.typing import NDArray
 
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
+from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import as_labels, as_one_row
+from pippin._inputs.rows import as_rows
 from pippin._predictors.saving import Content
-from pippin._runtime.arrays import Classes, Indices
+from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._theory.scores import Score
+
+DRAWN = 64  # numbers at once
 
 
 class OneObject:
     """What a score gives for single rows of these classes, in microseconds."""
 
     def __init__(self, score: Score, classes: Classes) -> None:
-        self.score, self.classes = score, classes
+        self.score, self.classes, self.randomized = score, classes, score.randomized
         self._codes: dict[Any, int] = {}
 
     def row(self, row: Any) -> NDArray[Any]:
@@ -34,39 +38,46 @@ class OneObject:
             self._codes[label] = code
             return code
 
-    def score_of(self, row: NDArray[Any], code: int, u: float) -> float:
-        """The score of a class."""
-        return self._one_score(row, code, u)
-
-    def members(self, row: NDArray[Any], u: float, threshold: float) -> Indices:
-        """The classes whose score is at most the threshold, most probable first."""
-        return self._one_set(row, u, threshold)
+    def members_within(self, row: NDArray[Any], u: float, thresholds: Vector) -> Indices:
+        """The classes whose score is at most their own threshold, most probable first."""
+        return dispatch.members(as_rows(row[None]), self.score, Bounds(thresholds[None]), np.array([u]))[1]
 
     @cached_property
-    def _one_score(self) -> dispatch.OneScore:
+    def score_of(self) -> dispatch.OneScore:
+        """A function of a row, a class and u: the score of that class."""
         return dispatch.one_score(self.score, len(self.classes))
 
     @cached_property
-    def _one_set(self) -> dispatch.OneSet:
+    def members(self) -> dispatch.OneSet:
+        """A function of a row, u and a threshold: the classes whose score is at most that, most probable first."""
         return dispatch.one_set(self.score, len(self.classes))
 
 
 class Coin:
-    """Uniform numbers from a seed, whose place in the sequence a file can hold."""
+    """Uniform numbers from a seed, drawn some at a time, whose place in the sequence a file can hold."""
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None:
             check_seed(seed)
         self._bits = np.random.PCG64(seed)
-        self.generator = np.random.Generator(self._bits)
+        self._left: list[float] = []  # drawn and not used, the next one last
 
     def toss(self) -> float:
         """The next number."""
-        return self.generator.random()
+        if not self._left:
+            self._left = np.random.Generator(self._bits).random(DRAWN)[::-1].tolist()
+        return self._left.pop()
+
+    def shuffled(self, scores: Vector) -> Vector:
+        """The scores in random order; before the first toss."""
+        return np.random.Generator(self._bits).permutation(scores)
 
     def content(self) -> list[str]:
         """Where the sequence stands: two whole numbers of 128 bits, as text."""
-        held: Any = self._bits.state["state"]
+        now = np.random.PCG64()
+        now.state = self._bits.state
+        now.advance(-len(self._left))
+        held: Any = now.state["state"]
         return [str(held["state"]), str(held["inc"])]
 
     @classmethod

@@ -1,10 +1,12 @@
 """A monitor of the promise itself: an alarm when sets miss more often than was promised."""
 
 import math
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.monitor import as_delta
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
@@ -72,6 +74,30 @@ class RiskMonitor:
         least = f"the rate is at least {100 * self.lower_bound:.3g} %"
         kept = "broken" if self.drift_detected else "not refuted"
         return f"{seen}, so {least}; the promise of {100 * self.alpha:g} % is {kept}."
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes its state to one file with a checksum, which is old or new but never half-written.
+
+        Args:
+            path: the file.
+        """
+        from pippin._predictors.streams import files
+
+        write_predictor(path, files.risk_content(self))
+
+    @classmethod
+    def load(cls, path: "str | PathLike[str]") -> "RiskMonitor":
+        """Reads what `save` wrote.
+
+        Args:
+            path: the file.
+
+        Raises:
+            InputError: the file is damaged, was edited, or holds something else.
+        """
+        from pippin._predictors.streams import files
+
+        return files.load_risk_monitor(path)
 
     def __repr__(self) -> str:
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"

@@ -1,25 +1,26 @@
 """A stream: sets for one object after another, and labels whenever they come."""
 
 import math
-from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.marginal import Predictor
+from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import write_predictor
+from pippin._predictors.streams.beginning import WAYS, begun
 from pippin._predictors.streams.one_object import Coin, OneObject
-from pippin._predictors.streams.ways import Adapting, Fixed, Growing, Tracking, Way
+from pippin._predictors.streams.pools import pools_of
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 
-WAYS = ("none", "grow", "window", "track", "aci")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticket:
+class Ticket(NamedTuple):
     """One object's set, to come back with when its label is known: in any order, once, or never.
 
     `members` are its class indices, most probable first; a ticket holds all that learning needs,
@@ -28,10 +29,17 @@ class Ticket:
 
     number: int
     members: Indices
-    threshold: float
+    threshold: "float | Vector"
     row: NDArray[Any]
     u: float
     n_learnt: int
+    group: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 class Stream:
@@ -43,11 +51,13 @@ class Stream:
     - "track": q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): the share of misses tends to α for any sequence
       whatever, within `bound`, and on exchangeable rows q tends to the quantile.
     - "aci": the level moves instead, α_t ← α_t + rate·(α − 1{miss}).
+    - "dtaci": several such levels, each with its own rate, mixed by how well they did.
 
+    With thresholds per class, kind or group each of them follows its own labels, and what holds, holds of each.
     `n_learnt` labels have come, and `n_missed` of them were not in their sets.
 
     Args:
-        predictor: with one threshold, and with its calibration scores.
+        predictor: with its calibration scores, and thresholds for all, per class, per kind or per group.
         update: one of these ways.
         rate: of "track", in units of the score, by default how far the calibration's quantiles 1 − 2α and 1 − α/2 are
             apart; of "aci", by default 0.005.
@@ -70,36 +80,38 @@ class Stream:
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: ConformalPredictor,
         update: str = "grow",
         *,
         rate: float | None = None,
         window: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self.predictor, self.update = predictor, update
+        if update not in WAYS:
+            raise InputError(f"Expected update to be one of {', '.join(WAYS)}, got {update!r}", "choose one of them")
+        self.predictor, self.update, self.rate, self.window = predictor, update, rate, window
         self.n_predicted, self.n_learnt, self.n_missed, self._late = 0, 0, 0, 0
+        self._pools = pools_of(predictor)
         self._coin = Coin(seed)
-        scores = _scores(predictor, update)
-        self.rate, self.window = _rate(predictor, update, rate), _window(scores, update, window)
-        self._object = OneObject(predictor.score, predictor.classes)
-        self._way = self._begun(scores)
-
-    def _begun(self, scores: Vector) -> Way:
-        alpha, threshold = self.predictor.alpha, self.predictor.threshold
-        if self.update == "window":  # a file has them sorted, and they leave one after another
-            shuffled = self._coin.generator.permutation(scores)
-            return Growing(shuffled[-self.window :] if self.window else shuffled, alpha, self.window)
-        if self.update == "grow":
-            return Growing(scores, alpha, None)
-        if self.update == "track":
-            return Tracking(threshold, alpha, self.rate or 0.0)
-        return Fixed(threshold) if self.update == "none" else Adapting(scores, alpha, self.rate or 0.0)
+        self._ways = begun(self._pools, update, rate, window, self._coin)
+        self._learnt, self._missed = [0] * len(self._ways), [0] * len(self._ways)
+        self._trail = Trail("sum")  # of misses
+        self._known = bytearray()  # a bit per ticket: whether it was learnt
+        self._object = OneObject(self._pools.score, predictor.classes)
+        self._by_class = self._pools.by_class
 
     @property
     def threshold(self) -> float:
-        """That of the next object."""
-        return self._way.threshold
+        """That of the next object, where there is one for all."""
+        if len(self._ways) > 1:
+            raise InputError(f"Expected a stream with one threshold, this one has {len(self._ways)}", "see thresholds")
+        return self._ways[0].threshold
+
+    @property
+    def thresholds(self) -> Vector:
+        """Those of the next object: a row per group, or one, and a column per class."""
+        each = np.array([way.threshold for way in self._ways])
+        return np.asarray(each[np.array(self._pools.of)])
 
     @property
     def coverage(self) -> float:
@@ -107,26 +119,42 @@ class Stream:
         return 1 - self.n_missed / self.n_learnt if self.n_learnt else math.nan
 
     @property
+    def coverages(self) -> dict[Any, float]:
+        """The same by class, kind or group, whatever has a threshold of its own, where a label came."""
+        counted = zip(self._pools.names, self._learnt, self._missed, strict=True)
+        return {name: 1 - missed / n for name, n, missed in counted if n}
+
+    @property
     def bound(self) -> float | None:
         """What |coverage − (1 − alpha)| is at most by now, whatever came; None for ways that have no such bound.
 
         (B + (d + 1)η_1)/(n·η_n): B is the range of the scores that came (1 for "aci", which tracks a
-        level), d how many other labels came at most between an object and its own label.
+        level), d how many other labels came at most between an object and its own label. Of several
+        thresholds it is the largest of those that have learnt.
         """
-        return self._way.bound(self.n_learnt, self._late)
+        counted = zip(self._ways, self._learnt, strict=True)
+        each = [way.bound(n, self._late) for way, n in counted if n] or [self._ways[0].bound(0, 0)]
+        return max((one for one in each if one is not None), default=None)
 
-    def predict_one(self, row: Any) -> Ticket:
+    def predict_one(self, row: Any, *, group: Any = None) -> Ticket:
         """The set of one object, as a ticket.
 
         Args:
             row: its K probabilities, not logits.
+            group: its group, where the predictor has thresholds per group.
         """
         kept = read_only(self._object.row(row).copy())
-        u = self._coin.toss() if self.predictor.score.randomized else 0.0
-        threshold = self._way.threshold
-        members = self._object.members(kept, u, threshold)
+        number = 0 if group is None and self._pools.groups is None else self._pools.group(group)
+        u = self._coin.toss() if self._object.randomized else 0.0
+        threshold: float | Vector
+        if self._by_class:
+            threshold = read_only(self.thresholds[number])
+            members = self._object.members_within(kept, u, threshold)
+        else:
+            threshold = self._ways[self._pools.of[number][0]].threshold
+            members = self._object.members(kept, u, threshold)
         self.n_predicted += 1
-        return Ticket(self.n_predicted - 1, members, threshold, kept, u, self.n_learnt)
+        return Ticket(self.n_predicted - 1, members, threshold, kept, u, self.n_learnt, number)
 
     def learn(self, ticket: Ticket, label: Any) -> None:
         """A label has come.
@@ -134,13 +162,37 @@ class Stream:
         Args:
             ticket: its object's, from `predict_one`; each once.
             label: the true class, by number or by name.
+
+        Raises:
+            InputError: the ticket was learnt before, or is not this stream's.
         """
-        score = self._object.score_of(ticket.row, self._object.code(label), ticket.u)
-        missed = score > ticket.threshold
-        self._late = max(self._late, self.n_learnt - ticket.n_learnt)
+        code = self._object.code(label)
+        score = self._object.score_of(ticket.row, code, ticket.u)
+        self._once(ticket.number)
+        missed = bool(score > (ticket.threshold[code] if self._by_class else ticket.threshold))  # type: ignore[index]
+        cell = self._pools.of[ticket.group][code]
+        if (late := self.n_learnt - ticket.n_learnt) > self._late:
+            self._late = late
         self.n_learnt += 1
         self.n_missed += missed
-        self._way.learn(score, missed)
+        self._learnt[cell] += 1
+        self._missed[cell] += missed
+        self._trail.add(missed)
+        self._ways[cell].learn(score, missed)
+
+    def _once(self, number: int) -> None:
+        """Marks a ticket as learnt; refuses one that is marked."""
+        byte, bit, known = number >> 3, 1 << (number & 7), self._known
+        if number >= self.n_predicted:
+            raise InputError(
+                f"Expected a ticket of this stream, which has given {self.n_predicted:,}, got number {number:,}",
+                "learn it with the stream that gave it",
+            )
+        if byte >= len(known):
+            known.extend(bytes(byte + 1 - len(known)))
+        if known[byte] & bit:
+            raise InputError(f"Ticket {number:,} was learnt before", "learn each ticket once")
+        known[byte] |= bit
 
     def describe(self) -> str:
         """What has come of it, in a sentence."""
@@ -149,6 +201,16 @@ class Stream:
             return f"No label has come yet; {asked}."
         bound = "" if self.bound is None else f", and whatever comes it is within {100 * self.bound:.3g} points of that"
         return f"{100 * self.coverage:.4g} % of {self.n_learnt:,} labels were in their sets; {asked}{bound}."
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Coverage of the labels in the order in which they came, in windows, beside what was asked; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.streams.picture import draw_coverage
+
+        return draw_coverage(self._trail, self.predictor.alpha, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
@@ -178,48 +240,6 @@ class Stream:
 
     def __repr__(self) -> str:
         counted = f"{self.n_predicted:,} sets, {self.n_learnt:,} labels"
-        return f"Stream({self.update}: {counted}, threshold {self.threshold:.6g})"
-
-
-def _scores(predictor: Any, update: str) -> Vector:
-    """The calibration scores, where the way and the predictor fit each other."""
-    if update not in WAYS:
-        raise InputError(f"Expected update to be one of {', '.join(WAYS)}, got {update!r}", "choose one of them")
-    if not isinstance(predictor, Predictor) or predictor.scores is None:
-        raise InputError(
-            f"Expected a predictor with one threshold and its calibration scores, got {predictor!r}",
-            "calibrate one without thresholds per class or group",
-        )
-    if update == "track" and math.isinf(predictor.threshold):
-        raise InputError("Expected a finite threshold to begin with, got inf", "calibrate with more rows")
-    return predictor.scores
-
-
-def _rate(predictor: Predictor, update: str, rate: Any) -> float | None:
-    if update not in ("track", "aci"):
-        if rate is not None:
-            raise InputError(f"Expected no rate, which update={update!r} has no use for, got {rate!r}", "leave it out")
-        return None
-    found = rate if rate is not None else 0.005 if update == "aci" else _spread(predictor)
-    if isinstance(found, bool) or not isinstance(found, int | float | np.number) or not 0 < found < math.inf:
-        raise InputError(f"Expected a positive rate, got {rate!r}", "leave it out")
-    return float(found)
-
-
-def _spread(predictor: Predictor) -> float:
-    """How far the scores around the threshold are apart; 1 where they are not."""
-    assert predictor.scores is not None
-    around = [max(0.0, 1 - 2 * predictor.alpha), 1 - predictor.alpha / 2]
-    low, high = np.quantile(predictor.scores[np.isfinite(predictor.scores)], around, method="lower")
-    return float(high - low) or 1.0
-
-
-def _window(scores: Vector, update: str, window: Any) -> int | None:
-    if update != "window":
-        if window is not None:
-            raise InputError(f"Expected no window, since update={update!r} has none, got {window!r}", "leave it out")
-        return None
-    found = len(scores) if window is None else window
-    if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 1:
-        raise InputError(f"Expected a window of at least one score, got {window!r}", "leave it out")
-    return int(found)
+        one = len(self._ways) == 1
+        told = f"threshold {self.threshold:.6g}" if one else f"{len(self._ways):,} thresholds"
+        return f"Stream({self.update}: {counted}, {told})"

@@ -9,11 +9,13 @@ import numpy as np
 from pippin._predictors.saving import Content, need
 from pippin._predictors.streams.sorted_pool import SortedPool
 from pippin._runtime.arrays import Vector
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import exact_alpha, rank_at
 
 DECAY = (
     0.6  # of the steps of `track`: more than a half, so that they settle, less than one, so that they reach anywhere
 )
+GAMMAS = 0.001 * 2.0 ** np.arange(8)  # rates that DtACI chooses among
+SPAN = 500  # labels after which its choice may have to be another
 
 
 class Way(Protocol):
@@ -58,7 +60,7 @@ class Growing:
     """The k-th smallest of all scores so far, k = ⌈(n + 1)(1 − α)⌉; with a window, of the latest so many."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
-        self._alpha, self._window = alpha, window
+        self._error, self._window = exact_alpha(alpha).as_integer_ratio(), window
         self._pool = SortedPool(scores.tolist())
         self._learnt: deque[float] = deque(scores.tolist() if window else ())
         self.threshold = self._kth()
@@ -92,8 +94,9 @@ class Growing:
         self.threshold = self._kth()
 
     def _kth(self) -> float:
-        k = quantile_rank(len(self._pool), self._alpha)
-        return math.inf if k > len(self._pool) else self._pool.kth(k)
+        n = self._pool.n
+        k = rank_at(n, *self._error)
+        return math.inf if k > n else self._pool.kth(k)
 
 
 class Tracking:
@@ -153,11 +156,67 @@ class Adapting:
         self.threshold = self._quantile()
 
     def _quantile(self) -> float:
+        return quantile(self._sorted, self._now)
+
+
+class Choosing:
+    """Several levels α_i, each moved at its own rate, mixed by how well each did: DtACI, Gibbs and Candès (2022).
+
+    β is the largest level whose set would have held the label. Expert i has the loss
+    ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i); its weight is multiplied by exp(−η·ℓ), and a share 1/(2·SPAN) of all
+    weights is divided anew; α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The level now is the weighted mean.
+    η² = (log(8·SPAN) + 2)/Σℓ², the sum over about the last SPAN labels.
+    """
+
+    def __init__(self, scores: Vector, alpha: float) -> None:
+        self._sorted, self._alpha = np.sort(scores), alpha
+        self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
+        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # before any label, as if each had lost so much
+        self.threshold = self._quantile()
+
+    def learn(self, score: float, missed: bool) -> None:
+        """The experts that did well count more, and each moves."""
         n = len(self._sorted)
-        k = math.ceil((n + 1) * (1 - self._now))
-        if self._now <= 0 or k > n:
-            return math.inf
-        return -math.inf if self._now >= 1 else float(self._sorted[max(k, 1) - 1])
+        best = 1 - int(self._sorted.searchsorted(score, side="left")) / (n + 1)
+        apart = best - self._levels
+        losses = self._alpha * apart - np.minimum(0.0, apart)
+        weights = self._weights * np.exp(-math.sqrt((math.log(len(GAMMAS) * SPAN) + 2) / self._losses) * losses)
+        mean = float(self._weights @ losses**2)
+        self._losses += mean - self._losses / SPAN
+        share = 1 / (2 * SPAN)
+        self._weights = (1 - share) * weights / weights.sum() + share / len(GAMMAS)
+        self._levels = self._levels + GAMMAS * (self._alpha - ((apart <= 0) & (self._levels > 0)))
+        self.threshold = self._quantile()
+
+    def bound(self, n: int, late: int) -> None:
+        """None: its promise is about regret over every interval, not about the average alone."""
+
+    def state(self) -> dict[str, Any]:
+        """The experts."""
+        return {"levels": self._levels.tolist(), "weights": self._weights.tolist(), "losses": self._losses}
+
+    def resume(self, content: Content) -> None:
+        """The same experts."""
+        self._levels, self._weights = (np.array(content.few(name, len(GAMMAS))) for name in ("levels", "weights"))
+        self._losses = content.number("losses")
+        need("weights", bool((self._weights > 0).all()) and self._losses > 0)
+        self.threshold = self._quantile()
+
+    def _quantile(self) -> float:
+        return quantile(self._sorted, float(self._weights @ self._levels))
+
+
+def quantile(ordered: Vector, level: float) -> float:
+    """The k-th smallest score, k = ⌈(n + 1)(1 − level)⌉; infinite at a level of 0 or less, −infinite at 1 or more.
+
+    >>> quantile(np.array([0.1, 0.2, 0.3]), 0.5), quantile(np.array([0.1]), 0.0)
+    (0.2, inf)
+    """
+    n = len(ordered)
+    k = math.ceil((n + 1) * (1 - level))
+    if level <= 0 or k > n:
+        return math.inf
+    return -math.inf if level >= 1 else float(ordered[max(k, 1) - 1])
 
 
 def reach(span: float, first: float, last: float, n: int, late: int) -> float:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pippin._runtime.disk import read_plain, write_whole
 from pippin._runtime.errors import InputError
 from pippin.images.field.drawing import size_told
+from pippin.images.field.look import Look
 from pippin.images.field.model import FieldModel
 from pippin.images.lines import append, entries
 from pippin.images.training.folder import ENDINGS
@@ -89,6 +90,7 @@ class FieldRun:
 
     def __init__(self, model: FieldModel, out: Path, stream: FileIO, kept: dict[str, Entry]) -> None:
         self.model, self.out, self._stream, self.kept = model, out, stream, kept
+        self.watcher: Callable[[Look], None] | None = None  # is told of every photograph that is looked at
 
     def see(self, photo: Path) -> tuple[Entry, bool]:
         """What is to be told of a photograph, and whether it is new: what the journal knows is not looked at again."""
@@ -127,6 +129,8 @@ class FieldRun:
             look = self.model.look(photo)
         except InputError as error:
             return self._skipped(name, checksum, error.what)
+        if self.watcher is not None:
+            self.watcher(look)
         drawn = self._place(name, photo.stem)
         buffer = io.BytesIO()
         look.draw().save(buffer, "JPEG", quality=QUALITY, subsampling=0)  # thin lines keep their colour
