@@ -59,3 +59,65 @@ def test_wrong_use_is_told():
     with pytest.raises(pippin.InputError, match="strictly between 0 and 1"):
         pippin.discoveries([0.2], 0)
     assert pippin.discoveries([]).shape == (0,)
+
+
+MEASURES = {
+    "surprise": lambda p: 1 - p.max(axis=1),
+    "entropy": lambda p: -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1),
+    "energy": lambda p: -np.log(np.exp(np.log(p + 1e-12) * 3).sum(axis=1)),
+}
+
+
+@pytest.mark.parametrize("per", [None, "class"])
+@pytest.mark.parametrize("measure", [*MEASURES, "own"])
+def test_ranks_by_every_measure(measure, per):
+    """p = (1 + #{as strange or stranger})/(n + 1), among all or among those taken for the same class."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs[:500], data.labels[:500])
+    known, new = (np.asarray(data.probs[part], np.float64) for part in (slice(500, 900), slice(900, 960)))
+    strange = MEASURES.get(measure, lambda p: p[:, 3])
+    logits = measure == "energy"
+    given = [np.log(part + 1e-12) * 3 if logits else part for part in (known, new)]
+    rounding = 0 if measure == "own" else 1e-9
+    asked = (lambda rows: rows[:, 3]) if measure == "own" else measure
+    p = pippin.novelty(predictor, given[1], reference=given[0], measure=asked, per=per, from_logits=logits)
+    for row, found in zip(new, p, strict=True):
+        beside = known if per is None else known[known.argmax(axis=1) == row.argmax()]
+        as_strange = np.count_nonzero(strange(beside) >= strange(row[None])[0] - rounding)
+        assert found == pytest.approx((1 + as_strange) / (len(beside) + 1))
+
+
+def test_sets_say_that_their_object_is_novel():
+    """In words, as a column, and after slicing; what is no mark is refused."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs[:500], data.labels[:500], classes=data.classes)
+    sets = predictor.predict(data.probs[500:510])
+    marks = np.arange(10) % 3 == 0
+    told = sets.flagged(marks)
+    assert repr(told).endswith("4 novel)")
+    assert told.to_frame()["novel"].to_list() == marks.tolist()
+    assert told[3:5].novel.tolist() == [True, False]
+    assert " – novel" in told._repr_html_()
+    assert "novel" not in repr(sets)
+    for wrong in (marks[:3], np.ones(10)):
+        with pytest.raises(pippin.InputError, match="one True or False for each of 10 sets"):
+            sets.flagged(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"measure": "entropy"}, "Expected a reference beside measure= or per="),
+        ({"measure": "size", "reference": True}, "'surprise', 'entropy', 'energy' or a function, got 'size'"),
+        ({"measure": "energy", "reference": True}, "Expected logits for the energy"),
+        ({"measure": lambda rows: 1.0, "reference": True}, "Expected a number for each of 5 rows from measure="),
+        ({"per": "group", "reference": True}, "None or 'class', got 'group'"),
+    ],
+)
+def test_wrong_measures_are_told(options, told):
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs[:500], data.labels[:500])
+    if "reference" in options:
+        options = options | {"reference": data.probs[:5]}
+    with pytest.raises(pippin.InputError, match=told):
+        pippin.novelty(predictor, data.probs[:5], **options)

@@ -19,9 +19,10 @@ def sets_frame(
     mask: NDArray[np.bool_] | None,
     classes: Classes,
     index: Any,
+    novel: NDArray[np.bool_] | None = None,
 ) -> Any:
-    """A pandas frame where there is an index, else a polars frame: size, labels, and a boolean per class."""
-    columns: dict[str, Any] = {"size": sizes, "labels": labels}
+    """A pandas frame where there is an index, else a polars frame: size, labels, novel, and a boolean per class."""
+    columns: dict[str, Any] = {"size": sizes, "labels": labels} | ({} if novel is None else {"novel": novel})
     for k, name in enumerate(classes if mask is not None else ()):
         if str(name) in columns:
             raise InputError(

@@ -1,7 +1,7 @@
 """Prediction sets: for each object a size and its members, most probable first."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ from pippin._inputs.index import place_of, same_index
 from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
+from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table
 
 SHOWN = 10  # sets in a notebook
@@ -27,7 +28,8 @@ class PredictionSets:
     `index` is the pandas index of the objects, where they came in a pandas frame: then
     `sets["a.png"]` is the set of that label, or the sets of all that share it. As in pandas, a
     whole number is a label where labels are whole numbers; elsewhere, and under the index
-    0 … n − 1, it is a position. A slice always counts positions.
+    0 … n − 1, it is a position. A slice always counts positions. `novel` marks the objects that
+    are like none of the calibration objects, where somebody has looked: see `flagged`.
 
     >>> import pippin
     >>> import numpy as np
@@ -46,6 +48,7 @@ class PredictionSets:
     members: NDArray[Any]
     classes: Classes
     index: Any = None
+    novel: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", read_only(self.sizes))
@@ -60,8 +63,8 @@ class PredictionSets:
             return [self.classes[k] for k in self.members[self.offsets[place] : self.offsets[place + 1]]]
         rows = np.arange(len(self))[place]
         found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
-        index = None if self.index is None else self.index[rows]
-        return PredictionSets(self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index)
+        index, novel = (None if part is None else part[rows] for part in (self.index, self.novel))
+        return PredictionSets(self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index, novel)
 
     def __iter__(self) -> Iterator[list[str | int]]:
         return iter(self.labels())
@@ -69,18 +72,20 @@ class PredictionSets:
     def __repr__(self) -> str:
         singletons = f"{np.mean(self.sizes == 1):.0%}".replace("%", " %") if len(self) else "no"
         mean = f"{self.sizes.mean():.2f}" if len(self) else "0"
+        novel = "" if self.novel is None else f", {int(self.novel.sum()):,} novel"
         return (
             f"PredictionSets({len(self):,} objects, {len(self.classes):,} classes, "
-            f"mean size {mean}, {singletons} singletons)"
+            f"mean size {mean}, {singletons} singletons{novel})"
         )
 
     def _repr_html_(self) -> str:
         first = self[:SHOWN]
         assert isinstance(first, PredictionSets)
         names = range(len(first)) if first.index is None else first.index
+        novel = np.zeros(len(first), dtype=bool) if first.novel is None else first.novel
         rows = [
-            (str(name), str(len(one)), ", ".join(map(str, one)) or "(empty)")
-            for name, one in zip(names, first, strict=True)
+            (str(name), str(len(one)), (", ".join(map(str, one)) or "(empty)") + (" – novel" if new else ""))
+            for name, one, new in zip(names, first, novel, strict=True)
         ]
         told = repr(self).removeprefix("PredictionSets(").removesuffix(")") + "; those of one class are shaded"
         heads, marked = ("object", "size", "set"), [size == 1 for size in first.sizes]
@@ -118,6 +123,27 @@ class PredictionSets:
         inside[np.repeat(np.arange(len(self)), self.sizes)[hit]] = True
         return inside
 
+    def flagged(self, novel: ArrayLike) -> "PredictionSets":
+        """The same sets, of which some say that their object is like none of the calibration objects.
+
+        No set is promised to hold the true class of such an object: it may have none.
+
+        Args:
+            novel: which objects, one boolean each; such as what `discoveries` found among `novelty`.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+        >>> sets.flagged([False, True])
+        PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons, 1 novel)
+        """
+        same_index("sets", self.index, novel=novel)
+        marks = np.asarray(novel)
+        if marks.shape != (len(self),) or marks.dtype != bool:
+            raise InputError(
+                f"Expected one True or False for each of {len(self):,} sets, got {marks.dtype} of shape {marks.shape}"
+            )
+        return replace(self, novel=read_only(marks))
+
     def labels(self) -> list[list[str | int]]:
         """The names (or indices) in each set, most probable first."""
         names = [self.classes[k] for k in self.members.tolist()]
@@ -125,7 +151,7 @@ class PredictionSets:
         return [names[a:b] for a, b in pairwise(ends)]
 
     def to_frame(self, classes: bool = False) -> Any:
-        """A data frame with the columns size and labels, and with `classes=True` one boolean per class.
+        """A data frame with the columns size and labels, novel where known, and with `classes=True` one per class.
 
         pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
 
@@ -137,4 +163,5 @@ class PredictionSets:
         >>> sets.to_frame(classes=True).row(1)
         (2, ['crop', 'soil'], True, True, False)
         """
-        return sets_frame(self.sizes, self.labels(), self.mask if classes else None, self.classes, self.index)
+        mask = self.mask if classes else None
+        return sets_frame(self.sizes, self.labels(), mask, self.classes, self.index, self.novel)

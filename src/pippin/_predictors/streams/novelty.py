@@ -1,12 +1,13 @@
 """Is an object like the calibration objects at all? p-values of novelty, and discoveries among many of them."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_array
+from pippin._inputs.rows import Rows, as_array
 from pippin._predictors.answers import asked_rows
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._runtime.arrays import Flags, Vector
@@ -17,17 +18,27 @@ from pippin._theory.spelling import parse_score
 SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
 
 
+Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
+
+
 def surprises(predictor: ConformalPredictor, probs: Any, from_logits: bool = False) -> Vector:
     """1 − max p of every row."""
-    rows = asked_rows(predictor.classes, probs, from_logits)
-    return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
+    return _surprise(asked_rows(predictor.classes, probs, from_logits))
 
 
-def novelty(predictor: ConformalPredictor, probs: Any, *, reference: Any = None, from_logits: bool = False) -> Vector:
+def novelty(
+    predictor: ConformalPredictor,
+    probs: Any,
+    *,
+    reference: Any = None,
+    measure: Measure = "surprise",
+    per: Literal["class"] | None = None,
+    from_logits: bool = False,
+) -> Vector:
     """The p-value of every row for "this object is like those before": P(p ≤ t) ≤ t for every t where it is.
 
     Without a reference it is the credibility, the largest p-value of all classes: that of the true class is valid, and
-    this one is no smaller. With a reference, s = 1 − max p is ranked among the reference's:
+    this one is no smaller. With a reference, how strange an object is, s, is ranked among the reference's:
     p = (1 + #{s_i ≥ s})/(n + 1). `discoveries` chooses among many.
 
     Args:
@@ -35,6 +46,10 @@ def novelty(predictor: ConformalPredictor, probs: Any, *, reference: Any = None,
         probs: (m, K) probabilities of the objects in question; logits with `from_logits=True`.
         reference: (n, K) probabilities of objects that are not novel, and that the classifier was not
             trained on, such as those that calibrated.
+        measure: what is strange, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of logits,
+            −log Σ exp; or a function of the rows as they are passed, such as the distance to the nearest embedding,
+            which gives a number for each, larger for the stranger.
+        per: "class" ranks an object among those of the reference that are taken for the same class.
         from_logits: whether both are logits, of which a softmax is taken.
 
     >>> import pippin
@@ -44,15 +59,66 @@ def novelty(predictor: ConformalPredictor, probs: Any, *, reference: Any = None,
     >>> pippin.novelty(predictor, unsure, reference=data.probs[:1999])
     array([0.002, 0.002, 0.002])
     """
+    if per not in (None, "class"):
+        raise InputError(f"Expected per to be None or 'class', got {per!r}")
     if reference is None:
+        if measure != "surprise" or per is not None:
+            raise InputError("Expected a reference beside measure= or per=, got none", "pass reference=")
         told: Any = predictor
         if not hasattr(predictor, "p_values"):
             raise InputError(f"Expected a predictor that has p-values, got {predictor!r}", "pass reference=")
         every: Vector = np.asarray(told.p_values(probs, from_logits=from_logits))
         return np.asarray(every.max(axis=1))
-    known = np.sort(surprises(predictor, reference, from_logits))
-    below = np.searchsorted(known, surprises(predictor, probs, from_logits), side="left")
+    known, new = (_measured(predictor, rows, measure, from_logits) for rows in (reference, probs))
+    if per is None:
+        return _ranked(known, new)
+    taken = [dispatch.best(asked_rows(predictor.classes, rows, from_logits))[0] for rows in (reference, probs)]
+    found = np.ones(len(new))
+    for k in np.unique(taken[1]):
+        found[taken[1] == k] = _ranked(known[taken[0] == k], new[taken[1] == k])
+    return found
+
+
+def _ranked(known: Vector, new: Vector) -> Vector:
+    below = np.searchsorted(np.sort(known), new, side="left")
     return np.asarray((1 + len(known) - below) / (len(known) + 1))
+
+
+def _measured(predictor: ConformalPredictor, given: Any, measure: Measure, from_logits: bool) -> Vector:
+    """How strange each row is, by the measure."""
+    rows = asked_rows(predictor.classes, given, from_logits)
+    if callable(measure):
+        found = np.asarray(measure(given), dtype=np.float64)
+        if found.shape != (rows.n,) or np.isnan(found).any():
+            raise InputError(f"Expected a number for each of {rows.n} rows from measure=, got shape {found.shape}")
+        return found
+    if measure == "energy":
+        if not from_logits:
+            raise InputError("Expected logits for the energy, got probabilities", "pass logits and from_logits=True")
+        logits = np.asarray(as_array(given), dtype=np.float64)
+        top = logits.max(axis=1)
+        return np.asarray(-(top + np.log(np.exp(logits - top[:, None]).sum(axis=1))))
+    ways: dict[str, Callable[[Rows], Vector]] = {"surprise": _surprise, "entropy": _entropy}
+    if measure not in ways:
+        raise InputError(f"Expected measure to be 'surprise', 'entropy', 'energy' or a function, got {measure!r}")
+    return ways[measure](rows)
+
+
+def _surprise(rows: Rows) -> Vector:
+    return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
+
+
+def _entropy(rows: Rows) -> Vector:
+    """−Σ p log p of every row, 0 · log 0 being 0."""
+    rows = rows.verified()
+    found = np.empty(rows.n)
+
+    def work(start: int, stop: int) -> None:
+        block = rows.block(start, stop).astype(np.float64)
+        found[start:stop] = -(block * np.log(np.where(block > 0, block, 1))).sum(axis=1)
+
+    dispatch.in_blocks(work, rows)
+    return found
 
 
 def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
