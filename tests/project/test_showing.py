@@ -25,6 +25,10 @@ def test_objects_show_themselves():
         "1,801": pippin.plan(0.1, 2000),
         "certified utility": decider.decide(DATA.probs[1000:]),
         "at least its certificate": decider,
+        "the least covered first": pippin.evaluate(sets, DATA.labels[1000:], alpha=0.1),
+        "Stream(track": pippin.Stream(predictor, update="track"),
+        "evidence": pippin.Monitor(predictor),
+        "best response": pippin.compare_decisions(ROWS, LABELS, utility, "ip", splits=2, classes=C),
         "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),
     }
     for wanted, thing in shown.items():

@@ -20,6 +20,7 @@ from pippin._predictors.marginal import kth_smallest
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
+from pippin._runtime.showing import html_columns
 from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
@@ -154,6 +155,9 @@ class DecisionComparison:
                 columns[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)
             columns["kept_sd"] = self.values[:, :, 0].std(axis=1, ddof=min(1, self.splits - 1))
         return polars.DataFrame(columns)
+
+    def _repr_html_(self) -> str:
+        return html_columns(f"{self!r}, alpha={self.alpha:g}: means", self.summary().to_dict(as_series=False))
 
     def __repr__(self) -> str:
         return f"DecisionComparison({', '.join(self.names)}; {self.splits:,} splits of {self.n:,} rows)"

@@ -15,6 +15,7 @@ from pippin._predictors.coverage_by import covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_columns
 from pippin._runtime.visible import visible
 from pippin._theory.level import as_alpha
 
@@ -166,6 +167,18 @@ class Evaluation:
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        told: dict[str, float] = {word: getattr(self, name) for name, (word, _) in WORDS.items()}
+        told |= {name: value for name in ("accuracy", "covgap", "sscv") if (value := getattr(self, name)) is not None}
+        whole = html_columns(f"{self.n:,} objects: {self.verdict}.", {name: [value] for name, value in told.items()})
+        worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
+        of_classes = {
+            "class": [visible(name) for name in worst],
+            "objects": [self.class_counts[name] for name in worst],
+            "coverage": [self.class_coverage[name] for name in worst],
+        }
+        return whole + html_columns("By class, the least covered first.", of_classes)
 
     def _accuracy(self) -> list[str]:
         if self.accuracy is None:

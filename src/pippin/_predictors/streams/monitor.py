@@ -18,6 +18,7 @@ from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import Pools, pools_of
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_sentence
 from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
 
@@ -183,6 +184,9 @@ class Monitor:
         from pippin._predictors.streams import files
 
         return files.load_monitor(path)
+
+    def _repr_html_(self) -> str:
+        return html_sentence(f"{self!r}: {self.describe()}")
 
     def __repr__(self) -> str:
         asked = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"

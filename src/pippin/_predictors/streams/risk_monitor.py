@@ -9,6 +9,7 @@ import numpy as np
 from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.monitor import as_delta
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_sentence
 from pippin._theory.level import as_alpha
 from pippin._theory.risk_bets import log_capital, lowest_rate
 
@@ -98,6 +99,9 @@ class RiskMonitor:
         from pippin._predictors.streams import files
 
         return files.load_risk_monitor(path)
+
+    def _repr_html_(self) -> str:
+        return html_sentence(f"{self!r}: {self.describe()}")
 
     def __repr__(self) -> str:
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"

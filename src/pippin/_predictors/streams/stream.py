@@ -15,6 +15,7 @@ from pippin._predictors.streams.pools import pools_of
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,6 +238,9 @@ class Stream:
         from pippin._predictors.streams import files
 
         return files.load_stream(path)
+
+    def _repr_html_(self) -> str:
+        return html_sentence(f"{self!r}: {self.describe()}")
 
     def __repr__(self) -> str:
         counted = f"{self.n_predicted:,} sets, {self.n_learnt:,} labels"
