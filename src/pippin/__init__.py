@@ -23,6 +23,7 @@ from pippin._predictors.decisions.worst_case import decide
 from pippin._predictors.loading import load
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
+from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.risk import RiskPredictor, calibrate_risk
@@ -49,6 +50,7 @@ from pippin._theory.spelling import parse_score, register
 __all__ = [
     "PAPER_SCORES",
     "Alarm",
+    "Calibration",
     "Combination",
     "Comparison",
     "ConditionalPredictor",

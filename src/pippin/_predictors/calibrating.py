@@ -10,7 +10,8 @@ from pippin._engine.draws import draws
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_classes, as_labelled, as_labels
 from pippin._inputs.rows import as_rows
-from pippin._predictors.conditional import ConditionalPredictor, calibrate_conditional
+from pippin._predictors.by_cell import calibrate_conditional
+from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.grouping import Grouping, Per
 from pippin._predictors.kinds import Level, as_levels
 from pippin._predictors.marginal import Predictor, calibrate_marginal

@@ -32,7 +32,12 @@ def calibrate_marginal(data: Labelled, score: Score, alpha: Any, seed: Seed) -> 
     rows, labels, classes = data
     level = as_alpha(alpha)
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
-    return Predictor(score, level, _threshold(scores, level), rows.n, classes, read_only(scores))
+    return from_scores(scores, score, level, classes)
+
+
+def from_scores(scores: Vector, score: Score, level: float, classes: Classes) -> "Predictor":
+    """The same from the scores of the true labels."""
+    return Predictor(score, level, _threshold(scores, level), len(scores), classes, read_only(scores))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,10 +247,14 @@ def kth_smallest(scores: Vector, alpha: Any) -> float:
 
 def _threshold(scores: Vector, alpha: float) -> float:
     """The threshold; if it is infinite, a warning says why."""
-    threshold = kth_smallest(scores, alpha)
+    return warned(kth_smallest(scores, alpha), len(scores), alpha)
+
+
+def warned(threshold: float, n: int, alpha: float) -> float:
+    """A threshold from n scores; if it is infinite, a warning says why."""
     if math.isinf(threshold):
         warn(
-            too_few(len(scores), alpha)
+            too_few(n, alpha)
             or f"More than a share of {alpha:g} of the true labels have an infinite score, because their probability "
             "is 0: the threshold is infinite and every set holds all classes."
         )
