@@ -46,6 +46,7 @@ from pippin._theory.formula import Family
 from pippin._theory.planning import Plan, examples_for, plan
 from pippin._theory.scores import PAPER_SCORES, Score, aps, ip, linear, margin, pip, raps, repip, saps, socop, topk
 from pippin._theory.spelling import parse_score, register
+from pippin.tables.scanning import Scan, scan
 
 __all__ = [
     "PAPER_SCORES",
@@ -74,6 +75,7 @@ __all__ = [
     "Predictor",
     "RiskMonitor",
     "RiskPredictor",
+    "Scan",
     "Score",
     "SelectivePredictions",
     "SelectivePredictor",
@@ -124,6 +126,7 @@ __all__ = [
     "register",
     "repip",
     "saps",
+    "scan",
     "score",
     "sharpen",
     "socop",
@@ -137,10 +140,12 @@ for _name in __all__:  # they live here, whatever room they were made in: pickle
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
 
+del globals()["tables"]  # a room that an import above has bound here, and no public name
+
 if not _TYPE_CHECKING:  # type checkers want to see the import
 
     def __getattr__(name: str) -> object:
         """Public sub-packages are imported when they are first named, so that `import pippin` stays light."""
-        if name in ("export", "images", "sklearn", "testing", "torch"):
+        if name in ("export", "images", "sklearn", "tables", "testing", "torch"):
             return _import_module(f"pippin.{name}")
         raise AttributeError(f"module 'pippin' has no attribute {name!r}")

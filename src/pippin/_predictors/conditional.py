@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine.protocol import Bounds
+from pippin._inputs.batched import is_batched
 from pippin._inputs.labels import check_names
 from pippin._inputs.rows import as_array
 from pippin._predictors import answers
@@ -97,7 +98,7 @@ class ConditionalPredictor(SavedWithScores):
         """The set of every row: all classes whose score is at most their own threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Or what `pippin.scan` returns.
             seed: for a randomised score; a seed or a Generator.
             groups: the group of each row, where there are thresholds per group.
             nonempty: whether the most probable class is put into sets that would be empty.
@@ -109,6 +110,8 @@ class ConditionalPredictor(SavedWithScores):
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
         """
+        if is_batched(probs):
+            return answers.sets_of_batches(self, probs, seed, nonempty)
         rows = asked_rows(self.classes, probs, from_logits, groups=groups)
         asked = Asked(rows, drawn(self.score, rows.n, seed), self.group_codes(groups, rows.n))
         return answers.sets(self, asked, nonempty)

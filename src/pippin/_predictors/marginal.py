@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
+from pippin._inputs.batched import is_batched
 from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
@@ -86,7 +87,7 @@ class Predictor(SavedWithScores):
         """The set of every row: all classes whose score is at most the threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Or what `pippin.scan` returns.
             seed: for a randomised score; a seed or a Generator.
             nonempty: whether the most probable class is put into sets that would be empty:
                 coverage can only rise, and so does the mean size.
@@ -98,6 +99,8 @@ class Predictor(SavedWithScores):
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
         """
+        if is_batched(probs):
+            return answers.sets_of_batches(self, probs, seed, nonempty)
         rows = asked_rows(self.classes, probs, from_logits)
         return answers.sets(self, Asked(rows, drawn(self.score, rows.n, seed)), nonempty)
 
