@@ -15,12 +15,12 @@ from pippin._compare.study import Study
 from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__
-from pippin.report.classes import ClassCoverage
-from pippin.report.decisions import decisions_section
-from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
-from pippin.report.fronts import HOLLOW, Front
-from pippin.report.names import escaped
-from pippin.report.style import look
+from pippin.cli.report.classes import ClassCoverage
+from pippin.cli.report.decisions import decisions_section
+from pippin.cli.report.embedded import FIRST_STEP, LAST_STEP, as_json
+from pippin.cli.report.fronts import HOLLOW, Front
+from pippin.cli.report.names import escaped
+from pippin.cli.report.style import look
 
 COLUMNS = {
     "score": "",
@@ -112,7 +112,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
 
 
 def _asset(name: str) -> str:
-    return (files("pippin.report") / name).read_text(encoding="utf-8")
+    return (files("pippin.cli.report") / name).read_text(encoding="utf-8")
 
 
 def _prose(text: str) -> str:
