@@ -146,6 +146,6 @@ if not _TYPE_CHECKING:  # type checkers want to see the import
 
     def __getattr__(name: str) -> object:
         """Public sub-packages are imported when they are first named, so that `import pippin` stays light."""
-        if name in ("export", "images", "sklearn", "tables", "testing", "torch"):
+        if name in ("dask", "export", "images", "sklearn", "tables", "testing", "torch"):
             return _import_module(f"pippin.{name}")
         raise AttributeError(f"module 'pippin' has no attribute {name!r}")

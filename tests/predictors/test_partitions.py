@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of thresholds 
     st.sampled_from((0, 10**6)),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=250)
+@settings(max_examples=120)
 def test_parts_are_the_whole(kind, score, per, unseen, pieces, how, most_scores, seed):
     """All rows sorted by score or not, tied or not, with infinite scores or not: what the file holds is the same."""
     rng = np.random.default_rng(seed)

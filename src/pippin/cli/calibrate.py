@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin.cli.cluster import Scheduler, on_cluster
 from pippin.cli.options import (
     Alpha,
     DataFiles,
@@ -57,6 +58,7 @@ def calibrate(
     no_scores: Annotated[
         bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
     ] = False,
+    scheduler: Scheduler = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
@@ -76,8 +78,18 @@ def calibrate(
         calibrate_decider(given, utility, alpha, out, per, unseen, weights, no_scores)
         return
     _check(per, unseen)
-    found = read_or_scan(data, labels, layout)
     method = parse_method(score)
+    if scheduler is not None:
+        if labels is not None or weights is not None or not method.plain:
+            raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
+        import pippin.dask
+
+        with on_cluster(scheduler, data, layout) as tables:
+            far = pippin.dask.calibrate(tables, None, method.score, alpha, seed=seed, per=per, unseen=unseen)
+        _save(far, out, no_scores)
+        print(f"{out}, made from {tables.name}: {far.describe()}")
+        return
+    found = read_or_scan(data, labels, layout)
     right: float | None
     if isinstance(found, Data) or weights is not None or not method.plain:
         given = at_once(found)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pippin._runtime.errors import InputError
+from pippin.cli.cluster import Scheduler, on_cluster
 from pippin.cli.options import (
     DataFiles,
     DrawSeed,
@@ -35,6 +37,7 @@ def evaluate(
     weights: WeightsFile = None,
     utility: UtilityFile = None,
     fallback: Fallback = None,
+    scheduler: Scheduler = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
@@ -45,6 +48,15 @@ def evaluate(
     from pippin.tables.reading import Data, naming
 
     calibrated = pippin.load(predictor)
+    if scheduler is not None:
+        import pippin.dask
+
+        if labels is not None or weights is not None or utility is not None or not hasattr(calibrated, "score"):
+            raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
+        with on_cluster(scheduler, data, layout) as tables:
+            far = pippin.dask.evaluate(calibrated, tables, seed=seed, nonempty=non_empty)
+        _say(calibrated, tables.name, far, False)
+        return
     found = read_or_scan(data, labels, layout)
     by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
     if not isinstance(found, Data) and by_threshold and weights is None and utility is None:

@@ -16,7 +16,16 @@ from pippin._inputs.labels import ColumnNumbers, Reading, as_classes, as_labels,
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
-from pippin.tables.formats import NO_PARQUET, PLAIN_WHOLE, are_whole, csv_body, csv_content, parquet_content, parsed
+from pippin.tables.formats import (
+    NO_PARQUET,
+    PLAIN_WHOLE,
+    are_whole,
+    csv_body,
+    csv_content,
+    opened,
+    parquet_content,
+    parsed,
+)
 from pippin.tables.layout import Layout
 from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless, read_data
 from pippin.tables.sources import Source, check_types, csv_blocks, described, expand
@@ -126,6 +135,10 @@ class Scan:
                 kind = _agreed(kind, own, data)
             yield Batch(data.rows, labels, data.groups, data.ids, first, _Naming(data, not source.columns.chosen))
             first += len(data.probs)
+
+    def settled(self) -> "Scan":
+        """The same tables, where what whole numbers mean as labels is said, if it has to be."""
+        return replace(self, layout=self.layout._replace(labels_are=self._reading()))
 
     def gathered(self) -> Data:
         """All rows at once, for what cannot do with less."""
@@ -291,6 +304,9 @@ def _parquet_frames(
 ) -> "Iterator[tuple[Source, int, polars.DataFrame]]":
     import polars
 
+    for source in sources:
+        with opened(source.path):
+            pass  # there since it was described
     table = polars.scan_parquet([source.path for source in sources], glob=False)
     frames = (
         table.select(_wanted(sources[0], needs)).slice(start).collect_batches(chunk_size=BATCH, maintain_order=True)
