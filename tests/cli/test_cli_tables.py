@@ -121,9 +121,13 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     assert len(list((folder / "0").glob("[0-9]*"))) == 4
     assert not (tables / f"sets.{ending}").exists()
     drawn = json.loads((folder / "made_from.json").read_text())["drawn"]
+    if ending == "csv":  # a mark, which stays if the finished pieces are not made again
+        first = min((folder / "0").glob("[0-9]*"))
+        first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))
     assert call(" ".join(words))[0] == 0
     found = tables / f"sets.{ending}"
-    stopped = found.read_bytes()
+    assert ending != "csv" or found.read_bytes().startswith(b"PHOTO")
+    stopped = found.read_bytes().replace(b"PHOTO", b"photo")
     found.unlink()
     assert not list(tables.glob(".sets*"))
     assert call(" ".join([*words, "--seed", str(drawn)]))[0] == 0
