@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pippin.tables.reading import Data
     from pippin.tables.scanning import Scan
 
+LEFT_OUT = "Its file leaves out the scores of so many rows: it serves alpha={:g} alone, and has no p-values."
 Per = Annotated[
     str | None,
     typer.Option(
@@ -88,6 +89,8 @@ def calibrate(
             far = pippin.dask.calibrate(tables, None, method.score, alpha, seed=seed, per=per, unseen=unseen)
         _save(far, out, no_scores)
         print(f"{out}, made from {tables.name}: {far.describe()}")
+        if far.n_calibration > MOST_SCORES and not no_scores:
+            print(LEFT_OUT.format(alpha))
         return
     found = read_or_scan(data, labels, layout)
     right: float | None
@@ -100,7 +103,7 @@ def calibrate(
     _save(predictor, out, no_scores)
     print(f"{out}, made from {found.name}: {predictor.describe()}")
     if not isinstance(found, Data) and predictor.n_calibration > MOST_SCORES and not no_scores:
-        print(f"Its file leaves out the scores of so many rows: it serves alpha={alpha:g} alone, and has no p-values.")
+        print(LEFT_OUT.format(alpha))
     asked = 1 - predictor.alpha
     if right is not None and right > asked:
         print(
