@@ -215,7 +215,7 @@ def draw(found, names, path):
     """Coverage and size of every score under every change."""
     from matplotlib.figure import Figure
 
-    from pippin.report.style import LOOKS
+    from pippin.cli.report.style import LOOKS
 
     figure = Figure(figsize=(10, 7), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)

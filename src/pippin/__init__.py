@@ -24,6 +24,7 @@ from pippin._predictors.explaining import Explanation
 from pippin._predictors.loading import load
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation, coverage, efficiency, empty_rate, evaluate, informativeness
+from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.risk import RiskPredictor, calibrate_risk
@@ -47,10 +48,12 @@ from pippin._theory.formula import Family
 from pippin._theory.planning import Plan, examples_for, plan
 from pippin._theory.scores import PAPER_SCORES, Score, aps, ip, linear, margin, pip, raps, repip, saps, socop, topk
 from pippin._theory.spelling import parse_score, register
+from pippin.tables.scanning import Scan, scan
 
 __all__ = [
     "PAPER_SCORES",
     "Alarm",
+    "Calibration",
     "Combination",
     "Comparison",
     "ConditionalPredictor",
@@ -75,6 +78,7 @@ __all__ = [
     "Predictor",
     "RiskMonitor",
     "RiskPredictor",
+    "Scan",
     "Score",
     "SelectivePredictions",
     "SelectivePredictor",
@@ -126,6 +130,7 @@ __all__ = [
     "register",
     "repip",
     "saps",
+    "scan",
     "score",
     "sharpen",
     "socop",
@@ -139,10 +144,12 @@ for _name in __all__:  # they live here, whatever room they were made in: pickle
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
 
+del globals()["tables"]  # a room that an import above has bound here, and no public name
+
 if not _TYPE_CHECKING:  # type checkers want to see the import
 
     def __getattr__(name: str) -> object:
         """Public sub-packages are imported when they are first named, so that `import pippin` stays light."""
-        if name in ("export", "images", "sklearn", "testing", "torch"):
+        if name in ("dask", "export", "images", "sklearn", "tables", "testing", "torch"):
             return _import_module(f"pippin.{name}")
         raise AttributeError(f"module 'pippin' has no attribute {name!r}")

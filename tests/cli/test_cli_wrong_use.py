@@ -64,7 +64,7 @@ def wrong(tmp_path_factory):
 WRONG = {
     # the data
     "compare none.npz": "There is no file none.npz",
-    "compare folder": "end in .npz, .csv, .csv.gz, .parquet or .npy, got folder",
+    "compare folder": "The folder folder holds no .parquet, .csv or .csv.gz file",
     "compare file": "end in .npz, .csv, .csv.gz, .parquet or .npy, got file",
     "compare empty.csv": "empty.csv is empty",
     "compare heading.csv": "heading.csv: Expected at least one row",

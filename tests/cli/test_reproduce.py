@@ -11,8 +11,8 @@ import pytest
 
 import pippin
 from pippin.cli import photographs
+from pippin.cli.report.photos import EACH, kinds, photo_section, thumbnail
 from pippin.cli.steps import run_step
-from pippin.report.photos import EACH, kinds, photo_section, thumbnail
 from pippin.tables.reading import read_data
 from support.made_images import CLASSES, make_images
 

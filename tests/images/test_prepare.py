@@ -9,10 +9,10 @@ import polars
 import pytest
 from PIL import Image
 
+from pippin.cli.report.windows import write_windows
 from pippin.images.preparing.prepare import prepare_we3ds
 from pippin.images.preparing.we3ds import RARE, mask_classes
 from pippin.images.preparing.windows import Options, label_windows
-from pippin.report.windows import write_windows
 from support.folders import content
 from support.we3ds_tree import NAMES, OPTIONS, SMALL, made_files, made_photograph, photo_name, write_folder, write_zip
 
@@ -218,7 +218,7 @@ def test_every_window_of_soil_is_as_likely():
 def test_figures_show_the_grid_and_every_class(photographs, tmp_path):
     from matplotlib.patches import Rectangle
 
-    from pippin.report.windows import class_counts, cutting
+    from pippin.cli.report.windows import class_counts, cutting
 
     given = []
     prepare_we3ds(photographs[0], tmp_path, Options(64, drop=()), workers=1, draw=lambda *seen: given.extend(seen))

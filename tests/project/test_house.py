@@ -35,7 +35,7 @@ def test_what_is_exported():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
     assert set(EXPORTED) <= set(pippin.__all__)
     public = {name for name in dir(pippin) if not name.startswith("_")} - set(pippin.__all__)
-    assert public <= {"cli", "export", "images", "report", "sklearn", "tables", "testing", "torch"}
+    assert public <= {"cli", "dask", "export", "images", "sklearn", "tables", "testing", "torch"}
     assert all(hasattr(pippin, name) for name in pippin.__all__)
 
 

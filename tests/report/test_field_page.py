@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pippin.report.field import Seen, field_page, write_field_page
+from pippin.cli.report.field import Seen, field_page, write_field_page
 
 CLASSES = ("maize", "wheat", "charlock", "</script><script>document.title=2</script><i>", "dock")
 ACTIONS = ("spray", "leave", "ask")

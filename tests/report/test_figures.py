@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin._compare import verdict
-from pippin.report import classes, figures, fronts, style, toy_cases, write_sweep, write_toy
+from pippin.cli.report import classes, figures, fronts, style, toy_cases, write_sweep, write_toy
 from support.trials import trial_of
 
 SPLITS = 30
@@ -277,7 +277,7 @@ def test_drawing_touches_no_global_state():
     """Neither pyplot nor the user's settings."""
     code = (
         "import sys, matplotlib; before = matplotlib.rcParams.copy();"
-        "from pippin.report import figures, style; style.rendered(figures.toy(), 'svg');"
+        "from pippin.cli.report import figures, style; style.rendered(figures.toy(), 'svg');"
         "assert 'matplotlib.pyplot' not in sys.modules;"
         "assert all(before[key] == matplotlib.rcParams[key] for key in before if key != 'backend')"
     )
@@ -287,8 +287,8 @@ def test_drawing_touches_no_global_state():
 def test_without_matplotlib_the_command_to_install_it_is_told(tmp_path):
     """One sentence, and nothing is written."""
     code = (
-        "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.report\n"
-        f"try: pippin.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"
+        "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.cli.report\n"
+        f"try: pippin.cli.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"
         "except ImportError as error: print(error)"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

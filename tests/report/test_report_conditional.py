@@ -10,7 +10,7 @@ import pytest
 import pippin
 from pippin._compare.methods import parse_methods
 from pippin._compare.splits import draw_split
-from pippin.report import write_report
+from pippin.cli.report import write_report
 from support.made_report import TITLE, rows_of
 from support.trials import study_of
 

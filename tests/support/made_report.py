@@ -8,7 +8,7 @@ from pippin._compare.curves import level_curve
 from pippin._compare.evidence import CoverageCheck
 from pippin._compare.splits import draw_split
 from pippin._compare.study import Study
-from pippin.report import write_report
+from pippin.cli.report import write_report
 from support.trials import trial_of
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")

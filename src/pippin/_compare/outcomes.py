@@ -20,9 +20,10 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import Labelled
+from pippin._predictors.by_cell import make_conditional
 from pippin._predictors.cells import Cells, make_cells
 from pippin._predictors.combination import Labels, Way, find_thresholds
-from pippin._predictors.conditional import bounds_at, make_conditional
+from pippin._predictors.conditional import bounds_at
 from pippin._predictors.grouping import Grouping
 from pippin._runtime.arrays import Codes, Flags, T, Vector
 from pippin._theory.formula import score_at

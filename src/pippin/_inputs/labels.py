@@ -82,6 +82,27 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
     return _by_either(array, classes)
 
 
+def two_meanings(classes: Classes) -> bool:
+    """Whether a whole number can name one class and be the column number of another.
+
+    >>> two_meanings(("1", "2")), two_meanings(("0", "1")), two_meanings(("crop", "weed"))
+    (True, False, False)
+    """
+    return any(isinstance(name, str) and WHOLE.fullmatch(name) and name != str(i) for i, name in enumerate(classes))
+
+
+def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
+    """As `as_labels`, for some rows of many, whose labels must mean the same whatever those of the others are."""
+    if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
+        return as_labels(labels, n, classes)
+    if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
+        raise InputError(
+            f"Expected the names of classes as text, got whole numbers where classes are called {shortened(classes)}",
+            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
+        )
+    return as_labels(labels, n, classes, "names")
+
+
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
     """Objects that are all whole numbers as such, if 64 bits can hold them."""
     if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
@@ -103,8 +124,9 @@ def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
 
 def _no_number(row: int, label: object, classes: Classes) -> InputError:
     return InputError(
-        f"Row {row} has the label {label}, expected 0 to {len(classes) - 1}",
+        f"has the label {label}, expected 0 to {len(classes) - 1}",
         "labels are column numbers counted from 0",
+        row=row,
     )
 
 
@@ -123,10 +145,10 @@ def _by_name(given: list[Any], classes: Classes) -> Codes:
     if -1 in codes:
         row = codes.index(-1)
         raise InputError(
-            f"Row {row} has the label {given[row]!r}, which is not one of the {len(classes)} classes "
-            f"({shortened(classes)})",
+            f"has the label {given[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})",
             "correct the label or pass classes= with all names",
             "correct the label or name all classes in the file",
+            row,
         )
     return read_only(np.array(codes, dtype=np.int64))
 
@@ -142,10 +164,11 @@ def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
         row = int(apart[inverse].argmax())
         number, name = int(array[row]), int(named[inverse[row]])
         raise InputError(
-            f"Row {row} has the label {number}, which is column {number} ({classes[number]!r}) by number and "
-            f"column {name} ({classes[name]!r}) by name",
+            f"has the label {number}, which is column {number} ({classes[number]!r}) by number and column {name} "
+            f"({classes[name]!r}) by name",
             "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
             "say which with --labels-are names or --labels-are indices",
+            row,
         )
     return _by_number(array, classes) if (named < 0).any() else read_only(named[inverse])
 
@@ -203,8 +226,9 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
         row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
         if row is not None:
             raise InputError(
-                f"Row {row} has no {what[:-1]} ({given[row]}), expected a whole number or text",
+                f"has no {what[:-1]} ({given[row]}), expected a whole number or text",
                 "give what is missing a name of its own, or leave the row out",
+                row=row,
             )
     if array.dtype.kind == "O":
         if any(all(isinstance(name, kind) for name in given) for kind in (str, Integral | np.bool_)):

@@ -65,7 +65,7 @@ class Rows:
             return
         fault = find_fault(self.block(start, stop), self.names)
         if fault is not None:
-            raise InputError(f"Row {start + fault.row} {fault.what}", fault.remedy, fault.in_files)
+            raise InputError(fault.what, fault.remedy, fault.in_files, start + fault.row)
 
     def verified(self) -> "Rows":
         """The same rows, every one of them checked now: nobody will check them again."""
@@ -176,9 +176,9 @@ def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
     if not np.isfinite(top).all():
         row = int((~np.isfinite(top)).argmax())
         raise InputError(
-            f"Row {first_row + row} has a largest logit of {top[row]}, expected finite logits (−inf for impossible "
-            "classes)",
+            f"has a largest logit of {top[row]}, expected finite logits (−inf for impossible classes)",
             "remove or repair that row",
+            row=first_row + row,
         )
     shifted -= top[:, None]
     np.exp(shifted, out=shifted)

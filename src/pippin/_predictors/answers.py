@@ -8,14 +8,17 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds, Draws
+from pippin._inputs.batched import Batched, watched
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labels
 from pippin._inputs.rows import Rows, as_rows
 from pippin._predictors.frames import like_rows
 from pippin._predictors.points import PointPredictions
+from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.rules import Asked, Rule
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Seed, Vector, named
+from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 
 
@@ -56,6 +59,20 @@ def sets(predictor: Ruled, asked: Asked, nonempty: bool, bounds: Bounds | None =
     if nonempty:
         found = dispatch.with_best(asked.rows, found)
     return PredictionSets(*found, predictor.classes, asked.rows.index)
+
+
+def sets_of_batches(predictor: ConformalPredictor, source: Batched, seed: Seed, nonempty: bool) -> PredictionSets:
+    """The sets of all rows, which are small beside the rows."""
+    needs = ("groups",) if "groups" in predictor.takes else ()
+    generator, every = generator_of(seed), []
+    for batch in watched(source, *needs):
+        beside = {"groups": batch.groups} if needs else {}
+        with batch.naming():
+            every.append(predictor.predict(batch.rows, seed=generator, nonempty=nonempty, **beside))
+    if not every:
+        raise InputError(f"{source.name} has no rows, expected one at least")
+    sizes, members = (np.concatenate([getattr(one, name) for one in every]) for name in ("sizes", "members"))
+    return PredictionSets(sizes, members, predictor.classes)
 
 
 def p_values(predictor: Ruled, asked: Asked, labels: ArrayLike | None) -> Any:

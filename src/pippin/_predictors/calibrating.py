@@ -7,13 +7,17 @@ from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
+from pippin._inputs.batched import Batched, is_batched
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_classes, as_labelled, as_labels
 from pippin._inputs.rows import as_rows
-from pippin._predictors.conditional import ConditionalPredictor, calibrate_conditional
+from pippin._predictors.by_cell import calibrate_conditional
+from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.grouping import Grouping, Per
 from pippin._predictors.kinds import Level, as_levels
 from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._predictors.partitions.batches import calibrate_batched
+from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._predictors.units import UnitPredictor, calibrate_units
@@ -52,6 +56,17 @@ def score(
     return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
 
 
+@overload
+def calibrate(
+    probs: Batched,
+    labels: None = None,
+    score: Score | str = "repip",
+    alpha: Level = 0.1,
+    *,
+    seed: Seed = None,
+    per: Per | Mapping[Any, str] | None = None,
+    unseen: Unseen = "error",
+) -> Predictor | ConditionalPredictor: ...
 @overload
 def calibrate(
     probs: Any,
@@ -138,7 +153,7 @@ def calibrate(
 ) -> Predictor | ConditionalPredictor: ...
 def calibrate(
     probs: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | None = None,
     score: Score | str = "repip",
     alpha: Level = 0.1,
     *,
@@ -159,7 +174,8 @@ def calibrate(
     use rows the classifier was not trained on.
 
     Args:
-        probs: (n, K) probabilities; logits with `from_logits=True`.
+        probs: (n, K) probabilities; logits with `from_logits=True`. Or tables past memory, as `pippin.scan` returns
+            them: they bring their classes, labels and groups. Of more than a million rows, the scores are not kept.
         labels: the true classes, as indices or as names.
         score: a score or its spelling.
         alpha: the share of errors allowed; where the guarantee is per kind, one for all or {kind: alpha}.
@@ -184,6 +200,14 @@ def calibrate(
     >>> round(predictor.threshold, 4)
     1.7291
     """
+    if is_batched(probs):
+        beside = {"labels": labels, "classes": classes, "groups": groups, "sharpen": sharpen, "features": features}
+        if given := next((name for name, value in beside.items() if value is not None), None):
+            raise InputError(f"Expected tables without {given}=", "leave it out, the tables bring what they have")
+        calibration = Calibration(score, alpha, classes=probs.classes, per=per, unseen=unseen, seed=seed)
+        return calibrate_batched(probs, calibration)
+    if labels is None:
+        raise InputError("Expected the true classes of the rows, got no labels", "pass labels=, one per row")
     chosen = parse_score(score)
     for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
         warn_of_level(as_alpha(level))

@@ -5,12 +5,12 @@ class, per group or per cluster compares it with those of its own cell only.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.protocol import Held
-from pippin._inputs.labels import Groups
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 from pippin._theory.level import quantile_rank
 
@@ -86,16 +86,48 @@ def make_cells(
     )
 
 
-def group_cells(scores: Vector, groups: Groups, labels: Codes | None, n_classes: int, unseen: str) -> Cells:
-    """A cell per group, or per group and class; for unseen groups one more, which holds everybody."""
-    each, n_groups = 1 if labels is None else n_classes, len(groups.names)
-    within = np.zeros(len(scores), dtype=np.int64) if labels is None else labels
-    cell = groups.codes * each + within
-    if unseen == "marginal":
-        cell = np.concatenate([cell, n_groups * each + within])
-        scores, n_groups = np.tile(scores, 2), n_groups + 1
-    of = np.arange(n_groups * each).reshape(n_groups, each)
-    return make_cells(scores, cell, np.broadcast_to(of, (n_groups, n_classes)))
+class Placement(NamedTuple):
+    """Which cells a calibration row belongs to, by its class and its group, and which one speaks for whom (`of`).
+
+    A row of group g (0 where there are none) and class y is in cell g·each + own[y]. In the
+    cells from `extra` on there is everybody once more; a row whose own cell is one of them is there once.
+    """
+
+    of: Indices
+    own: Codes
+    each: int = 0
+    extra: int | None = None
+    by_class: bool = True
+
+    def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
+        """Scores and their cells; where there are extra cells, the same scores once more."""
+        within = self.own[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
+        cell = within if group is None else group * self.each + within
+        if self.extra is None:
+            return scores, cell
+        first = cell < self.extra
+        again = self.extra + (within if self.each > 1 else 0)
+        return (
+            np.concatenate([scores[first], scores]),
+            np.concatenate([cell[first], np.broadcast_to(again, len(scores))]),
+        )
+
+    def cells(self, scores: Vector, labels: Codes, group: Codes | None, ranks: Indices | None = None) -> Cells:
+        """All calibration scores in their cells."""
+        return make_cells(*self(scores, labels, group), self.of, ranks)
+
+
+def by_class(n_classes: int) -> Placement:
+    """A cell per class."""
+    return Placement(np.arange(n_classes, dtype=np.int32)[None], np.arange(n_classes))
+
+
+def by_group(n_groups: int, n_classes: int, and_class: bool, unseen: str) -> Placement:
+    """A cell per group, or per group and class; for unseen groups one more (per class), which holds everybody."""
+    each, more = n_classes if and_class else 1, unseen == "marginal"
+    of = np.arange((n_groups + more) * each, dtype=np.int32).reshape(n_groups + more, each)
+    every = np.broadcast_to(of, (n_groups + more, n_classes))
+    return Placement(every, np.arange(n_classes), each, n_groups * each if more else None, and_class)
 
 
 def one_cell(scores: Vector | None, n: int, n_classes: int) -> Cells:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.cells import Cells, make_cells
+from pippin._predictors.cells import Cells, Placement
 from pippin._theory.level import examples_needed, quantile_rank
 
 Vector = NDArray[np.float64]
@@ -36,15 +36,19 @@ def cluster_cells(scores: Vector, labels: Indices, n_classes: int, alpha: float,
     if n_clusters:
         rest = rng.random(len(scores)) >= share
         cluster = clusters_of(scores[~rest], labels[~rest], n_classes, alpha, n_clusters, rng)
-    note = None
-    if (cluster == NULL).all():
-        note = (
-            f"Too few calibration examples per class to cluster {n_classes:,} classes: all of them get the marginal "
-            "threshold, whose guarantee is for all classes together; collect more."
-        )
     seen = np.bincount(labels, minlength=n_classes) > 0
     cells = shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
-    return Clustered(cells, int(rest.sum()), note)
+    return Clustered(cells, int(rest.sum()), on_null(cluster))
+
+
+def on_null(cluster: Indices) -> str | None:
+    """What to warn of where no class could be compared."""
+    if (cluster != NULL).any():
+        return None
+    return (
+        f"Too few calibration examples per class to cluster {len(cluster):,} classes: all of them get the marginal "
+        "threshold, whose guarantee is for all classes together; collect more."
+    )
 
 
 def plan(counts: Indices, alpha: float) -> tuple[float, int]:
@@ -80,19 +84,23 @@ def shared_cells(scores: Vector, labels: Indices, cluster: Indices, seen: NDArra
     >>> shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 9).of
     array([[0, 0, 1, 1]], dtype=int32)
     """
+    counts = np.bincount(labels, minlength=len(cluster))
+    return sharing(cluster, counts, seen, needed).cells(scores, labels, None)
+
+
+def sharing(cluster: Indices, counts: Indices, seen: NDArray[np.bool_], needed: int) -> Placement:
+    """Where rows belong, of which each class has so many."""
     rare = cluster == NULL
     null = int(cluster.max()) + 1
-    of = np.where(rare, null, cluster)
-    cell = of[labels]
-    few = np.count_nonzero(cell == null) < needed
+    own = np.where(rare, null, cluster)
+    of = own.copy()
+    few = counts[rare].sum() < needed
     unknown = rare if few else rare & ~seen
+    everyone = None
     if unknown.any():
         everyone = null if few else null + 1
         of[unknown] = everyone
-        own = cell != everyone
-        scores = np.concatenate([scores[own], scores])
-        cell = np.concatenate([cell[own], np.full(len(own), everyone)])
-    return make_cells(scores, cell, of[None])
+    return Placement(of[None].astype(np.int32), own, extra=everyone)
 
 
 def clusters_of(
@@ -106,12 +114,22 @@ def clusters_of(
     order = np.lexsort((scores, labels))
     counts = np.bincount(labels, minlength=n_classes)
     first = np.cumsum(counts) - counts
+    common, ranks = described_by(counts, alpha)
+    return alike(scores[order][first[common, None] + ranks - 1], common, counts, n_clusters, rng)
+
+
+def described_by(counts: Indices, alpha: float) -> tuple[Indices, Indices]:
+    """The classes that have enough rows, and for each which of its scores, from the smallest on, describe it."""
     common = np.flatnonzero(counts >= _needed(alpha))
-    found = np.full(n_classes, NULL)
+    ranks = [[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()]
+    return common, np.array(ranks, dtype=np.int64).reshape(len(common), len(SHARES) + 1)
+
+
+def alike(points: Vector, common: Indices, counts: Indices, n_clusters: int, rng: np.random.Generator) -> Indices:
+    """The cluster of every class, from the quantiles of the common ones."""
+    found = np.full(len(counts), NULL)
     if not len(common):
         return found
-    ranks = np.array([[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()])
-    points = scores[order][first[common, None] + ranks - 1]
     finite = points[np.isfinite(points)]
     points = np.minimum(points, finite.max(initial=0.0))  # a probability of 0 can score infinity
     points /= np.abs(points).max() or 1.0  # so that no square overflows

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._engine import dispatch
-from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
-from pippin._inputs.labels import Labelled, check_names
+from pippin._inputs.batched import is_batched
+from pippin._inputs.labels import check_names
 from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import Cells
-from pippin._predictors.clusters import cluster_cells
 from pippin._predictors.explaining import Explains
 from pippin._predictors.frames import polars_frame
 from pippin._predictors.grouping import (
     KIND,
     PER,
-    Grouping,
     GroupNames,
-    celled,
     cells_of,
     group_codes,
     group_names,
@@ -87,7 +83,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
         """
         need_scores(self.cells, f"has only alpha={self.alpha}")
         predictor = at_level(self, alpha)
-        if note := _rare(predictor):
+        if note := rare(predictor):
             warn(note)
         return predictor
 
@@ -103,7 +99,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
         """The set of every row: all classes whose score is at most their own threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Or what `pippin.scan` returns.
             seed: for a randomised score; a seed or a Generator.
             groups: the group of each row, where there are thresholds per group.
             nonempty: whether the most probable class is put into sets that would be empty.
@@ -115,6 +111,8 @@ class ConditionalPredictor(Explains, SavedWithScores):
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
         """
+        if is_batched(probs):
+            return answers.sets_of_batches(self, probs, seed, nonempty)
         rows = asked_rows(self.classes, probs, from_logits, groups=groups)
         asked = Asked(rows, drawn(self.score, rows.n, seed), self.group_codes(groups, rows.n))
         return answers.sets(self, asked, nonempty)
@@ -300,35 +298,6 @@ class ConditionalPredictor(Explains, SavedWithScores):
         return ByCells(self.cells, Bounds(self.thresholds, None, self.rank_limits))
 
 
-def calibrate_conditional(
-    data: Labelled, score: Score, alpha: Any, seed: Seed, grouping: Grouping
-) -> ConditionalPredictor:
-    """What `pippin.calibrate` does with `per=` or `groups=`, and its warnings."""
-    predictor, note = make_conditional(data, score, alpha, seed, grouping)
-    for told in filter(None, (note, _rare(predictor))):
-        warn(told)
-    return predictor
-
-
-def make_conditional(
-    data: Labelled, score: Score, alpha: Any, seed: Seed, grouping: Grouping
-) -> tuple[ConditionalPredictor, str | None]:
-    """The predictor, and what to warn of beyond infinite thresholds."""
-    grouping.check()
-    rows, labels, classes = data
-    per, n, note, generator = grouping.name, rows.n, None, generator_of(seed)
-    scores = dispatch.label_scores(rows, labels, score, draws(score, n, generator))
-    groups: GroupNames | None = None
-    kinds: Kinds | None = None
-    if per == "cluster":
-        cells, n, note = cluster_cells(scores, labels, rows.n_classes, alpha, generator)
-    else:
-        ranks = dispatch.label_ranks(rows, labels).astype(np.int32) + 1 if per == "rc3p" else None
-        cells, groups, kinds = celled(scores, data, grouping, ranks)
-    blank = ConditionalPredictor(score, per, 0.5, np.empty(0), None, n, classes, groups, cells, kinds)
-    return at_level(blank, alpha), note
-
-
 def bounds_at(predictor: ConditionalPredictor, alpha: Any) -> Bounds:
     """The limits that the predictor's calibration gives at a level."""
     if predictor.per == "rc3p":
@@ -352,7 +321,7 @@ def _needed(predictor: ConditionalPredictor) -> Codes:
     return np.array([examples_needed(level) for level in every], dtype=np.int64)
 
 
-def _rare(predictor: ConditionalPredictor) -> str | None:
+def rare(predictor: ConditionalPredictor) -> str | None:
     """The cells whose threshold is infinite, and what they lack."""
     needed, counts = _needed(predictor), predictor.cells.counts
     few = np.flatnonzero(counts < needed)

@@ -1,5 +1,6 @@
 """Who is covered: coverage by class, by group and by set size, counted and pooled."""
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,11 +16,20 @@ STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopo
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Objects and those covered, (2, how many), of every class, every group, and every stratum of set sizes."""
+    """Objects and those covered, (2, how many), of every class, every group, every stratum of set sizes, and size."""
 
     classes: Counts
     groups: Counts
     strata: Counts
+    sizes: Counts
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Of two groups of objects that have the same classes and groups."""
+        most = max(self.sizes.shape[1], other.sizes.shape[1])
+        mine, others = (np.pad(one.sizes, ((0, 0), (0, most - one.sizes.shape[1]))) for one in (self, other))
+        return Tally(
+            self.classes + other.classes, self.groups + other.groups, self.strata + other.strata, mine + others
+        )
 
 
 def tally(
@@ -27,12 +37,13 @@ def tally(
 ) -> Tally:
     """Counts some objects by their labels and groups and by the sizes of their sets."""
     stratum = np.searchsorted(STRATA, sizes, side="right") - 1
-    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), _by(stratum, covered, len(STRATA)))
+    strata, every = _by(stratum, covered, len(STRATA)), _by(sizes, covered, int(sizes.max(initial=0)) + 1)
+    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), strata, every)
 
 
 def pooled(tallies: Iterable[Tally]) -> Tally:
     """Several tallies as one."""
-    return reduce(lambda a, b: Tally(a.classes + b.classes, a.groups + b.groups, a.strata + b.strata), tallies)
+    return reduce(operator.add, tallies)
 
 
 def shares(counts: Counts) -> NDArray[np.float64]:

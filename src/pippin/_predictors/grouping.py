@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups
-from pippin._predictors.cells import Cells, group_cells, make_cells
+from pippin._predictors.cells import Cells, Placement, by_class, by_group
 from pippin._predictors.kinds import Kinds, as_kinds
 from pippin._predictors.saving import Content, need, rising, whole_numbers
-from pippin._runtime.arrays import Codes, Indices, Vector, read_only
+from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 
@@ -62,20 +62,34 @@ class Celled(NamedTuple):
     kinds: Kinds | None
 
 
+class Places(NamedTuple):
+    """Where calibration rows belong, with the names of the groups and the kinds of the classes, where there are any."""
+
+    placement: Placement
+    groups: GroupNames | None
+    kinds: Kinds | None
+
+
+def places(grouping: Grouping, classes: Classes, names: tuple[str | int, ...] | None) -> Places:
+    """The cells of thresholds per class, kind, group, or class and group; `names` are those of the groups."""
+    if not isinstance(grouping.per, str):
+        kinds = as_kinds(grouping.per, classes)
+        return Places(Placement(kinds.of[None].astype(np.int32), kinds.of), None, kinds)
+    if names is None:
+        return Places(by_class(len(classes)), None, None)
+    known: GroupNames = (*names, None) if grouping.unseen == "marginal" else names
+    return Places(by_group(len(names), len(classes), "class" in grouping.per, grouping.unseen), known, None)
+
+
 def celled(scores: Vector, data: Labelled, grouping: Grouping, ranks: Indices | None = None) -> Celled:
     """The cells of thresholds per class, kind, group, or class and group."""
     grouping.check()
     rows, labels, classes = data
     same_index("probs", rows.index, groups=grouping.groups)
-    if not isinstance(grouping.per, str):
-        kinds = as_kinds(grouping.per, classes)
-        return Celled(make_cells(scores, kinds.of[labels], kinds.of[None]), None, kinds)
-    if grouping.groups is None:
-        return Celled(make_cells(scores, labels, np.arange(rows.n_classes)[None], ranks), None, None)
-    groups = as_numbered_groups(grouping.groups, rows.n)
-    names: GroupNames = (*groups.names, None) if grouping.unseen == "marginal" else groups.names
-    within = labels if "class" in grouping.per else None
-    return Celled(group_cells(scores, groups, within, rows.n_classes, grouping.unseen), names, None)
+    groups = None if grouping.groups is None else as_numbered_groups(grouping.groups, rows.n)
+    codes, names = (None, None) if groups is None else groups
+    placement, known, kinds = places(grouping, classes, names)
+    return Celled(placement.cells(scores, labels, codes, ranks), known, kinds)
 
 
 def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
@@ -104,9 +118,10 @@ def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n:
     if (codes < 0).any():
         row = int((codes < 0).argmax())
         raise InputError(
-            f"Row {row} is in the group {given[row].item()!r}, which the calibration has not seen",
+            f"is in the group {given[row].item()!r}, which the calibration has not seen",
             'calibrate with such rows, or with unseen="marginal" to give them a threshold of their own',
             "calibrate with such rows, or with --unseen marginal to give them a threshold of their own",
+            row,
         )
     return codes
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
+from pippin._inputs.batched import is_batched
 from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
@@ -32,7 +33,12 @@ def calibrate_marginal(data: Labelled, score: Score, alpha: Any, seed: Seed) -> 
     rows, labels, classes = data
     level = as_alpha(alpha)
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
-    return Predictor(score, level, _threshold(scores, level), rows.n, classes, read_only(scores))
+    return from_scores(scores, score, level, classes)
+
+
+def from_scores(scores: Vector, score: Score, level: float, classes: Classes) -> "Predictor":
+    """The same from the scores of the true labels."""
+    return Predictor(score, level, _threshold(scores, level), len(scores), classes, read_only(scores))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,7 +87,7 @@ class Predictor(Explains, SavedWithScores):
         """The set of every row: all classes whose score is at most the threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Or what `pippin.scan` returns.
             seed: for a randomised score; a seed or a Generator.
             nonempty: whether the most probable class is put into sets that would be empty:
                 coverage can only rise, and so does the mean size.
@@ -93,6 +99,8 @@ class Predictor(Explains, SavedWithScores):
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
         """
+        if is_batched(probs):
+            return answers.sets_of_batches(self, probs, seed, nonempty)
         rows = asked_rows(self.classes, probs, from_logits)
         return answers.sets(self, Asked(rows, drawn(self.score, rows.n, seed)), nonempty)
 
@@ -227,10 +235,14 @@ def kth_smallest(scores: Vector, alpha: Any) -> float:
 
 def _threshold(scores: Vector, alpha: float) -> float:
     """The threshold; if it is infinite, a warning says why."""
-    threshold = kth_smallest(scores, alpha)
+    return warned(kth_smallest(scores, alpha), len(scores), alpha)
+
+
+def warned(threshold: float, n: int, alpha: float) -> float:
+    """A threshold from n scores; if it is infinite, a warning says why."""
     if math.isinf(threshold):
         warn(
-            too_few(len(scores), alpha)
+            too_few(n, alpha)
             or f"More than a share of {alpha:g} of the true labels have an infinite score, because their probability "
             "is 0: the threshold is infinite and every set holds all classes."
         )

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._inputs.batched import Batched, is_batched, labels_of
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labels, as_numbered_groups
-from pippin._predictors.coverage_by import covgap, shares, sscv, tally
+from pippin._predictors.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
@@ -173,7 +174,7 @@ class Evaluation:
         told |= {name: value for name in ("accuracy", "covgap", "sscv") if (value := getattr(self, name)) is not None}
         whole = html_columns(f"{self.n:,} objects: {self.verdict}.", {name: [value] for name, value in told.items()})
         worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
-        of_classes = {
+        of_classes: dict[str, list[Any]] = {
             "class": [visible(name) for name in worst],
             "objects": [self.class_counts[name] for name in worst],
             "coverage": [self.class_coverage[name] for name in worst],
@@ -226,7 +227,7 @@ def evaluate(
 
     Args:
         sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
+        labels: the true classes, as indices or as names; or what `pippin.scan` returns, which brings them.
         groups: the group of each object, for coverage per group.
         alpha: the level, for how far the classes, and sets of like size, are from it, and for `Evaluation.verdict`.
         n_calibration: the rows that calibrated, which the verdict then allows for.
@@ -249,6 +250,8 @@ def evaluate(
     crop         1  0.0000
     weed         1  1.0000
     """
+    if is_batched(labels):
+        labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
     names: tuple[str | int, ...] | None = None
@@ -270,18 +273,25 @@ def evaluation(
     alpha: float | None,
 ) -> Evaluation:
     """What `evaluate` says of sets of these sizes that do or do not hold the label."""
-    coverage = _mean(inside)
-    counted = tally(sizes, inside, labels, group, len(classes), 1 if groups is None else len(groups))
-    by_size, covered_by_size = np.bincount(sizes), np.bincount(sizes, weights=inside)
-    names = () if groups is None else groups
+    found = tally(sizes, inside, labels, group, len(classes), 1 if groups is None else len(groups))
+    return judged(found, classes, groups, alpha)
+
+
+def judged(counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None) -> Evaluation:
+    """The same from counts, which may be those of several parts, added up."""
+    (by_size, covered), names = counted.sizes, () if groups is None else groups
+    n = int(by_size.sum())
+    if not n:
+        raise InputError("Expected at least one prediction set to measure, got none")
+    occur = np.flatnonzero(by_size).tolist()
     return Evaluation(
-        n=len(sizes),
-        coverage=coverage,
-        efficiency=_mean(sizes),
-        informativeness=_mean(sizes == 1),
-        empty_rate=_mean(sizes == 0),
-        size_counts={size: int(by_size[size]) for size in np.flatnonzero(by_size).tolist()},
-        size_coverage={k: float(covered_by_size[k] / by_size[k]) for k in np.flatnonzero(by_size).tolist()},
+        n=n,
+        coverage=int(covered.sum()) / n,
+        efficiency=int((np.arange(len(by_size)) * by_size).sum()) / n,
+        informativeness=int(by_size[1:2].sum()) / n,
+        empty_rate=int(by_size[0]) / n,
+        size_counts={size: int(by_size[size]) for size in occur},
+        size_coverage={size: float(covered[size] / by_size[size]) for size in occur},
         class_counts=_named(counted.classes[0], classes, counted.classes[0]),
         class_coverage=_named(shares(counted.classes), classes, counted.classes[0]),
         group_counts=_named(counted.groups[0], names, counted.groups[0]),

@@ -39,7 +39,14 @@ def rc3p_limits(cells: Cells, alpha: float) -> Bounds:
         own = np.sort(cells.ranks[start:stop])
         ranks[cell] = own[k - 1]
         before, reached = (int(np.searchsorted(own, own[k - 1], side)) for side in ("left", "right"))
-        if before < k - 1:
-            lost = stop - start - reached
-            scores[cell] = cells.scores[start + k + lost - 1]
+        if place := score_place(k, stop - start, before, reached):
+            scores[cell] = cells.scores[start + place - 1]
     return Bounds(scores[cells.of], None, ranks[cells.of])
+
+
+def score_place(k: int, n: int, before: int, reached: int) -> int:
+    """Which of a class's n scores, counted from the smallest, is its limit; 0, where the score is left free.
+
+    `before` examples have a smaller rank than the limit, and `reached` none that is larger.
+    """
+    return k + n - reached if before < k - 1 else 0

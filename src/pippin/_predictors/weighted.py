@@ -300,7 +300,8 @@ def _as_weights(weights: ArrayLike, n: int) -> Vector:
     if bad.any():
         row = int(bad.argmax())
         raise InputError(
-            f"Row {row} has the weight {given[row]}, expected a finite number of at least 0",
+            f"has the weight {given[row]}, expected a finite number of at least 0",
             "repair its likelihood ratio, or leave the row out",
+            row=row,
         )
     return given

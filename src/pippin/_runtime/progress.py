@@ -9,22 +9,26 @@ PATIENCE = 1.0  # seconds of silence
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yields a function that is told how many more are done."""
+def progress_bar(what: str, total: int | None, *, done: int = 0, rate: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yields a function that is told how many more are done, after so many; `rate` shows how many that is a second."""
     if not sys.stderr.isatty():
         yield lambda more: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=total)
-    began = time.monotonic()
+    speed = (TextColumn("{task.fields[speed]}"),) if rate else ()
+    columns: tuple[ProgressColumn, ...] = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *speed)
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total, completed=done, speed="")
+    began, now = time.monotonic(), 0
 
     def advance(more: int) -> None:
-        bar.advance(task, more)
-        if not bar.live.is_started and time.monotonic() - began > PATIENCE:
+        nonlocal now
+        now += more
+        spent = time.monotonic() - began
+        bar.update(task, advance=more, speed=f"{now / max(spent, 1e-9):,.0f} a second")
+        if not bar.live.is_started and spent > PATIENCE:
             bar.start()
 
     try:

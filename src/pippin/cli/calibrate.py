@@ -6,22 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin.cli.cluster import Scheduler, on_cluster
 from pippin.cli.options import (
     Alpha,
-    DataFile,
+    DataFiles,
     DrawSeed,
     LabelsFile,
     UtilityFile,
     WeightsFile,
-    read_or_example,
+    at_once,
+    read_or_scan,
     takes_table,
 )
 
 if TYPE_CHECKING:
+    from pippin._inputs.batched import Batch
     from pippin._predictors.protocol import ConformalPredictor
+    from pippin._theory.scores import Score
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
+    from pippin.tables.scanning import Scan
 
+LEFT_OUT = "Its file leaves out the scores of so many rows: it serves alpha={:g} alone, and has no p-values."
 Per = Annotated[
     str | None,
     typer.Option(
@@ -48,7 +54,7 @@ Units = Annotated[
 
 @takes_table
 def calibrate(
-    data: DataFile,
+    data: DataFiles,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor, .json.", show_default=False)],
     score: Annotated[
         str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms sum.")
@@ -64,13 +70,17 @@ def calibrate(
     no_scores: Annotated[
         bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
     ] = False,
+    scheduler: Scheduler = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
+    from pippin._compare.methods import parse_method
     from pippin._engine.dispatch import accuracy
     from pippin._predictors.conditional import ConditionalPredictor
+    from pippin._predictors.partitions.calibration import MOST_SCORES
     from pippin.cli.outputs import check_target
     from pippin.cli.printing import class_table, console
+    from pippin.tables.reading import Data
 
     check_target(out, ".json")
     if units and (per, weights, utility) != (None, None, None):
@@ -78,24 +88,71 @@ def calibrate(
     if utility is not None:
         from pippin.cli.decide import calibrate_decider
 
-        calibrate_decider(read_or_example(data, labels, layout), utility, alpha, out, per, unseen, weights, no_scores)
+        given = at_once(read_or_scan(data, labels, layout))
+        calibrate_decider(given, utility, alpha, out, per, unseen, weights, no_scores)
         return
     _check(per, unseen)
-    given = read_or_example(data, labels, layout)
+    method = parse_method(score)
+    if scheduler is not None:
+        if labels is not None or weights is not None or units or not method.plain:
+            raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
+        import pippin.dask
+
+        with on_cluster(scheduler, data, layout) as tables:
+            far = pippin.dask.calibrate(tables, None, method.score, alpha, seed=seed, per=per, unseen=unseen)
+        _save(far, out, no_scores)
+        print(f"{out}, made from {tables.name}: {far.describe()}")
+        if far.n_calibration > MOST_SCORES and not no_scores:
+            print(LEFT_OUT.format(alpha))
+        return
+    found = read_or_scan(data, labels, layout)
+    right: float | None
     if units:
+        given = at_once(found)
         predictor = _by_units(given, score, alpha, seed)
-    else:
+        right = accuracy(given.rows, given.truth())
+    elif isinstance(found, Data) or weights is not None or not method.plain:
+        given = at_once(found)
         predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
+        right = accuracy(given.rows, given.truth())
+    else:
+        predictor, right = _from_tables(found, method.score, alpha, seed, per, unseen)
     _save(predictor, out, no_scores)
-    print(f"{out}, made from {given.name}: {predictor.describe()}")
-    right, asked = accuracy(given.rows, given.truth()), 1 - predictor.alpha
-    if right > asked:
+    print(f"{out}, made from {found.name}: {predictor.describe()}")
+    if not isinstance(found, Data) and predictor.n_calibration > MOST_SCORES and not no_scores:
+        print(LEFT_OUT.format(alpha))
+    asked = 1 - predictor.alpha
+    if right is not None and right > asked:
         print(
             f"The classifier is right {100 * right:.3g} % of the time, more often than the {100 * asked:g} % asked "
             f"for: some sets will be empty. Ask for --alpha {1 - right:.1g} or less, or predict with --non-empty."
         )
     if isinstance(predictor, ConditionalPredictor):
         console().print(class_table(predictor))
+
+
+def _from_tables(
+    given: "Scan", score: "Score", alpha: float, seed: int | None, per: str | None, unseen: str
+) -> "tuple[ConformalPredictor, float | None]":
+    """The predictor of tables, read in batches, and how often the classifier is right, if that was counted."""
+    from pippin._engine.dispatch import accuracy
+    from pippin._predictors.partitions.batches import calibrate_batched
+    from pippin._predictors.partitions.calibration import MOST_SCORES, Calibration
+    from pippin.tables.reading import no_groups
+
+    if per is not None and "group" in per and not given.has_groups:
+        raise no_groups(given.name, f"--per '{per}'")
+    calibration = Calibration(score, alpha, classes=given.classes, per=per, unseen=unseen, seed=seed)
+    right = 0.0
+
+    def count(batch: "Batch") -> None:
+        nonlocal right
+        if batch.first < MOST_SCORES and batch.labels is not None:
+            right += batch.rows.n * accuracy(batch.rows, batch.labels)
+
+    predictor = calibrate_batched(given, calibration, count)
+    n = predictor.n_calibration
+    return predictor, right / n if n <= MOST_SCORES else None
 
 
 def _calibrated(

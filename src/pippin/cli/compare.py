@@ -126,7 +126,7 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
     if find_spec("matplotlib") is None:
         return None
     from pippin._runtime.visible import visible
-    from pippin.report import write_report
+    from pippin.cli.report import write_report
 
     run = {
         "command": visible(shlex.join(["pippin", *sys.argv[1:]])),

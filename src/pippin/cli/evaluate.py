@@ -1,10 +1,13 @@
 """`pippin evaluate`: how a predictor does on labelled data."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pippin._runtime.errors import InputError
+from pippin.cli.cluster import Scheduler, on_cluster
 from pippin.cli.options import (
-    DataFile,
+    DataFiles,
     DrawSeed,
     Fallback,
     LabelsFile,
@@ -12,12 +15,14 @@ from pippin.cli.options import (
     PredictorFile,
     UtilityFile,
     WeightsFile,
-    read_or_example,
+    at_once,
+    read_or_scan,
     takes_table,
 )
 
 if TYPE_CHECKING:
     from pippin._inputs.rows import Rows
+    from pippin._predictors.metrics import Evaluation
     from pippin._predictors.protocol import ConformalPredictor
     from pippin.tables.layout import Layout
 
@@ -25,25 +30,41 @@ if TYPE_CHECKING:
 @takes_table
 def evaluate(
     predictor: PredictorFile,
-    data: DataFile,
+    data: DataFiles,
     seed: DrawSeed = None,
     labels: LabelsFile = None,
     non_empty: NonEmpty = False,
     weights: WeightsFile = None,
     utility: UtilityFile = None,
     fallback: Fallback = None,
+    scheduler: Scheduler = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
     import pippin
     from pippin._engine.dispatch import accuracy
     from pippin._inputs.labels import ColumnNumbers
-    from pippin._runtime.warn import warn
     from pippin.cli.options import asked_of
-    from pippin.tables.reading import naming
+    from pippin.tables.reading import Data, naming
 
     calibrated = pippin.load(predictor)
-    given = read_or_example(data, labels, layout)
+    if scheduler is not None:
+        import pippin.dask
+
+        if labels is not None or weights is not None or utility is not None or not hasattr(calibrated, "score"):
+            raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
+        with on_cluster(scheduler, data, layout) as tables:
+            far = pippin.dask.evaluate(calibrated, tables, seed=seed, nonempty=non_empty)
+        _say(calibrated, tables.name, far, False)
+        return
+    found = read_or_scan(data, labels, layout)
+    by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+    if not isinstance(found, Data) and by_threshold and weights is None and utility is None:
+        from pippin.cli.evaluate_tables import evaluate_tables
+
+        _say(calibrated, found.name, *evaluate_tables(calibrated, found, seed, non_empty))
+        return
+    given = at_once(found)
     truth = given.truth(calibrated.classes)
     if utility is not None or isinstance(calibrated, pippin.Decider):
         from pippin.cli.decide import acted, tell_decisions
@@ -55,27 +76,35 @@ def evaluate(
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)
     names = [str(calibrated.classes[i]) for i in truth]
-    found = pippin.evaluate(
+    measured = pippin.evaluate(
         sets, names, groups=given.groups, alpha=calibrated.alpha, n_calibration=calibrated.n_calibration
     )
-    found = replace(found, accuracy=accuracy(given.rows, truth))
-    print(f"{calibrated.describe()}\nOn {given.name}: {found}\n\nIt {found.verdict}.")
+    measured = replace(measured, accuracy=accuracy(given.rows, truth))
+    seen = scores_seen(calibrated)
+    count = seen(given.rows, ColumnNumbers(truth)) if seen else 0
+    _say(calibrated, given.name, measured, 2 * count > measured.n)
+
+
+def _say(predictor: "ConformalPredictor", name: str, found: "Evaluation", known: bool) -> None:
+    from pippin._runtime.warn import warn
+
+    print(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
     if found.on_empty:
         print(found.on_empty)
-    if _calibrated_it(calibrated, given.rows, ColumnNumbers(truth)):
+    if known:
         warn("These rows seem to be those that calibrated the predictor, which say nothing of new ones. Take others.")
 
 
-def _calibrated_it(predictor: "ConformalPredictor", rows: "Rows", truth: Any) -> bool:
-    """Whether most of these rows have a score that a calibration row has too, to the last bit."""
+def scores_seen(predictor: "ConformalPredictor") -> "Callable[[Rows, Any], int] | None":
+    """A function that counts rows with a score that a calibration row has too, to the last bit; None if in vain."""
     import numpy as np
 
     import pippin
     from pippin._predictors.marginal import Predictor
 
     if not isinstance(predictor, Predictor) or predictor.calibration_scores is None or predictor.score.randomized:
-        return False
-    known = predictor.calibration_scores
-    if len(np.unique(known)) < 0.5 * len(known):  # few different scores say little
-        return False
-    return bool(np.isin(pippin.score(rows, truth, predictor.score), known).mean() > 0.5)
+        return None
+    score, known = predictor.score, np.unique(predictor.calibration_scores)
+    if len(known) < 0.5 * len(predictor.calibration_scores):  # few different scores say little
+        return None
+    return lambda rows, truth: int(np.isin(pippin.score(rows, truth, score), known).sum())

@@ -221,7 +221,7 @@ def _loaded(model: Path, windows: int | None, device: str) -> "FieldModel":
 
 def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
     """Writes the results and their page, and tells of them."""
-    from pippin.report.field import Seen, write_field_page
+    from pippin.cli.report.field import Seen, write_field_page
 
     summary, model = journal.finish(photos), journal.model
     entries = [journal.kept[photo] for photo in photos]
@@ -231,7 +231,7 @@ def _end(journal: "FieldRun", photos: list[str], stream: TextIO) -> None:
 
 def _tell(summary: dict[str, Any], out: Path, stream: TextIO) -> None:
     from pippin._runtime.visible import visible
-    from pippin.report.field import PAGE, many, reason
+    from pippin.cli.report.field import PAGE, many, reason
 
     say = partial(print, file=stream)
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from pippin._predictors.protocol import ConformalPredictor
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
+    from pippin.tables.scanning import Scan
 
 _DATA = ".npz, .csv, .csv.gz, .parquet or .npy with one row per object and one column per class, or - for stdin"
 TABLES = "What the columns are"
 
 DataFile = Annotated[Path, typer.Argument(metavar="DATA", help=f"{_DATA}.", show_default=False)]
+_MORE = f"{_DATA}; or a folder of tables, a pattern such as 'folder/*.parquet', or several"
+DataFiles = Annotated[list[Path], typer.Argument(metavar="DATA", help=f"{_MORE}.", show_default=False)]
 DataOrExample = Annotated[
     Path | None,
     typer.Argument(metavar="DATA", help=f"{_DATA}; without it, an embedded example.", show_default=False),
@@ -121,15 +124,43 @@ def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | No
     """The file's data; the embedded example without a file."""
     from pippin.tables.layout import Layout
     from pippin.tables.reading import example_data, read_data
+    from pippin.tables.scanning import scan_tables
+    from pippin.tables.sources import is_scanned
 
     said = layout or Layout()
     if path is not None:
+        if labels is None and not path.is_file() and is_scanned([path]):
+            return scan_tables([path], said).gathered()
         return read_data(path, labels, said)
     if labels is not None:
         raise InputError(f"Expected data for the labels of {labels}, got none", "name the file of probabilities first")
     if said != Layout():
         raise InputError("Expected a table whose columns these options describe, got none", "name the file first")
     return example_data()
+
+
+SMALL = 1 << 25  # bytes of one table that is read at once
+
+
+def read_or_scan(paths: list[Path], labels: Path | None, layout: "Layout | None") -> "Data | Scan":
+    """Data at hand, or tables that are read in batches: several, or a large one."""
+    from pippin.tables.layout import Layout
+    from pippin.tables.scanning import scan_tables
+    from pippin.tables.sources import is_scanned
+
+    one_small = len(paths) == 1 and paths[0].is_file() and paths[0].stat().st_size <= SMALL
+    if labels is not None or one_small or not is_scanned(paths):
+        if len(paths) > 1:
+            raise InputError(f"Expected one file of data beside --labels, got {len(paths)}", "join them")
+        return read_or_example(paths[0], labels, layout)
+    return scan_tables(paths, layout or Layout())
+
+
+def at_once(given: "Data | Scan") -> "Data":
+    """All rows, for what cannot do with less."""
+    from pippin.tables.reading import Data
+
+    return given if isinstance(given, Data) else given.gathered()
 
 
 def read_scores(text: str) -> "tuple[Method, ...]":

@@ -2,6 +2,8 @@
 
 import secrets
 import sys
+from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,21 +12,24 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin.cli.options import (
-    DataFile,
+    DataFiles,
     DrawSeed,
     NonEmpty,
     PredictorFile,
     WeightsFile,
-    read_or_example,
+    at_once,
+    read_or_scan,
     takes_table,
 )
 
 if TYPE_CHECKING:
     import polars
 
+    from pippin._inputs.rows import Rows
     from pippin.tables.layout import Layout
-    from pippin.tables.reading import Data
+    from pippin.tables.writing import Ids
 
+P_VALUES = "Point predictions with confidence, credibility and all p-values are in {}."
 SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
 PValuesFile = Annotated[
     Path | None,
@@ -41,7 +46,7 @@ PValuesFile = Annotated[
 @takes_table
 def predict(
     predictor: PredictorFile,
-    data: DataFile,
+    data: DataFiles,
     out: Annotated[Path, typer.Option(metavar="FILE", help=SETS, show_default=False)],
     seed: DrawSeed = None,
     non_empty: NonEmpty = False,
@@ -53,13 +58,14 @@ def predict(
 
     A set is the id of its row, if there are ids, the row's number, counted from 0, the set's size, and its labels,
     most probable first. In .csv the labels are
-    joined by |, with a backslash before a | or backslash within a name.
+    joined by |, with a backslash before a | or backslash within a name. Large tables are read in
+    batches and written as they are read; a run that was stopped goes on where it was.
     """
     import pippin
     from pippin.cli.options import asked_of
     from pippin.cli.outputs import check_target
     from pippin.tables.formats import STDIN
-    from pippin.tables.reading import naming
+    from pippin.tables.reading import Data, naming
     from pippin.tables.writing import sets_table, write_sets, write_table
 
     printed = out == STDIN  # which is spelled as standard output is
@@ -68,40 +74,61 @@ def predict(
     if p_values is not None:
         _check(p_values, out, data)
     calibrated = pippin.load(predictor)
-    given = read_or_example(data, None, layout)
-    if not printed and out.exists() and data.exists() and out.samefile(data):
+    found = read_or_scan(data, None, layout)
+    files = data if isinstance(found, Data) else [source.path for source in found.sources]
+    if not printed and out.exists() and any(path.exists() and out.samefile(path) for path in files):
         raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
+    tell = partial(print, file=sys.stderr if printed else sys.stdout)
+    if not isinstance(found, Data) and isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor):
+        from pippin.cli.predict_tables import predict_tables
+
+        if weights is not None:
+            raise InputError(f"A {type(calibrated).__name__} takes no weights", "leave --weights out")
+        n, total, empty = predict_tables(calibrated, predictor, found, [out, p_values], seed, non_empty)
+        _tell(tell, None if printed else out, n, total, empty, calibrated.alpha)
+        if p_values is not None:
+            tell(P_VALUES.format(p_values))
+        return
+    given = at_once(found)
     shared = secrets.randbits(64) if seed is None else seed  # sets and p-values use the same u
     asked = asked_of(calibrated, given, weights, shared, non_empty)
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)
         asked.pop("nonempty")
-        table = None if p_values is None else _table(calibrated, given, asked)
-    tell = partial(print, file=sys.stderr if printed else sys.stdout)
+        table = None if p_values is None else p_values_table(calibrated, given.rows, given.ids, asked)
     if printed:
         sys.stdout.buffer.write(sets_table(sets, given.ids, joined=True).write_csv().encode())
     else:
         write_sets(out, sets, given.ids)
-        tell(f"{len(sets):,} sets of mean size {pippin.efficiency(sets):.2f} are in {out}.")
-    if (empty := pippin.empty_rate(sets)) > calibrated.alpha / 2:
-        tell(
-            f"{100 * empty:.2g} % of the sets are empty: the classifier is right more often than the "
-            f"{100 * (1 - calibrated.alpha):g} % asked for. Calibrate with a smaller alpha, or add --non-empty."
-        )
+    counts = len(sets), int(sets.sizes.sum()), int((sets.sizes == 0).sum())
+    _tell(tell, None if printed else out, *counts, calibrated.alpha)
     if p_values is not None and table is not None:
         write_table(p_values, table)
-        tell(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")
+        tell(P_VALUES.format(p_values))
 
 
-def _check(p_values: Path, out: Path, data: Path) -> None:
+def _tell(tell: Callable[[str], None], out: Path | None, n: int, total: int, empty: int, alpha: float) -> None:
+    if out is not None:
+        tell(f"{n:,} sets of mean size {total / n:.2f} are in {out}.")
+    if empty / n > alpha / 2:
+        tell(
+            f"{100 * empty / n:.2g} % of the sets are empty: the classifier is right more often than the "
+            f"{100 * (1 - alpha):g} % asked for. Calibrate with a smaller alpha, or add --non-empty."
+        )
+
+
+def _check(p_values: Path, out: Path, data: list[Path]) -> None:
     from pippin.cli.outputs import check_target
 
     check_target(p_values, ".csv", ".parquet", option="--p-values")
-    if p_values.absolute() == out.absolute() or (p_values.exists() and data.exists() and p_values.samefile(data)):
+    same = p_values.exists() and any(path.exists() and p_values.samefile(path) for path in data)
+    if p_values.absolute() == out.absolute() or same:
         raise InputError(f"Expected --p-values to be a file of its own, got {p_values} twice", "rename it")
 
 
-def _table(predictor: Any, data: "Data", asked: dict[str, Any]) -> "polars.DataFrame":
+def p_values_table(
+    predictor: Any, rows: "Rows", ids: "Ids | None", asked: dict[str, Any], first: int = 0
+) -> "polars.DataFrame":
     """One line per row: its label, confidence and credibility, then `p(name)` of every class."""
     import polars
 
@@ -109,11 +136,11 @@ def _table(predictor: Any, data: "Data", asked: dict[str, Any]) -> "polars.DataF
 
     if not hasattr(predictor, "forced"):
         raise InputError(f"A {type(predictor).__name__} has no table of p-values", "leave --p-values out")
-    points = predictor.forced(data.rows, **asked)
-    every = predictor.p_values(data.rows, **asked)
+    points = predictor.forced(rows, **deepcopy(asked))  # a generator must give the same u twice
+    every = predictor.p_values(rows, **asked)
     columns: dict[str, Any] = {
-        **id_column(data.ids),
-        "row": range(len(every)),
+        **id_column(ids),
+        "row": range(first, first + len(every)),
         "label": points.labels.tolist(),
         "confidence": points.confidence,
         "credibility": points.credibility,

@@ -69,7 +69,7 @@ def drawing() -> "Draw | None":
     """What draws the figures, if matplotlib is there."""
     if find_spec("matplotlib") is None:
         return None
-    from pippin.report.windows import write_windows
+    from pippin.cli.report.windows import write_windows
 
     return write_windows
 

@@ -74,7 +74,7 @@ def sweep(
         write_table(out / "sweep.csv", swept.summary())
         drawn = find_spec("matplotlib") is not None
         if drawn:
-            from pippin.report import write_sweep
+            from pippin.cli.report import write_sweep
 
             write_sweep(out, swept)
     _show(swept, given, out, drawn)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pippin.report.toy_cases import CASES, OWN, Case
+from pippin.cli.report.toy_cases import CASES, OWN, Case
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +26,7 @@ def toy(out: Drawn = None) -> None:
     from pippin.cli.printing import console
 
     if out is not None:
-        from pippin.report import write_toy
+        from pippin.cli.report import write_toy
 
         with output_folder(out):
             write_toy(out)

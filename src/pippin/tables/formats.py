@@ -14,11 +14,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._inputs.labels import WHOLE, ColumnNumbers
+from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin.tables.layout import Columns, Layout, find_columns, no_class
 
@@ -30,6 +32,9 @@ Reader = Callable[[Stream, Path, Layout], dict[str, Any]]
 PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
 
 STDIN = Path("-")
+NO_PARQUET = "is damaged or no Parquet file"
+
+T = TypeVar("T")
 
 
 def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
@@ -41,7 +46,7 @@ def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
     reader = _READERS.get("".join(path.suffixes[-2:]).lower()) or _READERS.get(path.suffix.lower())
     if reader is None and path != STDIN:
         raise InputError(f"Expected data that end in {_listed(_READERS)}, got {path}", "convert the file")
-    with _opened(path) as stream:
+    with opened(path) as stream:
         checksum = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
         return (reader or _sniffed(stream))(stream, path, layout), checksum
@@ -51,7 +56,7 @@ def read_column(path: Path, what: str) -> NDArray[Any]:
     """The one array of a `.npy` file; errors call it `what`."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"Expected {what} in a file that ends in .npy, got {path}", "write it with numpy.save")
-    with _opened(path) as stream:
+    with opened(path) as stream:
         return _bare(stream, path)
 
 
@@ -129,11 +134,25 @@ def _read_gzip(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
 
 
 def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    """Everything as text first: what a column means does not depend on its first cells."""
+    body = csv_body(stream.read(), path)
+    content = csv_content(body, find_columns(body.columns, layout, path), path)
+    labels = content.get("labels")
+    if isinstance(labels, np.ndarray) and are_whole(labels):
+        content["labels"] = labels.astype(np.int64)  # a table of text has no types: these look like numbers
+    return content
+
+
+def are_whole(labels: NDArray[Any]) -> bool:
+    """Whether labels from a table of text look like whole numbers, all of them."""
+    return all(isinstance(label, str) and PLAIN_WHOLE.fullmatch(label) for label in labels.tolist())
+
+
+def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
+    """The rows below the header, everything as text: what a column means does not depend on its first cells."""
     import polars
 
-    frame = _parsed(
-        lambda: polars.read_csv(stream.read(), has_header=False, infer_schema_length=0),
+    frame = parsed(
+        lambda: polars.read_csv(text, has_header=False, infer_schema_length=0),
         f"{path} cannot be read as comma-separated values",
         "write UTF-8 text with equally many cells in every line",
     )
@@ -150,8 +169,13 @@ def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
     body.columns = list(header)
-    body = body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
-    columns = find_columns(header, layout, path)
+    return body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
+
+
+def csv_content(body: "polars.DataFrame", columns: Columns, path: Path, first: int = 0) -> dict[str, Any]:
+    """What these rows hold, of which the first is so many below the top of the file."""
+    import polars
+
     texts = body.select(columns.classes)
     numbers = texts.with_columns(polars.all().cast(polars.Float64, strict=False))
     for name in numbers.columns:
@@ -161,20 +185,22 @@ def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
         if wrong.any():
             row = int(wrong.arg_max() or 0)
             raise InputError(
-                f"{path}: Row {row} has {texts[name][row]!r} in column {name!r}, expected a number", "mend it"
-            )
-    content = _frame_content(numbers, body, columns)
-    labels = content.get("labels")
-    if labels is not None and all(isinstance(v, str) and PLAIN_WHOLE.fullmatch(v) for v in labels.tolist()):
-        content["labels"] = labels.astype(np.int64)  # a table of text has no types: these look like numbers
-    return content
+                f"has {texts[name][row]!r} in column {name!r}, expected a number", "mend it", row=first + row
+            ).in_file(path)
+    return _frame_content(numbers, body, columns)
 
 
 def _read_parquet(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     import polars
 
-    frame = _parsed(lambda: polars.read_parquet(stream), f"{path} is damaged or no Parquet file", "write it again")
-    columns = find_columns(frame.columns, layout, path)
+    frame = parsed(lambda: polars.read_parquet(stream), f"{path} {NO_PARQUET}", "write it again")
+    return parquet_content(frame, find_columns(frame.columns, layout, path), path)
+
+
+def parquet_content(frame: "polars.DataFrame", columns: Columns, path: Path) -> dict[str, Any]:
+    """What these rows hold."""
+    import polars
+
     numbers = frame.select(columns.classes)
     for name, what in ((columns.label, "class"), (columns.group, "group"), (columns.id, "id")):
         if name is not None and frame[name].dtype.is_nested():
@@ -188,7 +214,8 @@ def _read_parquet(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     return _frame_content(numbers.cast(exact), frame, columns)
 
 
-def _parsed(read: "Callable[[], polars.DataFrame]", what: str, remedy: str) -> "polars.DataFrame":
+def parsed(read: Callable[[], T], what: str, remedy: str) -> T:
+    """What polars reads; whatever a damaged file makes it raise becomes one sentence."""
     import polars
 
     try:
@@ -217,13 +244,26 @@ def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", colum
     for column, name in ((columns.label, "labels"), (columns.group, "groups"), (columns.id, "ids")):
         if column is not None:
             values = frame[column]
+            if name == "labels" and (codes := _known_names(values, columns.names)) is not None:
+                content[name] = ColumnNumbers(codes)
+                continue
             whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
             content[name] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
     return content | {"table": not columns.chosen, "id": columns.id}
 
 
+def _known_names(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:
+    """The column of each label by its name; None, where one is no name, or a name may be a number."""
+    import polars
+
+    if labels.dtype != polars.String or any(WHOLE.fullmatch(name) for name in names) or len(set(names)) < len(names):
+        return None
+    found = labels.replace_strict(list(names), range(len(names)), default=None, return_dtype=polars.Int64)
+    return None if found.has_nulls() else found.to_numpy()
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[Stream]:
+def opened(path: Path) -> Iterator[Stream]:
     if path == STDIN:
         given = sys.stdin.buffer.read()
         if not given:

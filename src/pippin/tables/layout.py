@@ -117,17 +117,17 @@ def strangers(values: NDArray[Any], logits: bool) -> list[int]:
     return []
 
 
-def normalized(values: NDArray[Any], where: object) -> NDArray[Any]:
-    """Each row divided by its sum."""
+def normalized(values: NDArray[Any], where: object, first: int = 0) -> NDArray[Any]:
+    """Each row divided by its sum; the first is so many below the top."""
     sums = values.sum(axis=1, keepdims=True, dtype=np.float64)
     bad = ~(np.isfinite(sums[:, 0]) & (sums[:, 0] > 0)) | (values < 0).any(axis=1)
     if bad.any():
         row = int(bad.argmax())
         raise InputError(
-            f"{where}: Row {row} sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can "
-            "divide by its sum",
+            f"sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can divide by its sum",
             "mend that row",
-        )
+            row=first + row,
+        ).in_file(where)
     return np.asarray(values / sums)
 
 

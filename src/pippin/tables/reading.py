@@ -15,7 +15,7 @@ them apart. Rows are counted from 0 too.
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,13 @@ class Data:
     checksum: str
     probs: NDArray[Any]
     from_logits: bool
-    labels: NDArray[Any] | None
+    labels: "NDArray[Any] | ColumnNumbers | None"
     classes: tuple[str, ...] | None
     groups: NDArray[Any] | None
     labels_are: Reading | None = None
     ids: tuple[str, NDArray[Any]] | None = None  # what they are called, and one per row
+    first: int = 0  # rows of the file that come before these
+    checked: bool = True
 
     @property
     def name(self) -> str:
@@ -65,7 +67,7 @@ class Data:
     @property
     def rows(self) -> Rows:
         """The probabilities with their class names; they were checked when the file was read."""
-        return Rows(self.probs, self.from_logits, self.classes, checked=True)
+        return Rows(self.probs, self.from_logits, self.classes, checked=self.checked)
 
     @property
     def labelled(self) -> Labelled:
@@ -83,11 +85,14 @@ class Data:
                 f"{self.name} has no labels",
                 "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy",
             )
+        if isinstance(self.labels, ColumnNumbers):
+            return self.labels.codes
         if self.labels.dtype.kind == "O" and None in (values := self.labels.tolist()):
-            raise InputError(f"{self.name}: Row {values.index(None)} has no label, expected its true class", "add it")
+            missing = InputError("has no label, expected its true class", "add it", row=self.first + values.index(None))
+            raise missing.in_file(self.name)
         known = self.classes or classes or range(self.probs.shape[1])
         names = known if isinstance(known, range) else tuple(map(str, known))
-        with naming(self.name):
+        with naming(self.name, self.first):
             return as_labels(self.labels, len(self.probs), names, self.labels_are)
 
     def __repr__(self) -> str:
@@ -110,9 +115,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     from_logits = "logits" in content or layout.logits
     probs = content["logits" if "logits" in content else "probs"]
     if layout.normalize:
-        if from_logits:
-            raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
-        probs = normalized(probs, path)
+        probs = normalized_unless(from_logits, probs, path)
     if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":  # whole numbers by name, both of one type
         reading = reading or "names"
     names, groups = _checked(path, content, probs, from_logits)
@@ -120,6 +123,13 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     if ids is not None and ids[1].shape != (len(probs),):
         raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
     return Data(path, checksum, probs, from_logits, labels, names, groups, reading, ids)
+
+
+def normalized_unless(from_logits: bool, probs: NDArray[Any], path: Path, first: int = 0) -> NDArray[Any]:
+    """Each row divided by its sum, of which there is no need for logits."""
+    if from_logits:
+        raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
+    return normalized(probs, path, first)
 
 
 def known(data: Data) -> Any:
@@ -151,10 +161,15 @@ def read_features(data: Data) -> NDArray[Any]:
 def need_groups(data: Data, *who: str) -> None:
     """Raises a ValueError if someone needs groups and the data have none."""
     if who and data.groups is None:
-        raise InputError(
-            f"Expected groups for {who[0]}, but {data.name} has none",
-            "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
-        )
+        raise no_groups(data.name, who[0])
+
+
+def no_groups(name: str, who: str) -> InputError:
+    """Someone needs groups, and the data of this name have none."""
+    return InputError(
+        f"Expected groups for {who}, but {name} has none",
+        "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
+    )
 
 
 def example_data() -> Data:
@@ -168,12 +183,12 @@ def example_data() -> Data:
 
 
 @contextmanager
-def naming(name: object) -> Iterator[None]:
-    """Errors of the door inside name the file, and say what to do with a file."""
+def naming(name: object, first: int = 0) -> Iterator[None]:
+    """Errors of the door inside name the file, and say what to do with a file; `first` rows of it come before."""
     try:
         yield
     except InputError as error:
-        raise error.in_file(name) from error
+        raise error.later(first).in_file(name) from error
 
 
 def _checked(
@@ -186,33 +201,46 @@ def _checked(
             raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
         rows = as_rows(probs, from_logits)
         names = None if classes is None else tuple(map(str, as_classes([str(name) for name in classes], rows)))
-        groups = None if groups is None else _checked_groups(groups, rows.n)
-    odd = strangers(probs, True) if from_logits and content.get("table") else []
-    try:
-        for start in range(0, rows.n, BLOCK):
-            check = rows.block if from_logits else Rows(probs, names=names).check
-            check(start, min(start + BLOCK, rows.n))
-    except InputError as error:
-        odd = odd or (strangers(probs, False) if content.get("table") and not from_logits else [])
-        if not odd:
-            raise error.in_file(path) from error
-    if odd and names is not None:
-        why = "of whole numbers beside logits" if from_logits else "without which every row sums to 1"
-        raise no_class(path, [names[column] for column in odd], why)
+        groups = None if groups is None else checked_groups(groups, rows.n)
+    check_rows(path, replace(rows, names=names), bool(content.get("table")))
     return names, groups
 
 
-def _checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
+def check_rows(path: Path, rows: Rows, table: bool, first: int = 0) -> None:
+    """Raises an InputError that names the first row that is no distribution, or of a table the columns to blame.
+
+    So many rows of the file come before the `first`.
+    """
+    odd = strangers(rows.array, True) if rows.logits and table and first == 0 else []
+    try:
+        for start in range(0, rows.n, BLOCK):
+            check = rows.block if rows.logits else rows.check
+            check(start, min(start + BLOCK, rows.n))
+    except InputError as error:
+        odd = odd or (strangers(rows.array, False) if table and not rows.logits else [])
+        if not odd:
+            raise error.later(first).in_file(path) from error
+    if odd and rows.names is not None:
+        why = "of whole numbers beside logits" if rows.logits else "without which every row sums to 1"
+        raise no_class(path, [str(rows.names[column]) for column in odd], why)
+
+
+def checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
     """Groups as whole numbers, if all are, else as text; None where nearly every row has one of its own."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
-        raise InputError(f"Row {values.index(None)} has no group, expected a name or a whole number", "add it")
+        raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
     several = len(np.unique(checked))
     if n >= FEW_ROWS and several > n / 2:
-        warn(
-            f"{several:,} groups of {n:,} rows, such as {str(checked[0])!r}, are ids rather than groups: they are left "
-            "out. A group is what several rows share, such as a photograph or a field."
-        )
+        warn(too_many_groups(several, n, checked[0]))
         return None
     whole = checked.dtype.kind == "U" and all(PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
     return checked.astype(np.int64) if whole else checked
+
+
+def too_many_groups(several: int, n: int, one: object) -> str:
+    """That nearly every row has a group of its own, in words."""
+    return (
+        f"{several:,} groups of {n:,} rows, such as {str(one)!r}, are ids rather than groups: they are left out. "
+        "A group is what several rows share, such as a photograph or a field."
+    )

@@ -28,14 +28,19 @@ def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None
     belongs to a name.
     """
     if Path(path).suffix.lower() == ".jsonl":
-        name, given = ("", None) if ids is None else (ids[0], ids[1].tolist())
-        lines = (
-            _json_line(({} if given is None else {name: given[row]}) | {"row": row}, names)
-            for row, names in enumerate(sets.labels())
-        )
-        write_whole(path, "".join(lines).encode("utf-8", "surrogatepass"))
+        write_whole(path, sets_lines(sets, ids))
         return
     write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
+
+
+def sets_lines(sets: PredictionSets, ids: Ids | None, first: int = 0) -> bytes:
+    """One JSON object per line; the first is that of row `first`."""
+    name, given = ("", None) if ids is None else (ids[0], ids[1].tolist())
+    lines = (
+        _json_line(({} if given is None else {name: given[row]}) | {"row": first + row}, names)
+        for row, names in enumerate(sets.labels())
+    )
+    return "".join(lines).encode("utf-8", "surrogatepass")
 
 
 def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame":
@@ -61,19 +66,29 @@ def write_decisions(path: Path, decisions: Decisions, ids: Ids | None = None) ->
         write_table(path, table)
 
 
-def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool) -> "polars.DataFrame":
-    """One line per object; its labels joined by `|`, or as a list."""
+def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int = 0) -> "polars.DataFrame":
+    """One line per object, the first of row `first`; its labels joined by `|`, or as a list."""
     import polars
 
-    labels = sets.labels()
-    kind = polars.Int64 if sets.classes and isinstance(sets.classes[0], int) else polars.String
-    column = (
-        polars.Series("labels", ["|".join(map(_escaped, names)) for names in labels], polars.String)
-        if joined
-        else polars.Series("labels", labels, polars.List(kind))
-    )
-    own = {"row": np.arange(len(sets)), "size": sets.sizes, "labels": column}
+    names = [_escaped(name) for name in sets.classes] if joined else list(sets.classes)
+    kind = polars.Int64 if names and isinstance(names[0], int) else polars.String
+    labels = _lists(sets, polars.Series(names, dtype=kind))
+    column = labels.list.join("|") if joined else labels
+    own = {"row": np.arange(first, first + len(sets)), "size": sets.sizes, "labels": column}
     return polars.DataFrame({**id_column(ids), **own})
+
+
+def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
+    """The names in each set, without a list of Python's for any."""
+    import polars
+
+    empty = sets.sizes == 0
+    places = np.insert(sets.members.astype(np.int64), sets.offsets[:-1][empty], len(names))  # stands for no name
+    row = np.repeat(np.arange(len(sets), dtype=np.int32), np.maximum(sets.sizes, 1))
+    members = polars.concat([names, polars.Series([None], dtype=names.dtype)]).gather(places)
+    frame = polars.DataFrame({"row": polars.Series(row).set_sorted(), "labels": members})
+    lists = frame.group_by("row", maintain_order=True).agg("labels")["labels"]
+    return lists.list.drop_nulls() if empty.any() else lists
 
 
 def id_column(ids: Ids | None) -> dict[str, Any]:
@@ -85,7 +100,7 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
         if ids[0] in ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
         else ids[0]
     )
-    return {name: ids[1].tolist()}
+    return {name: ids[1] if ids[1].dtype.kind in "iu" else ids[1].tolist()}
 
 
 def write_table(path: Path, table: "polars.DataFrame") -> None:

@@ -20,11 +20,11 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
     need("A figure or report", "report", "matplotlib")
-    from pippin.report import figures
-    from pippin.report.classes import classes, classes_told
-    from pippin.report.fronts import front, read_front
-    from pippin.report.page import Drawn, build_page
-    from pippin.report.style import inline, rendered, save_figure
+    from pippin.cli.report import figures
+    from pippin.cli.report.classes import classes, classes_told
+    from pippin.cli.report.fronts import front, read_front
+    from pippin.cli.report.page import Drawn, build_page
+    from pippin.cli.report.style import inline, rendered, save_figure
 
     comparison, verdict = study.comparison, study.verdict
     drawings = {"violins": figures.violins(comparison), "front": front(comparison, verdict)}
@@ -34,7 +34,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
     if study.decisions is not None:
-        from pippin.report.promises import promises
+        from pippin.cli.report.promises import promises
 
         drawings["decisions"] = promises(study.decisions)
     svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
@@ -52,8 +52,8 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
 def write_sweep(out: Path, sweep: Sweep) -> Path:
     """Writes the sweep's figure as sweep.png and sweep.svg, and returns the PNG's path."""
     need("A figure or report", "report", "matplotlib")
-    from pippin.report import figures
-    from pippin.report.style import save_figure
+    from pippin.cli.report import figures
+    from pippin.cli.report.style import save_figure
 
     figure = figures.sweep(sweep)
     save_figure(figure, _folder(out), "sweep")
@@ -63,8 +63,8 @@ def write_sweep(out: Path, sweep: Sweep) -> Path:
 def write_toy(out: Path) -> Path:
     """Writes the paper's toy cases as toy.png and toy.svg, and returns the PNG's path."""
     need("A figure or report", "report", "matplotlib")
-    from pippin.report import figures
-    from pippin.report.style import save_figure
+    from pippin.cli.report import figures
+    from pippin.cli.report.style import save_figure
 
     figure = figures.toy()
     save_figure(figure, _folder(out), "toy")

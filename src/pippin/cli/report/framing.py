@@ -36,7 +36,7 @@ def filled(name: str, **parts: object) -> str:
 
 def asset(name: str) -> str:
     """The text of a file of this room."""
-    return (files("pippin.report") / name).read_text(encoding="utf-8")
+    return (files("pippin.cli.report") / name).read_text(encoding="utf-8")
 
 
 def in_script(content: Any) -> str:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pippin._compare.curves import STEPS, LevelCurve
 from pippin._compare.methods import Method
 from pippin._theory.level import quantile_rank
-from pippin.report.framing import in_script
-from pippin.report.fronts import Dot, Front
-from pippin.report.style import RATIO, look
+from pippin.cli.report.framing import in_script
+from pippin.cli.report.fronts import Dot, Front
+from pippin.cli.report.style import RATIO, look
 
 FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 

@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
-from pippin.report.figures import target
-from pippin.report.style import INK, LONGEST, LOOKS, QUIET, drawn, new_figure, percent_axis, short
+from pippin.cli.report.figures import target
+from pippin.cli.report.style import INK, LONGEST, LOOKS, QUIET, drawn, new_figure, percent_axis, short
 
 ClassCoverage = dict[str | int, tuple[int, float]]  # of each class its rows and its coverage
 

@@ -9,7 +9,7 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.sweeping import Sweep
 from pippin._predictors.metrics import Evaluation
-from pippin.report.style import (
+from pippin.cli.report.style import (
     GRID,
     INK,
     LOOKS,
@@ -23,7 +23,7 @@ from pippin.report.style import (
     short,
     size_axis,
 )
-from pippin.report.toy_cases import CASES, Case
+from pippin.cli.report.toy_cases import CASES, Case
 
 PANELS = {
     "coverage": ("Coverage", "sets that hold the true class"),

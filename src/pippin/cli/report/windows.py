@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from pippin.cli.report.style import INK, QUIET, drawn, new_figure, save_figure, short
 from pippin.images.preparing.prepare import Example
 from pippin.images.preparing.record import Record
 from pippin.images.preparing.we3ds import mask_classes
-from pippin.report.style import INK, QUIET, drawn, new_figure, save_figure, short
 
 CUTTING, COUNTS = "cutting", "counts"
 SHARPNESS = 1600  # pixels of the photograph's longer side in the figure

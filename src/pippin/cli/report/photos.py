@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._predictors.sets import PredictionSets
-from pippin.report.names import escaped, in_words
+from pippin.cli.report.names import escaped, in_words
 
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail

@@ -13,13 +13,13 @@ from pippin._compare.study import Study
 from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__
-from pippin.report.classes import ClassCoverage
-from pippin.report.decisions import decisions_section
-from pippin.report.embedded import FIRST_STEP, LAST_STEP, as_json
-from pippin.report.framing import Page, asset, filled, framed
-from pippin.report.fronts import HOLLOW, Front
-from pippin.report.names import escaped
-from pippin.report.style import look
+from pippin.cli.report.classes import ClassCoverage
+from pippin.cli.report.decisions import decisions_section
+from pippin.cli.report.embedded import FIRST_STEP, LAST_STEP, as_json
+from pippin.cli.report.framing import Page, asset, filled, framed
+from pippin.cli.report.fronts import HOLLOW, Front
+from pippin.cli.report.names import escaped
+from pippin.cli.report.style import look
 
 COLUMNS = {
     "score": "",

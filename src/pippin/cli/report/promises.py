@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from pippin._compare.deciding import CALIBRATED, EXPECTED, LEVELS, DecisionComparison, DecisionCurve
 from pippin._compare.methods import parse_methods
-from pippin.report.style import INK, QUIET, TARGET, drawn, look, new_figure, short
+from pippin.cli.report.style import INK, QUIET, TARGET, drawn, look, new_figure, short
 
 TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 

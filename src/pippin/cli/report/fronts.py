@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 from pippin._compare.comparison import Comparison
 from pippin._compare.methods import Method
 from pippin._compare.verdict import Verdict
-from pippin.report.style import (
+from pippin.cli.report.style import (
     HIGHLIGHT,
     INK,
     SYMBOLS,

@@ -1,0 +1,120 @@
+"""Tables past memory: seconds beside a read by polars, peak memory, time per row as rows grow, bytes that leave a part.
+
+    python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000
+
+makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do.
+"""
+
+import argparse
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars
+
+import pippin
+from pippin._predictors.partitions.batches import Held
+
+NAMES = [f"class_{k:02d}" for k in range(12)]
+READ = "import polars, sys; polars.read_parquet(sys.argv[1] + '/*.parquet', columns={!r})".format([*NAMES, "label"])
+PIECE = 1_000_000
+
+
+def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of a classifier that is right about 77 % of the time, and labels that follow them."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 4, (n, 12))
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p, (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(0, 11)
+
+
+def make_tables(folder: Path, rows: int) -> None:
+    """A table for every million rows."""
+    folder.mkdir(parents=True)
+    for i in range(max(1, rows // PIECE)):
+        p, labels = made_rows(min(rows, PIECE), i)
+        table = polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
+        table.write_parquet(folder / f"{i:04}.parquet")
+
+
+RUN = """
+import os, subprocess, sys, time
+began = time.perf_counter()
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(child.pid, 0)
+assert status == 0
+print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
+def timed(*command: str) -> tuple[float, ...]:
+    """Seconds on the clock and of processors, and the peak in MB, of a process that a small one starts."""
+    printed = subprocess.run([sys.executable, "-c", RUN, *command], capture_output=True, text=True, check=True).stdout
+    return tuple(map(float, printed.split()))
+
+
+def measure_commands(folder: Path, rows: int) -> None:
+    """Calibrate and predict beside a read of the same columns."""
+    make_tables(folder / "tables", rows)
+    tables, predictor, sets = (str(folder / name) for name in ("tables", "predictor.json", "sets.parquet"))
+    cli = (sys.executable, "-m", "pippin.cli")
+    runs = {
+        "the interpreter": (sys.executable, "-c", "import pippin.cli, numba, polars"),
+        "read by polars": (sys.executable, "-c", READ, tables),
+        "calibrate": (*cli, "calibrate", tables, "--out", predictor),
+        "predict": (*cli, "predict", predictor, tables, "--out", sets),
+        "evaluate": (*cli, "evaluate", predictor, tables),
+    }
+    found: dict[str, tuple[float, ...]] = {name: timed(*command) for name, command in runs.items()}
+    base, read = found["the interpreter"][2], found["read by polars"]
+    print(f"\n{rows:,} × 12 in Parquet\n| | s | × a read | processor s | × a read | MB beyond the interpreter |")
+    for name, (wall, used, peak) in found.items():
+        ratios = f"{wall / read[0]:.1f} | {used:.1f} | {used / read[1]:.1f}"
+        print(f"| {name} | {wall:.1f} | {ratios} | {peak - base:,.0f} |")
+    shutil.rmtree(folder)
+
+
+def measure_growth(most: int) -> None:
+    """Time per row of a calibration in batches that are made on the fly, and what its answers weigh."""
+    p, labels = made_rows(PIECE, 0)
+    pippin.warm_up()
+    print("\n| rows | µs per row | of it merging | rounds | bytes of a part's largest answer |\n|---|---|---|---|---|")
+    n = 10**6
+    while n <= most:
+        calibration = pippin.Calibration("repip", 0.1, classes=range(12), most_scores=0)
+        sizes: list[int] = []
+        began = time.perf_counter()
+        with Held() as held:
+            for first in range(0, n, len(p)):
+                some = slice(0, min(len(p), n - first))
+                part = calibration.part(p[some], labels[some], first=first)
+                jitter = np.random.default_rng(first).random(len(part.scores)) * 1e-6
+                held.add(part._replace(scores=part.scores + jitter))  # so that batches are not all alike
+            scored = time.perf_counter()
+
+            def ask(question, held=held, sizes=sizes):
+                sizes.append(len(pickle.dumps(question(next(iter(held))))))
+                return held.ask(question)
+
+            calibration.merged(ask)
+        end = time.perf_counter()
+        took = f"{1e6 * (end - began) / n:.3f} | {1e6 * (end - scored) / n:.3f}"
+        print(f"| {n:,} | {took} | {len(sizes)} | {max(sizes):,} |", flush=True)
+        n *= 10
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--folder", type=Path, default=Path("out/scale"))
+    parser.add_argument("--grow", type=int, default=10_000_000)
+    options = parser.parse_args()
+    if options.grow:
+        measure_growth(options.grow)
+    if options.rows:
+        measure_commands(options.folder, options.rows)

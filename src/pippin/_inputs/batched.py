@@ -1,0 +1,71 @@
+"""Rows that come in batches, because they do not fit all at once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._inputs.labels import ColumnNumbers
+from pippin._inputs.rows import Rows
+from pippin._runtime.arrays import Codes
+from pippin._runtime.errors import InputError
+from pippin._runtime.progress import progress_bar
+
+
+class Batch(NamedTuple):
+    """Some rows, with what stands beside them as far as it was asked for; `first` come before, in all batches.
+
+    Errors inside `naming()` name the batch's file, and the row as that file counts it.
+    """
+
+    rows: Rows
+    labels: Codes | None
+    groups: NDArray[Any] | None
+    ids: tuple[str, NDArray[Any]] | None
+    first: int
+    naming: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+class Batched(Protocol):
+    """What `pippin.scan` returns."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def rows(self) -> int | None: ...
+    def batches(self, *needs: Any, start: int = 0) -> Iterator[Batch]: ...
+
+
+def is_batched(given: Any) -> bool:
+    """Whether it is what `pippin.scan` returns, and no array.
+
+    >>> is_batched([[0.5, 0.5]])
+    False
+    """
+    return callable(getattr(given, "batches", None)) and hasattr(given, "classes")
+
+
+def needed(labels: Codes | None) -> Codes:
+    """The labels, which were asked for."""
+    assert labels is not None
+    return labels
+
+
+def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
+    """The batches, with a bar that tells how many rows a second, and what is left."""
+    with progress_bar("rows", source.rows, done=start, rate=True) as advance:
+        for batch in source.batches(*needs, start=start):
+            yield batch
+            advance(batch.rows.n)
+
+
+def labels_of(source: Batched) -> ColumnNumbers:
+    """The true classes of all rows, as `evaluate` takes them."""
+    every = [needed(batch.labels) for batch in watched(source, "labels")]
+    if not every:
+        raise InputError(f"{source.name} has no rows, expected one at least")
+    return ColumnNumbers(np.concatenate(every))

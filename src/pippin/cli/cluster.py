@@ -1,0 +1,54 @@
+"""The work of a command on a Dask cluster."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pippin._runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from pippin.tables.layout import Layout
+    from pippin.tables.scanning import Scan
+
+LOCAL = "local"
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="A Dask scheduler whose workers read the tables and do the work, such as tcp://host:8786; local starts "
+        "one on this machine.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def on_cluster(address: str, paths: Sequence[Path], layout: "Layout | None") -> "Iterator[Scan]":
+    """The tables, while whatever Dask computes is computed there.
+
+    Raises:
+        InputError: no scheduler answers, or the data are no tables.
+    """
+    from pippin._runtime.extras import need
+    from pippin.tables.layout import Layout
+    from pippin.tables.scanning import scan_tables
+
+    need("--scheduler", "dask", "dask", "distributed")
+    from distributed import Client, LocalCluster
+
+    tables = scan_tables(list(paths), layout or Layout())
+    with ExitStack() as stack:
+        if address == LOCAL:
+            made = stack.enter_context(LocalCluster(threads_per_worker=1, dashboard_address=None, silence_logs=50))
+            stack.enter_context(Client(made))
+        else:
+            try:
+                stack.enter_context(Client(address))
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f"No Dask scheduler answers at {address}", "check the address, or pass local"
+                ) from error
+        yield tables

@@ -1,0 +1,38 @@
+"""`pippin evaluate` past memory: what is measured are counts, which are added up over batches."""
+
+from typing import TYPE_CHECKING, Any
+
+from pippin._runtime.warn import warn
+
+if TYPE_CHECKING:
+    from pippin._predictors.metrics import Evaluation
+    from pippin._predictors.protocol import ConformalPredictor
+    from pippin.tables.scanning import Scan
+
+
+def evaluate_tables(
+    predictor: "ConformalPredictor", source: "Scan", seed: int | None, non_empty: bool
+) -> "tuple[Evaluation, bool]":
+    """All metrics of the tables' rows, and whether most of these calibrated the predictor."""
+    from pippin._engine.draws import generator_of
+    from pippin._inputs.batched import needed, watched
+    from pippin._inputs.labels import ColumnNumbers
+    from pippin._predictors.partitions.measuring import measure
+    from pippin.cli.evaluate import scores_seen
+    from pippin.tables.reading import FEW_ROWS, too_many_groups
+
+    generator, seen, known, measured = generator_of(seed), scores_seen(predictor), 0, None
+    needs = ("labels", "groups") if source.has_groups else ("labels",)
+    for batch in watched(source, *needs):
+        with batch.naming():
+            truth = needed(batch.labels)
+            beside: dict[str, Any] = {"groups": batch.groups} if "groups" in predictor.takes else {}
+            sets = predictor.predict(batch.rows, seed=generator, nonempty=non_empty, **beside)
+            found = measure(sets, batch.rows, truth, batch.groups)
+        known += seen(batch.rows, ColumnNumbers(truth)) if seen else 0
+        measured = found if measured is None else measured + found
+    assert measured is not None
+    if measured.groups and measured.n >= FEW_ROWS and len(measured.groups) > measured.n / 2:
+        warn(too_many_groups(len(measured.groups), measured.n, next(iter(measured.groups))))
+        measured = measured.without_groups()
+    return measured.evaluation(predictor), 2 * known > measured.n

@@ -1,0 +1,179 @@
+"""The commands on folders of tables: the same files and words as on one, also after a kill -9."""
+
+import json
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from pippin.cli import predict_tables
+from pippin.tables import scanning
+from support.cli_data import GROUPS, LABELS, NAMES, PROBS
+from support.killing import killed_in_turn
+
+MODULES = ["pippin.cli", "polars", "numba", "support.small_pieces"]
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """One table of 60 rows, and the same rows in a folder of three."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scanning, "BATCH", 8)
+    monkeypatch.setattr(predict_tables, "PIECE", 16)
+    frame = polars.DataFrame(PROBS, schema=list(NAMES)).with_columns(
+        label=polars.Series(NAMES[LABELS]),
+        group=polars.Series(GROUPS),
+        photo=polars.Series([f"{i}.png" for i in range(60)]),
+    )
+    frame.write_parquet("whole.parquet")
+    (tmp_path / "parts").mkdir()
+    frame[:25].write_parquet("parts/a.parquet")
+    frame[25:26].select(reversed(frame.columns)).write_csv("parts/b.csv")
+    frame[26:].write_parquet("parts/c.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--per class", "--per group --unseen marginal", "--score aps --seed 3", "--no-scores"]
+)
+def test_the_same_predictor(tables, call, options):
+    """And the same words but for the name of the data."""
+    told = []
+    for data in ("whole.parquet", "parts"):
+        code, out, err = call(f"calibrate {data} --id photo {options} --out {data}.json")
+        assert (code, err) == (0, "")
+        told.append(out.replace(data, "data"))
+    assert (tables / "whole.parquet.json").read_bytes() == (tables / "parts.json").read_bytes()
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("score", ["ip", "aps", "pip --per group"])
+def test_the_same_sets(tables, call, ending, score):
+    """Row for row with the ids, in pieces of two batches; nothing is left beside them."""
+    call(f"calibrate whole.parquet --id photo --score {score} --seed 1 --out p.json")
+    told = []
+    for data in ("whole.parquet", "parts"):
+        code, out, err = call(f"predict p.json {data} --id photo --seed 5 --out sets.{ending}")
+        assert (code, err) == (0, "")
+        found = tables / f"sets.{ending}"
+        told.append((out, polars.read_parquet(found) if ending == "parquet" else found.read_text()))
+        found.unlink()
+    if ending == "parquet":
+        assert told[0][1].equals(told[1][1])
+        assert told[0][1].columns == ["photo", "row", "size", "labels"]
+    else:
+        assert told[0][1] == told[1][1]
+    assert told[0][0] == told[1][0]
+    assert not list(tables.glob(".*"))
+
+
+def test_the_same_on_standard_output_and_p_values(tables, call):
+    call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
+    lines = {}
+    for data in ("whole.parquet", "parts"):
+        code, out, err = call(f"predict p.json {data} --id photo --seed 5 --out - --p-values p.csv")
+        assert code == 0
+        lines[data] = (out, err, (tables / "p.csv").read_text() if data == "whole.parquet" else None)
+    assert lines["whole.parquet"][0] == lines["parts"][0]
+    first = (tables / "p.csv").read_text()
+    assert call("predict p.json parts --id photo --seed 5 --out sets.csv --p-values p.csv")[0] == 0
+    assert (tables / "p.csv").read_text() == first
+
+
+@pytest.mark.parametrize("options", ["--score ip", "--score aps --seed 2 --per group"])
+def test_the_same_judgement(tables, call, options):
+    """Every number that evaluate prints; and that these rows calibrated the predictor."""
+    call(f"calibrate whole.parquet --id photo {options} --out p.json")
+    told = [call(f"evaluate p.json {data} --id photo --seed 3") for data in ("whole.parquet", "parts")]
+    assert told[0][0] == 0
+    assert told[0][1].replace("whole.parquet", "parts") == told[1][1]
+    assert told[0][2] == told[1][2]
+
+
+def test_what_cannot_be_divided_is_read_at_once(tables, call):
+    for options in ("--score ip/ms --seed 1", "--score ip --weights w.npy"):
+        np.save("w.npy", np.linspace(1, 2, 60))
+        for data in ("whole.parquet", "parts"):
+            assert call(f"calibrate {data} --id photo {options} --out {data}.json")[0] == 0
+        assert (tables / "whole.parquet.json").read_bytes() == (tables / "parts.json").read_bytes()
+    more = "--weights w.npy"
+    for data in ("whole.parquet", "parts"):
+        assert call(f"predict parts.json {data} --id photo {more} --out {data}.csv")[0] == 0
+    assert (tables / "whole.parquet.csv").read_text() == (tables / "parts.csv").read_text()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_killed_anywhere_it_goes_on(tables, call, ending):
+    """A run that draws u from no seed of ours, stopped at every step, leaves one file without a seam."""
+    call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
+    words = ("predict", "p.json", "parts", "--id", "photo", "--out", f"sets.{ending}")
+    events = [
+        ("pippin.cli.pieces:Pieces.add", 1, "before"),
+        ("pippin.cli.pieces:Pieces.add", 2, "after"),
+        ("write", 1, "before"),
+        ("pippin.cli.pieces:Pieces.join", 1, "before"),
+        ("os:replace", 1, "before"),
+    ]
+    assert killed_in_turn(events, *words, modules=MODULES) == [9] * 5
+    folder = tables / f".sets.{ending}.pieces"
+    assert len(list((folder / "0").glob("[0-9]*"))) == 4
+    assert not (tables / f"sets.{ending}").exists()
+    drawn = json.loads((folder / "made_from.json").read_text())["drawn"]
+    if ending == "csv":  # a mark, which stays if the finished pieces are not made again
+        first = min((folder / "0").glob("[0-9]*"))
+        first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))
+    assert call(" ".join(words))[0] == 0
+    found = tables / f"sets.{ending}"
+    assert ending != "csv" or found.read_bytes().startswith(b"PHOTO")
+    stopped = found.read_bytes().replace(b"PHOTO", b"photo")
+    found.unlink()
+    assert not list(tables.glob(".sets*"))
+    assert call(" ".join([*words, "--seed", str(drawn)]))[0] == 0
+    assert found.read_bytes() == stopped
+
+
+def test_another_run_does_not_go_on_with_these(tables, call):
+    """Other data, another predictor or other options begin anew."""
+    call("calibrate whole.parquet --id photo --score ip --out p.json")
+    words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
+    assert killed_in_turn([("pippin.cli.pieces:Pieces.add", 2, "after")], *words, modules=MODULES) == [9]
+    call("calibrate whole.parquet --id photo --score pip --alpha 0.3 --out p.json")
+    assert call(" ".join(words))[0] == 0
+    expected = pippin.load("p.json").predict(PROBS).sizes
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.tolist()
+
+
+def test_a_bad_row_leaves_nothing(tables, call):
+    """Not a piece of a file, though the pieces before were good."""
+    call("calibrate whole.parquet --id photo --score ip --out p.json")
+    rows = polars.read_parquet("parts/c.parquet")
+    rows[20, "soil"] = 3.0
+    rows.write_parquet("parts/c.parquet")
+    before = sorted(path.name for path in tables.rglob("*"))
+    for command in ("predict p.json parts --out sets.parquet", "evaluate p.json parts", "calibrate parts --out q.json"):
+        code, out, err = call(f"{command} --id photo")
+        assert (code, out) == (2, "")
+        assert err.startswith("pippin: parts/c.parquet: Row 20 sums to ")
+        assert err.count("\n") == 1
+    assert sorted(path.name for path in tables.rglob("*")) == before
+
+
+def test_wrong_use_of_several(tables, call):
+    polars.read_parquet("parts/a.parquet").drop("group").write_parquet("x.parquet")
+    polars.read_parquet("parts/c.parquet").drop("group").write_parquet("y.parquet")
+    code, _, err = call("calibrate x.parquet y.parquet --id photo --per group --out p.json")
+    assert (code, "Expected groups for --per 'group', but x.parquet and 1 more has none" in err) == (2, True)
+    call("calibrate whole.parquet --id photo --out p.json")
+    code, _, err = call("predict p.json parts --id photo --out parts/c.parquet")
+    assert (code, "another file than the data" in err) == (2, True)
+
+
+def test_ids_of_several_types_become_text(tables, call):
+    frame = polars.read_parquet("whole.parquet").with_columns(photo=polars.int_range(60))
+    frame[:30].write_parquet("x.parquet")
+    frame[30:].write_csv("y.csv")
+    call("calibrate x.parquet y.csv --id photo --out p.json")
+    assert call("predict p.json x.parquet y.csv --id photo --out sets.parquet")[0] == 0
+    assert polars.read_parquet("sets.parquet")["photo"].to_list() == [str(i) for i in range(60)]

@@ -1,0 +1,193 @@
+"""A real cluster of processes: the same bits as on one machine, though workers are killed in every round."""
+
+import os
+import signal
+from itertools import pairwise
+
+import dask
+import dask.array
+import numpy as np
+import pandas
+import polars
+import pytest
+from distributed import Client, LocalCluster, get_worker
+
+import pippin
+import pippin.dask
+from pippin.dask import calling
+from support.partitions import PER
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of infinite thresholds, and what Dask says of lost workers
+
+RNG = np.random.default_rng(6)
+N = 4000
+PROBS = RNG.dirichlet(np.full(12, 0.3), N)
+LABELS = (PROBS.cumsum(axis=1) < RNG.random((N, 1))).sum(axis=1).clip(0, 11)
+GROUPS = RNG.choice(["north", "south"], N)
+CUTS = [0, 1, 1, 900, 2500, 2501, N]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers, each a process of its own."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 100, "distributed.worker.daemon": True}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as made,
+        Client(made) as client,
+    ):
+        yield client
+
+
+def divided(array):
+    """In parts of very different sizes, one of them empty."""
+    return [dask.delayed(np.array(array[a:b])) for a, b in pairwise(CUTS)]
+
+
+def by_group(per):
+    return isinstance(per, str) and "group" in per
+
+
+def same(merged, whole, scores=True):
+    assert merged.content(scores=scores) == whole.content(scores=scores)
+
+
+@pytest.mark.parametrize("score", ["repip", "aps"])
+@pytest.mark.parametrize("per", PER, ids=str)
+def test_the_same_predictor(cluster, score, per):
+    """Of an array, of a frame and of delayed parts; by gathering, and by counting alone."""
+    groups = GROUPS if by_group(per) else None
+    whole = pippin.calibrate(PROBS, LABELS, score, per=per, groups=groups, seed=3)
+    options = {"per": per, "seed": 3}
+    delayed = divided(GROUPS) if by_group(per) else None
+    same(pippin.dask.calibrate(divided(PROBS), divided(LABELS), score, groups=delayed, **options), whole)
+
+
+def test_arrays_and_frames(cluster):
+    """Lazily, whatever holds the rows."""
+    import dask.dataframe
+
+    names = [f"class {k}" for k in range(12)]
+    whole = pippin.calibrate(PROBS, LABELS, "aps", seed=3)
+    probs, labels = dask.array.from_array(PROBS, (700, 5)), dask.array.from_array(LABELS, 900)
+    same(pippin.dask.calibrate(probs, labels, "aps", seed=3), whole)
+    lazy = pippin.dask.score(probs, labels, "aps", seed=3)
+    np.testing.assert_array_equal(lazy.compute(), pippin.score(PROBS, LABELS, "aps", seed=3))
+    table = pandas.DataFrame(PROBS, columns=names).assign(label=np.array(names)[LABELS], group=GROUPS)
+    frame = dask.dataframe.from_pandas(table, npartitions=3)
+    found = pippin.dask.calibrate(frame, "label", "aps", seed=3, groups="group")
+    same(found, pippin.calibrate(PROBS, LABELS, "aps", classes=names, groups=GROUPS, seed=3))
+    sets = found.predict(PROBS, seed=8, groups=GROUPS)
+    given = frame.drop(columns=["label", "group"])
+    predicted = pippin.dask.predict(found, given, seed=8, groups=frame["group"]).compute()
+    assert predicted["size"].tolist() == sets.sizes.tolist()
+    assert predicted["labels"].tolist() == sets.labels()
+    assert predicted.index.tolist() == table.index.tolist()
+    measured = pippin.dask.evaluate(found, frame, "label", groups="group", seed=8)
+    expected = pippin.evaluate(sets, LABELS, groups=GROUPS, alpha=0.1, n_calibration=N)
+    assert measured.accuracy == (PROBS.argmax(axis=1) == LABELS).mean()
+    assert (measured.coverage, measured.group_coverage, measured.size_counts, measured.covgap) == (
+        expected.coverage,
+        expected.group_coverage,
+        expected.size_counts,
+        expected.covgap,
+    )
+    parts = dask.compute(*pippin.dask.predict(whole, divided(PROBS), seed=8))
+    np.testing.assert_array_equal(np.concatenate([part.sizes for part in parts]), whole.predict(PROBS, seed=8).sizes)
+
+
+class KilledOnce:
+    """A question that ends the worker that is asked, the first time in a round, and the first time of that worker."""
+
+    def __init__(self, question, folder, number):
+        self.question, self.folder, self.number = question, folder, number
+
+    def __call__(self, part):
+        for mark in (f"round {self.number}", f"worker {get_worker().name}"):
+            try:
+                (self.folder / mark).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.question(part)
+
+
+def test_workers_are_killed_in_every_round(cluster, tmp_path, monkeypatch):
+    """One at the first question of each round and each at its own first, with all the scores that they held."""
+    rounds = []
+    total = calling.Calibration.merged
+
+    def merged(self, ask):
+        def killing(question):
+            rounds.append(type(question).__name__)
+            return ask(KilledOnce(question, tmp_path, len(rounds)))
+
+        return total(self, killing)
+
+    monkeypatch.setattr(calling.Calibration, "merged", merged)
+    monkeypatch.setattr(
+        calling.Calibration.__init__, "__kwdefaults__", {"per": None, "unseen": "error", "seed": None, "most_scores": 0}
+    )
+    found = pippin.dask.calibrate(divided(PROBS), divided(LABELS), "aps", seed=3)
+    monkeypatch.undo()
+    same(found, pippin.calibrate(PROBS, LABELS, "aps", seed=3), scores=False)
+    assert rounds == ["Counting", "Round", "Search"]
+    killed = {path.name for path in tmp_path.iterdir()}
+    assert {f"round {number + 1}" for number in range(len(rounds))} <= killed
+    assert {"worker 0", "worker 1"} <= killed
+
+
+def test_tables_are_read_by_the_workers(cluster, tmp_path):
+    """And a bad row, or a table that is gone when it is its turn, is told in one sentence."""
+    names = [f"class {k}" for k in range(12)]
+    frame = polars.DataFrame(PROBS, schema=names).with_columns(label=polars.Series(np.array(names)[LABELS]))
+    for i, (a, b) in enumerate([(0, 1500), (1500, 1501), (1501, N)]):
+        frame[a:b].write_csv(tmp_path / f"{i}.csv") if i == 1 else frame[a:b].write_parquet(tmp_path / f"{i}.parquet")
+    scan = pippin.scan(tmp_path)
+    whole = pippin.calibrate(PROBS, LABELS, "aps", classes=names, seed=3)
+    same(pippin.dask.calibrate(scan, score="aps", seed=3), whole)
+    found = pippin.dask.evaluate(whole, scan, seed=1)
+    assert found.coverage == pippin.coverage(whole.predict(PROBS, seed=1), LABELS)
+    (tmp_path / "1.csv").unlink()
+    with pytest.raises(pippin.InputError, match=r"There is no file .*1\.csv"):
+        pippin.dask.calibrate(scan, score="ip")
+    bad = frame[1501:]
+    bad[1234, "class 3"] = 2.5
+    bad.write_parquet(tmp_path / "2.parquet")
+    with pytest.raises(pippin.InputError, match=r"2\.parquet: Row 1234 sums to .*, expected 1"):
+        pippin.dask.calibrate(pippin.scan(tmp_path), score="ip")
+
+
+def test_the_command_line_on_a_cluster(cluster, tmp_path, monkeypatch, call):
+    """The same file and the same figures; and nothing is left of a run with a bad row."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"class {k}" for k in range(12)]
+    frame = polars.DataFrame(PROBS, schema=names).with_columns(label=polars.Series(np.array(names)[LABELS]))
+    (tmp_path / "tables").mkdir()
+    frame[:1000].write_parquet("tables/0.parquet")
+    frame[1000:].write_parquet("tables/1.parquet")
+    address = cluster.scheduler.address
+    for where in ("", f"--scheduler {address}"):
+        code, _, err = call(f"calibrate tables --score aps --seed 1 {where} --out p{len(where)}.json")
+        assert (code, err) == (0, "")
+    one, two = sorted(tmp_path.glob("*.json"))
+    assert one.read_bytes() == two.read_bytes()
+    told = [call(f"evaluate {one.name} tables --seed 2 {where}")[1] for where in ("", f"--scheduler {address}")]
+    assert told[0] == told[1]
+    frame.with_columns(polars.lit(0.5).alias("class 0")).write_parquet("tables/1.parquet")
+    code, out, err = call(f"calibrate tables --scheduler {address} --out bad.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "tables/1.parquet: Row 0 sums to " in err
+    assert not (tmp_path / "bad.json").exists()
+
+
+def test_wrong_use(cluster):
+    probs = PROBS.copy()
+    probs[950] = 1
+    with pytest.raises(pippin.InputError, match=r"Partition 3: Row 50 sums to 12, expected 1"):
+        pippin.dask.calibrate(divided(probs), divided(LABELS), "ip")
+    with pytest.raises(pippin.InputError, match=r"got ndarray: use pippin\.calibrate for what fits into memory"):
+        pippin.dask.calibrate(PROBS, LABELS)
+    with pytest.raises(pippin.InputError, match="Expected labels in 6 partitions as the rows, got 5"):
+        pippin.dask.calibrate(divided(PROBS), divided(LABELS)[1:])

@@ -1,0 +1,212 @@
+"""Tables in batches: whatever the files, what is calibrated and predicted is what all rows at once give."""
+
+import gzip
+
+import numpy as np
+import polars
+import pytest
+
+import pippin
+from pippin.tables import scanning, sources
+from pippin.tables.layout import Layout
+from pippin.tables.reading import read_data
+
+RNG = np.random.default_rng(8)
+N, NAMES = 700, ["crop", "maïs 🌽", "a,b", 'quo"ted']
+PROBS = RNG.dirichlet([0.5] * 4, N)
+LABELS = (PROBS.cumsum(axis=1) < RNG.random((N, 1))).sum(axis=1).clip(0, 3)
+FRAME = polars.DataFrame(PROBS, schema=NAMES).with_columns(
+    label=polars.Series(np.array(NAMES)[LABELS]),
+    group=polars.Series(RNG.choice(["north", "south\nwest"], N)),
+    photo=polars.Series([f"photo {i}.png" for i in range(N)]),
+)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """So that small tables have many."""
+    monkeypatch.setattr(scanning, "BATCH", 64)
+    monkeypatch.setattr(sources, "BLOCK", 3000)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A folder of five tables: Parquet and CSV, packed and not, float32 and float64, columns in another order."""
+    parts = [FRAME[0:200], FRAME[200:201], FRAME[201:450], FRAME[450:600], FRAME[600:]]
+    parts[0].write_parquet(tmp_path / "1.parquet", row_group_size=77)
+    parts[1].write_csv(tmp_path / "2.csv")
+    parts[2].select(reversed(FRAME.columns)).write_csv(tmp_path / "3.CSV")
+    (tmp_path / "4.csv.gz").write_bytes(gzip.compress(parts[3].write_csv().encode()))
+    parts[4].select("photo", "label", *reversed(NAMES), "group").write_parquet(tmp_path / "5.parquet")
+    (tmp_path / ".hidden.csv").write_text("not a table")
+    (tmp_path / "notes.txt").write_text("neither")
+    return tmp_path
+
+
+@pytest.mark.parametrize("score", ["repip", "aps"])
+@pytest.mark.parametrize("per", [None, "class", "group", "class and group", "rc3p"])
+def test_a_folder_of_all_kinds(mixed, score, per):
+    """Calibrated, predicted and evaluated as the arrays are, to the last bit."""
+    scan = pippin.scan(mixed, id="photo")
+    by_group = per is not None and "group" in per
+    groups = FRAME["group"].to_numpy() if by_group else None
+    whole = pippin.calibrate(PROBS, LABELS, score, classes=NAMES, per=per, groups=groups, seed=4)
+    found = pippin.calibrate(scan, score=score, per=per, seed=4)
+    assert found.content() == whole.content()
+    sets = found.predict(scan, seed=2)
+    expected = whole.predict(PROBS, seed=2, **({"groups": groups} if by_group else {}))
+    np.testing.assert_array_equal(sets.sizes, expected.sizes)
+    np.testing.assert_array_equal(sets.members, expected.members)
+    assert pippin.evaluate(sets, scan, alpha=0.1) == pippin.evaluate(expected, LABELS, alpha=0.1)
+
+
+def test_what_a_scan_is(mixed):
+    scan = pippin.scan([mixed / "1.parquet", mixed / "5.parquet"], id="photo")
+    assert (scan.rows, scan.classes, scan.has_groups) == (300, tuple(NAMES), True)
+    assert repr(scan) == f"Scan({mixed / '1.parquet'} and 1 more: 2 tables, 4 classes)"
+    assert pippin.scan(str(mixed / "*.parquet"), id="photo").rows == 300
+    assert pippin.scan(mixed, id="photo").rows is None
+    batches = list(pippin.scan(mixed, id="photo").batches("labels", "groups", "ids"))
+    assert [batch.first for batch in batches] == np.cumsum([0, *(batch.rows.n for batch in batches)])[:-1].tolist()
+    assert np.concatenate([batch.ids[1] for batch in batches]).tolist() == FRAME["photo"].to_list()
+    assert np.concatenate([batch.groups for batch in batches]).tolist() == FRAME["group"].to_list()
+    np.testing.assert_array_equal(np.concatenate([batch.labels for batch in batches]), LABELS)
+
+
+@pytest.mark.parametrize("start", [0, 1, 63, 200, 201, 449, 455, 601, 699, 700])
+def test_a_start_in_the_middle(mixed, start):
+    """So that a stopped run can go on."""
+    batches = list(pippin.scan(mixed, id="photo").batches("labels", start=start))
+    np.testing.assert_array_equal(np.concatenate([LABELS[:0], *(batch.labels for batch in batches)]), LABELS[start:])
+    assert not batches or batches[0].first == start
+
+
+def test_all_at_once_for_whoever_needs_it(mixed):
+    """The same as one table of all rows."""
+    FRAME.write_parquet(mixed / "whole.parquet")
+    whole = read_data(mixed / "whole.parquet", None, Layout(id="photo"))
+    (mixed / "whole.parquet").unlink()
+    data = pippin.scan(mixed, id="photo").gathered()
+    np.testing.assert_array_equal(data.probs, whole.probs)
+    np.testing.assert_array_equal(data.truth(), whole.truth())
+    assert (data.classes, data.groups.tolist()) == (whole.classes, whole.groups.tolist())
+    assert data.ids[1].tolist() == whole.ids[1].tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("cell", "value", "told"),
+    [
+        (("crop", 150), 0.9, r"b\.\w+: Row 150 sums to 1\.\d+, expected 1 .* add --normalize"),
+        (("crop", 99), -0.5, r"b\.\w+: Row 99 "),
+        (("label", 77), "weed", r"b\.\w+: Row 77 has the label 'weed', which is not one of the 4 classes"),
+        (("label", 80), None, r"b\.\w+: Row 80 has no label"),
+        (("group", 130), None, r"b\.\w+: Row 130 has no group"),
+    ],
+)
+def test_a_bad_row_is_named_with_its_file(tmp_path, ending, cell, value, told):
+    """As that file counts its rows."""
+    frame, (column, row) = FRAME[:200], cell
+    place = polars.int_range(polars.len()) == row
+    FRAME[200:].write_parquet(tmp_path / "a.parquet")
+    frame = frame.with_columns(polars.when(place).then(polars.lit(value)).otherwise(column).alias(column))
+    frame.write_csv(tmp_path / "b.csv") if ending == "csv" else frame.write_parquet(tmp_path / "b.parquet")
+    scan = pippin.scan(tmp_path, id="photo")
+    with pytest.raises(pippin.InputError, match=told):
+        pippin.calibrate(scan, per="group")
+
+
+def test_a_cell_that_is_no_number(tmp_path):
+    FRAME[:100].write_csv(tmp_path / "a.csv")
+    rows = FRAME[100:300].with_columns(polars.col("crop").cast(polars.String))
+    rows[142, "crop"] = "many"
+    rows.write_csv(tmp_path / "b.csv")
+    with pytest.raises(pippin.InputError, match=r"b\.csv: Row 142 has 'many' in column 'crop', expected a number"):
+        pippin.calibrate(pippin.scan(tmp_path, id="photo"))
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (FRAME.drop("crop"), r"b\.csv has no column for the class 'crop', as .*a\.csv has"),
+        (FRAME.with_columns(more=0.0), r"b\.csv has a column 'more', which .*a\.csv has not: leave it out"),
+        (FRAME.drop("label"), r"b\.csv has no column label, as .*a\.csv has"),
+        (FRAME.drop("photo"), r"b\.csv has no column 'photo' for --id"),
+    ],
+)
+def test_other_columns(tmp_path, other, told):
+    """A class more or less is an error that names the file."""
+    FRAME.write_csv(tmp_path / "a.csv")
+    other.write_csv(tmp_path / "b.csv")
+    with pytest.raises(pippin.InputError, match=told):
+        pippin.scan(tmp_path, id="photo")
+
+
+def test_a_column_to_blame_is_named(tmp_path):
+    FRAME.with_row_index("number").drop("photo", "group").write_csv(tmp_path / "a.csv")
+    with pytest.raises(pippin.InputError, match=r"a\.csv: expected one column .* the column 'number' without which"):
+        pippin.calibrate(pippin.scan(tmp_path))
+
+
+def test_wrong_files(tmp_path):
+    with pytest.raises(pippin.InputError, match=r"holds no \.parquet, \.csv or \.csv\.gz file"):
+        pippin.scan(tmp_path)
+    with pytest.raises(pippin.InputError, match=r"No file matches .*\*\.csv: check the pattern"):
+        pippin.scan(tmp_path / "*.csv")
+    with pytest.raises(pippin.InputError, match="There is no file"):
+        pippin.scan(tmp_path / "a.csv")
+    FRAME.write_csv(tmp_path / "a.csv")
+    with pytest.raises(pippin.InputError, match="is named twice"):
+        pippin.scan([tmp_path, tmp_path / "a.csv"])
+    (tmp_path / "b.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    with pytest.raises(pippin.InputError, match=r"b\.parquet is damaged or no Parquet file"):
+        pippin.scan([tmp_path / "b.parquet"])
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(FRAME.write_csv().encode())[:5000])
+    with pytest.raises(pippin.InputError, match=r"c\.csv\.gz is damaged or not compressed"):
+        pippin.calibrate(pippin.scan(tmp_path / "c.csv.gz", id="photo"))
+    with pytest.raises(pippin.InputError, match="Expected tables without labels="):
+        pippin.calibrate(pippin.scan(tmp_path / "a.csv", id="photo"), LABELS)
+    with pytest.raises(pippin.InputError, match="got no labels"):
+        pippin.calibrate(PROBS)
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "second", "told"),
+    [
+        (("1", "2", "3"), "1", "3", "names"),
+        (("1", "2", "3"), "1", "0", "indices"),
+        (("1", "2", "3"), "1", "2", "which is column 1 .* by number and column 0 .* by name: say which"),
+        (
+            ("a", "b", "c"),
+            "b",
+            "1",
+            "Row 0 has a label that is one of the column numbers, where",
+        ),
+    ],
+)
+def test_labels_mean_the_same_in_all_tables(tmp_path, names, first, second, told):
+    """What whole numbers mean is settled by all of them."""
+    for name, label in (("x.csv", first), ("y.csv", second)):
+        (tmp_path / name).write_text("\n".join([f"{','.join(names)},label", *[f"0.2,0.3,0.5,{label}"] * 3]))
+    scan = pippin.scan(tmp_path)
+    if told in ("names", "indices"):
+        found = np.concatenate([batch.labels for batch in scan.batches("labels")])
+        assert found.tolist() == [
+            names.index(one) if told == "names" else int(one) for one in (first, second) for _ in "xyz"
+        ]
+    else:
+        with pytest.raises(pippin.InputError, match=told):
+            pippin.calibrate(scan)
+
+
+def test_scores_wait_on_disk_when_they_are_many(mixed, monkeypatch):
+    """And nobody can tell."""
+    from pippin._predictors.partitions import batches
+
+    scan = pippin.scan(mixed, id="photo")
+    for per in (None, "class and group", "rc3p"):
+        calibration = pippin.Calibration("aps", classes=scan.classes, per=per, seed=1, most_scores=0)
+        expected = batches.calibrate_batched(scan, calibration).content(scores=False)
+        monkeypatch.setattr(batches.Held.__init__, "__defaults__", (2000,))
+        assert batches.calibrate_batched(scan, calibration).content(scores=False) == expected
+        monkeypatch.undo()
