@@ -48,6 +48,18 @@ def test_the_same_predictor(tables, call, options):
     assert told[0] == told[1]
 
 
+def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no_figures):
+    """Every score, and thresholds per class: as if all were in memory."""
+    made = []
+    for data in ("whole.parquet", "parts", "parts/a.parquet parts/b.csv parts/c.parquet"):
+        monkeypatch.setattr(scanning, "HELD", 1 << 28 if data == "whole.parquet" else 500)
+        out = tables / f"out{len(made)}"
+        assert call(f"compare {data} --id photo --scores 'all,pip per class' --splits 20 --out {out}")[0] == 0
+        made.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert made[0] == made[1] == made[2]
+    assert "results.parquet" in made[0]
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize("score", ["ip", "aps", "pip --per group"])
 def test_the_same_sets(tables, call, ending, score):

@@ -7,6 +7,7 @@ import polars
 import pytest
 
 import pippin
+from pippin._engine.dispatch import ranked_rows
 from pippin.tables import scanning, sources
 from pippin.tables.layout import Layout
 from pippin.tables.reading import read_data
@@ -81,13 +82,17 @@ def test_a_start_in_the_middle(mixed, start):
     assert not batches or batches[0].first == start
 
 
-def test_all_at_once_for_whoever_needs_it(mixed):
-    """The same as one table of all rows."""
+@pytest.mark.parametrize("held", [100, 1 << 28])
+def test_all_at_once_for_whoever_needs_it(mixed, monkeypatch, held):
+    """The same as one table of all rows; what is more than is held lies on disk, and so does what is made of it."""
+    monkeypatch.setattr(scanning, "HELD", held)
     FRAME.write_parquet(mixed / "whole.parquet")
     whole = read_data(mixed / "whole.parquet", None, Layout(id="photo"))
     (mixed / "whole.parquet").unlink()
     data = pippin.scan(mixed, id="photo").gathered()
     np.testing.assert_array_equal(data.probs, whole.probs)
+    ranked, _ = ranked_rows(data.rows, data.truth())
+    assert isinstance(data.probs, np.memmap) == isinstance(ranked.array, np.memmap) == (held == 100)
     np.testing.assert_array_equal(data.truth(), whole.truth())
     assert (data.classes, data.groups.tolist()) == (whole.classes, whole.groups.tolist())
     assert data.ids[1].tolist() == whole.ids[1].tolist()

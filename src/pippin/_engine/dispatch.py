@@ -18,6 +18,7 @@ from pippin._engine.plain.scores import ranked_order
 from pippin._engine.protocol import Bounds, Draws, Engine, Held, Places
 from pippin._inputs.rows import Rows, find_fault
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
+from pippin._runtime.disk import room_beside
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
 from pippin._theory.scores import Score, coefficients
@@ -254,7 +255,7 @@ def best_two(rows: Rows) -> tuple[Codes, Codes]:
 
 def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
     """Every row sorted downwards, and each label as its rank (from 0): the same scores, ranked already."""
-    ranked = np.empty((rows.n, rows.n_classes), rows.block(0, 1).dtype)
+    ranked = room_beside(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
     ranks = np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:

@@ -4,13 +4,16 @@ import errno
 import io
 import os
 import secrets
+import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
@@ -87,3 +90,38 @@ class Checkpoint:
             buffer = io.BytesIO()
             np.savez(buffer, fingerprint=np.array(self.fingerprint), values=self.values[:, :done])
             write_whole(self.path, buffer.getvalue())
+
+
+def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:
+    """Rows one after the other, as this kind of numbers; past so many bytes in a file without a name.
+
+    >>> import numpy as np
+    >>> joined_on_disk(iter([np.eye(2), np.ones((1, 2))]), np.float32, 8).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    """
+    held: list[NDArray[Any]] = []
+    size, width = 0, 1
+    with tempfile.TemporaryFile() as file:  # the map holds it open
+        for part in parts:
+            rows = np.ascontiguousarray(part, dtype=kind)
+            size, width = size + rows.nbytes, rows.shape[1]
+            held.append(rows)
+            if size > most:
+                for one in held:
+                    file.write(one.data)
+                held.clear()
+        if size <= most:
+            return np.concatenate(held)
+        file.flush()
+        return np.memmap(file, dtype=kind, mode="r", shape=(size // (width * np.dtype(kind).itemsize), width))
+
+
+def room_beside(array: NDArray[Any], shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+    """Room for numbers: on disk, in a file without a name, where the array lies on disk; else in memory."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    if base is None:
+        return np.empty(shape, kind)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=kind, mode="w+", shape=shape)

@@ -11,12 +11,14 @@ import typer
 from pippin.cli.options import (
     Alpha,
     CalibrationFraction,
-    DataOrExample,
+    DataFilesOrExample,
     LabelsFile,
     OutFolder,
     SplitSeed,
     UtilityFile,
+    at_once,
     read_or_example,
+    read_or_scan,
     read_scores,
     takes_table,
 )
@@ -52,7 +54,7 @@ UsualSplits = Annotated[
 
 @takes_table
 def compare(
-    data: DataOrExample = None,
+    data: DataFilesOrExample = None,
     scores: Scores = "paper",
     splits: UsualSplits = None,
     alpha: Alpha = 0.1,
@@ -68,7 +70,7 @@ def compare(
     from pippin.tables.reading import need_groups
 
     chosen = read_scores(scores)
-    given = read_or_example(data, labels, layout)
+    given = at_once(read_or_scan(data, labels, layout)) if data else read_or_example(None, labels, layout)
     worth = None if utility is None else _utility(utility, given.labelled)
     need_groups(given, *(str(method) for method in chosen if method.by_group))
     times = usual_splits(chosen) if splits is None else splits

@@ -27,6 +27,10 @@ DataOrExample = Annotated[
     Path | None,
     typer.Argument(metavar="DATA", help=f"{_DATA}; without it, an embedded example.", show_default=False),
 ]
+DataFilesOrExample = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="DATA", help=f"{_MORE}; without it, an embedded example.", show_default=False),
+]
 PredictorFile = Annotated[Path, typer.Argument(metavar="PREDICTOR", help="What calibrate wrote.", show_default=False)]
 LabelsFile = Annotated[
     Path | None, typer.Option(help="Labels in a .npy file, for data that hold none.", show_default=False)
@@ -129,7 +133,8 @@ def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | No
 
     said = layout or Layout()
     if path is not None:
-        if labels is None and not path.is_file() and is_scanned([path]):
+        small = path.is_file() and path.stat().st_size <= SMALL
+        if labels is None and not small and path.name != "-" and is_scanned([path]):
             return scan_tables([path], said).gathered()
         return read_data(path, labels, said)
     if labels is not None:

@@ -15,6 +15,7 @@ from pippin._inputs.batched import Batch
 from pippin._inputs.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import Codes
+from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
 from pippin.tables.formats import (
     NO_PARQUET,
@@ -27,13 +28,14 @@ from pippin.tables.formats import (
     parsed,
 )
 from pippin.tables.layout import Layout
-from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless, read_data
+from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless
 from pippin.tables.sources import Source, check_types, csv_blocks, described, expand
 
 if TYPE_CHECKING:
     import polars
 
 BATCH = 1 << 17  # rows
+HELD = 1 << 28  # bytes of probabilities that are gathered in memory
 
 
 def scan(
@@ -141,23 +143,33 @@ class Scan:
         return replace(self, layout=self.layout._replace(labels_are=self._reading()))
 
     def gathered(self) -> Data:
-        """All rows at once, for what cannot do with less."""
-        if len(self.sources) == 1:
-            return read_data(self.sources[0].path, None, self.layout)
+        """All rows at once, for what cannot do with less; past HELD bytes probabilities lie in an unnamed file."""
         columns = self.sources[0].columns
         beside = {"labels": columns.label, "groups": columns.group, "ids": columns.id}
         needs = [need for need, column in beside.items() if column is not None]
-        every = []
-        for batch in self.batches(*needs):
-            with batch.naming():
-                every.append(batch._replace(rows=batch.rows.verified()))
-        probs = np.concatenate([batch.rows.array for batch in every])
+        every: list[Batch] = []
+
+        def checked() -> Iterator[NDArray[Any]]:
+            for batch in self.batches(*needs):
+                with batch.naming():
+                    rows = batch.rows.verified()
+                every.append(batch._replace(rows=replace(rows, array=rows.array[:0])))
+                yield rows.array
+
+        probs = joined_on_disk(checked(), self._kind, HELD)
         groups = None if columns.group is None else checked_groups(_joined([b.groups for b in every]), len(probs))
         labels = None if columns.label is None else ColumnNumbers(np.concatenate([b.labels for b in every]))
         ids = None if columns.id is None else (columns.id, _joined([b.ids[1] for b in every if b.ids]))
-        sums = "".join(hashlib.sha256(source.path.read_bytes()).hexdigest() for source in self.sources)
-        checksum = hashlib.sha256(sums.encode()).hexdigest()
+        checksum = _checksum([source.path for source in self.sources])
         return Data(Path(self.name), checksum, probs, self.layout.logits, labels, self.classes, groups, None, ids)
+
+    @property
+    def _kind(self) -> type[np.floating[Any]]:
+        """Of the probabilities together: float32, if they are that in every table."""
+        import polars
+
+        kinds = {dict(source.schema).get(name) for source in self.sources for name in source.columns.classes}
+        return np.float32 if kinds == {polars.Float32} else np.float64
 
     def _data(self, source: Source, frame: "polars.DataFrame", in_file: int) -> Data:
         columns = source.columns
@@ -275,6 +287,15 @@ def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
             remedy="write all labels in one way",
         ).in_file(data.name)
     return before or now
+
+
+def _checksum(paths: Sequence[Path]) -> str:
+    """SHA-256 of a file; of several, that of theirs."""
+    sums = []
+    for path in paths:
+        with path.open("rb") as file:
+            sums.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
 def _joined(several: Sequence[Any]) -> Any:
