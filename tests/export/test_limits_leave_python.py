@@ -266,3 +266,23 @@ def test_a_threshold_of_units_leaves_too():
     found = run_onnx(head_model(made, "probs", "float64"), probs=np.asarray(DATA.probs[600:1600], np.float64))
     assert np.array_equal(found["mask"], wanted.mask)
     assert portable(made).one == made.threshold
+
+
+@pytest.mark.parametrize("per", [None, "class", "group"])
+def test_a_broken_row_is_acted_on_with_care_and_certifies_nothing(per):
+    """NaN must not look like a sure thing: the action whose worst case is best, and −∞."""
+    probs = np.random.default_rng(0).dirichlet([1] * 4, 400)
+    utility = pippin.Utility([[1, -5, -5, -5], [-1, 1, 1, 1], [0.2] * 4], actions=["spray", "leave", "ask"])
+    groups = {"groups": np.arange(400) % 2} if per == "group" else {}
+    decider = pippin.calibrate_decisions(probs, probs.argmax(axis=1), utility, 0.2, per=per, **groups)
+    rows = probs[:3].copy()
+    rows[1] = np.nan
+    told = {"group": np.array([0, 1, 0])} if groups else {}
+    found = pippin.torch.DecisionHead(decider, from_probs=True)(
+        torch.tensor(rows), **{name: torch.tensor(value) for name, value in told.items()}
+    )
+    in_onnx = run_onnx(head_model(decider, "probs", "float64"), probs=rows, **told)
+    assert found.actions.tolist() == in_onnx["actions"].tolist()
+    assert (int(found.actions[1]), float(found.certificates[1])) == (2, -np.inf)
+    assert in_onnx["certificates"][1] == -np.inf
+    assert np.isfinite(in_onnx["certificates"][[0, 2]]).all()

@@ -123,12 +123,25 @@ def test_a_sharpened_predictor_belongs_and_one_calibrated_elsewhere_does_not(par
         FieldModel.make(parts / "weights", predictors[1])
 
 
-def test_photographs_as_units_belong_too(parts):
-    """Threshold and p-values are those of the photographs, in Python and under the windows of a new one."""
-    with np.load(parts / "probs.npz") as kept:
+def by_photograph(folder):
+    """A predictor of all images held out, with their photographs as units; and logits, labels and photographs."""
+    with np.load(folder / "probs.npz") as kept:
         logits, labels, photos = kept["logits"], kept["labels"], kept["groups"]
+    made = pippin.calibrate(logits, labels, "pip", 0.3, units=photos, classes=CLASSES, from_logits=True)
+    return made, logits, labels, photos
+
+
+def test_photographs_of_which_windows_trained_are_not_new(parts):
+    """So nothing is promised for new ones."""
+    with pytest.raises(ValueError, match=r"promises for new photographs, but windows of .*: train with --group photo"):
+        FieldModel.make(parts / "weights", by_photograph(parts)[0])
+
+
+def test_photographs_as_units_belong_too(images, tiny, tmp_path):
+    """Threshold and p-values are those of the photographs, in Python and under the windows of a new one."""
+    parts = make_parts(images, tiny, tmp_path / "run", group="photo")
+    predictor, logits, labels, photos = by_photograph(parts)
     known = {"classes": CLASSES, "from_logits": True}
-    predictor = pippin.calibrate(logits, labels, "pip", 0.3, units=photos, **known)
     assert predictor.n_units == len(set(photos.tolist())) < len(photos)
     model = FieldModel.make(parts / "weights", predictor, window=24)
     look = model.look(photograph(7))
@@ -222,6 +235,43 @@ def test_a_damaged_or_missing_part_is_named(saved, part):
     (saved / part).unlink()
     with pytest.raises(ValueError, match=f"The part {part} of .* is missing"):
         FieldModel.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [({"window": "24"}, "is damaged"), ({"window": 0}, "is damaged"), ({"utility": ...}, "is damaged")],
+)
+def test_a_manifest_that_was_edited_is_refused(saved, content, told):
+    whole = json.loads((saved / "field.json").read_text()) | content
+    whole = {key: value for key, value in whole.items() if value is not ...}
+    (saved / "field.json").write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match=told):
+        FieldModel.load(saved)
+
+
+def test_a_part_that_nobody_listed_is_refused(parts, tmp_path):
+    FieldModel.make(parts / "weights", parts / "predictor.json").save(tmp_path / "M")
+    shutil.copy(parts / "decider.json", tmp_path / "M")
+    with pytest.raises(ValueError, match=r"The part decider\.json is not of the model"):
+        FieldModel.load(tmp_path / "M")
+
+
+def test_thin_images_are_drawn(parts):
+    """Whole images of a few pixels, and windows of one."""
+    model = FieldModel.make(parts / "weights", parts / "predictor.json")
+    for shape in ((2, 200, 3), (200, 1, 3), (3, 3, 3)):
+        model.look(np.zeros(shape, np.uint8)).draw()
+    replace(model, window=1).look(np.zeros((2, 3, 3), np.uint8)).draw()
+
+
+@pytest.mark.parametrize("name", ["kept.npy", "cut.npz", "empty.npz", "table.csv"])
+def test_a_wrong_file_of_calibration_is_one_sentence(parts, tmp_path, name):
+    np.save(tmp_path / "kept.npy", np.zeros(3))
+    (tmp_path / "cut.npz").write_bytes((parts / "probs.npz").read_bytes()[:200])
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="holds no logits and files: name a file that train wrote"):
+        FieldModel.make(parts / "weights", parts / "predictor.json", calibration=tmp_path / name)
 
 
 def test_what_is_no_field_model_is_refused_and_never_replaced(parts, saved, tmp_path):

@@ -83,3 +83,19 @@ def test_what_stands_before_and_beside():
 def test_a_predictor_saved_without_scores_explains_without_p_values(tmp_path):
     PREDICTORS["one"][0].save(tmp_path / "p.json", scores=False)
     assert {one.p_value for one in pippin.load(tmp_path / "p.json").explain(DATA.probs[2000]).classes} == {None}
+
+
+def test_where_nothing_but_ranks_is_bounded():
+    """RC3P may leave the score free: the rank is what lets a class in, and sets do not hold everything."""
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], 27)
+    made = pippin.calibrate(probs, probs.argsort(axis=1)[:, -1 - np.arange(27) % 2][:, 0], "ip", 0.2, per="rc3p")
+    if np.isinf(made.thresholds).all():
+        assert "tells nothing" not in made.describe()
+    for one in made.explain(probs[0]).classes:
+        assert "every set" not in one.why
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_odd_weights_are_refused(weight):
+    with pytest.raises(ValueError, match="expected a finite number of at least 0"):
+        PREDICTORS["weighted"][0].explain(DATA.probs[2000], weight=weight)

@@ -249,7 +249,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
         """What it is and what it promises, in a sentence."""
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite = np.isinf(self.thresholds)
+        infinite = np.isinf(self.thresholds) & (self.rank_limits is None)  # under RC3P ranks are bounded all the same
         if infinite.all():
             return (
                 f"{self.score} {how}, from {self.n_calibration:,} rows: all its thresholds are infinite, so every set "

@@ -12,7 +12,7 @@ from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import Ruled, asked_rows, drawn
 from pippin._predictors.frames import polars_frame
-from pippin._predictors.rules import Asked, ByCells
+from pippin._predictors.rules import Asked, ByCells, as_weights
 from pippin._runtime.arrays import Seed, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table, shown_number
@@ -120,7 +120,7 @@ class Explains:
                     f"Expected {'a' if given is None else 'no'} {name} beside the row, got {given!r}", told
                 )
         codes = None if group is None else self.group_codes([group], 1)
-        weights = None if weight is None else np.array([weight], dtype=np.float64)
+        weights = None if weight is None else as_weights([weight], 1)
         return explained(self, Asked(rows, drawn(self.score, 1, seed), codes, weights), self.alpha)
 
 
@@ -159,7 +159,7 @@ def _p_values(predictor: Ruled, asked: Asked, bounds: Bounds) -> Vector | None:
 def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
     told = "" if p_value is None else f" (p = {p_value:.3g})"
     if inside and np.isinf(limit):
-        return "in: its threshold is infinite, since too few examples speak for it"
+        return f"in: its rank {rank} is let in" if most else "in: its threshold is infinite, so it is in every set"
     if inside:
         return f"in: its score {shown_number(score)} is at most {shown_number(limit)}{told}"
     if score <= limit:

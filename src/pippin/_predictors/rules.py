@@ -16,11 +16,12 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
 from pippin._engine.plain.p_values import Among, among
 from pippin._engine.protocol import Bounds, Draws, Held
-from pippin._inputs.rows import Rows
+from pippin._inputs.rows import Rows, as_array
 from pippin._predictors.cells import Cells
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._runtime.errors import InputError
@@ -184,3 +185,19 @@ def need_scores(cells: Cells, for_what: str) -> None:
             f"This predictor was saved without its calibration scores, so it {for_what}",
             "calibrate again, or save with scores=True",
         )
+
+
+def as_weights(weights: ArrayLike, n: int) -> Vector:
+    """One finite weight of at least 0 per row."""
+    given = np.asarray(as_array(weights), dtype=np.float64)
+    if given.shape != (n,):
+        raise InputError(f"Expected {n} weights, one per row, got shape {given.shape}", "pass weights in row order")
+    bad = ~((given >= 0) & (given < np.inf))
+    if bad.any():
+        row = int(bad.argmax())
+        raise InputError(
+            f"has the weight {given[row]}, expected a finite number of at least 0",
+            "repair its likelihood ratio, or leave the row out",
+            row=row,
+        )
+    return given

@@ -137,7 +137,7 @@ class PredictionSets:
         PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons, 1 novel)
         """
         same_index("sets", self.index, novel=novel)
-        marks = np.asarray(novel)
+        marks = np.array(novel)
         if marks.shape != (len(self),) or marks.dtype != bool:
             raise InputError(
                 f"Expected one True or False for each of {len(self):,} sets, got {marks.dtype} of shape {marks.shape}"

@@ -187,5 +187,6 @@ def from_content(content: Content) -> UnitPredictor:
     scores = content.scores("calibration_scores", n)
     units = whole_numbers("units", content.take("units"), np.int64)
     content.finish()
-    need("units", units.shape == (n,) and np.array_equal(np.unique(units), np.arange(units.max() + 1)))
+    need("units", units.shape == (n,) and bool(((units >= 0) & (units < n)).all()))
+    need("units", np.array_equal(np.unique(units), np.arange(units.max() + 1)))
     return UnitPredictor(score, alpha, n, classes, scores, units)

@@ -16,7 +16,7 @@ from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
-from pippin._predictors.rules import Asked, ByWeights
+from pippin._predictors.rules import Asked, ByWeights, as_weights
 from pippin._predictors.saving import Content, Saved, need, shared_content, vector_of
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
@@ -99,7 +99,7 @@ def calibrate_weighted(
     rows, codes, names = as_labelled(probs, labels, classes, from_logits)
     same_index("probs", rows.index, weights=weights)
     chosen, level = parse_score(score), as_alpha(alpha)
-    given = _as_weights(weights, rows.n)
+    given = as_weights(weights, rows.n)
     if not given.any():
         raise InputError("Expected some positive weight among the calibration rows, got zeros only", "check the ratios")
     scores = dispatch.label_scores(rows, codes, chosen, draws(chosen, rows.n, seed))
@@ -153,7 +153,7 @@ class WeightedPredictor(Explains, Saved):
         Args:
             weights: the likelihood ratios of the objects.
         """
-        return self._rule.thresholds(_as_weights(weights, np.asarray(as_array(weights)).size))
+        return self._rule.thresholds(as_weights(weights, np.asarray(as_array(weights)).size))
 
     def predict(
         self, probs: Any, weights: ArrayLike, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
@@ -264,7 +264,7 @@ class WeightedPredictor(Explains, Saved):
 
     def _ask(self, probs: Any, weights: ArrayLike, seed: Seed, from_logits: bool) -> Asked:
         rows = asked_rows(self.classes, probs, from_logits, weights=weights)
-        return Asked(rows, drawn(self.score, rows.n, seed), weights=_as_weights(weights, rows.n))
+        return Asked(rows, drawn(self.score, rows.n, seed), weights=as_weights(weights, rows.n))
 
     def _sets(self, asked: Asked, nonempty: bool) -> PredictionSets:
         bounds = self._rule.bounds(asked)
@@ -290,18 +290,3 @@ def from_content(content: Content) -> WeightedPredictor:
     content.finish()
     need("weights", len(weights) == n and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()))
     return WeightedPredictor(score, alpha, n, classes, scores, weights)
-
-
-def _as_weights(weights: ArrayLike, n: int) -> Vector:
-    given = np.asarray(as_array(weights), dtype=np.float64)
-    if given.shape != (n,):
-        raise InputError(f"Expected {n} weights, one per row, got shape {given.shape}", "pass weights in row order")
-    bad = ~((given >= 0) & (given < np.inf))
-    if bad.any():
-        row = int(bad.argmax())
-        raise InputError(
-            f"has the weight {given[row]}, expected a finite number of at least 0",
-            "repair its likelihood ratio, or leave the row out",
-            row=row,
-        )
-    return given

@@ -1,5 +1,6 @@
 """`pippin field`: a model for the field from the parts that other commands wrote, and photographs under it."""
 
+import hashlib
 import json
 import sys
 import time
@@ -184,7 +185,7 @@ def _watch(journal: "FieldRun", folder: Path) -> None:
 
 
 def _monitored(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
-    """Feeds a monitor one window of each photograph, each in its turn: windows of one photograph are too much alike."""
+    """Feeds a monitor one window of each photograph, drawn from what it shows: those of one are too much alike."""
     from pippin import Monitor
     from pippin._inputs.rows import softmax
 
@@ -194,7 +195,8 @@ def _monitored(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 
     def watch(look: "Look") -> None:
         before = held.n_alarms
-        held.update(softmax(look.logits[held.n_rows % len(look.logits)][None])[0])
+        drawn = int.from_bytes(hashlib.sha256(look.logits.tobytes()).digest()[:8]) % len(look.logits)
+        held.update(softmax(look.logits[drawn][None])[0])
         held.save(state)
         if held.n_alarms > before:
             print(json.dumps({"alarm": True, "told": held.describe()}, ensure_ascii=False), flush=True)

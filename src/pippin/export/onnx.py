@@ -124,14 +124,16 @@ def _describe(model: onnx.ModelProto, given: PortableSets | PortableDecisions) -
         own[name] = repr(float(limits[0, 0]))
     if given.groups is not None:
         own["pippin.groups"] = json.dumps(list(given.groups.names))
+    kept = {entry.key: entry.value for entry in model.metadata_props}
+    other = "pippin.alpha" in kept  # a head stands there already: this one's words are told apart
+    part = "pippin." + (("decisions." if isinstance(given, PortableDecisions) else "sets.") if other else "")
     told = {
         **own,
-        "pippin.alpha": repr(given.alpha),
-        "pippin.n_calibration": str(given.n_calibration),
+        f"{part}alpha": repr(given.alpha),
+        f"{part}n_calibration": str(given.n_calibration),
         "pippin.classes": json.dumps(list(given.classes)),
-        "pippin.promises": given.told,
+        f"{part}promises": given.told,
     }
-    kept = {entry.key: entry.value for entry in model.metadata_props}
     helper.set_model_props(model, {**kept, **told})
 
 

@@ -3,7 +3,7 @@
 Outputs: `actions` (n,) int64 and `certificates` (n,) in double. Sums run in double, in the order of
 `_engine/plain/decisions.py`, where there are at most SEVERAL outcomes. The line is the one of the largest
 v + β·m, of equal ones that with the larger m: the same as the envelope's, but for lines that tie
-within rounding.
+within rounding. Where a probability is NaN, it is the action whose worst case is best, and −∞ is certified.
 
 Where there are several β, the envelope itself is found: line t is on it from β = max (v_s − v_t)/(m_t − m_s) over the
 lines s with less mass to min (v_t − v_s)/(m_s − m_t) over those with more. Where β differs by outcome, an outcome is
@@ -39,19 +39,21 @@ def add_decisions(graph: Graph, given: PortableDecisions, probs: str, group: str
         masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
         if given.betas.size == 1 and group is None:
             line = _picked(graph, policy, graph.constant(given.betas[0, 0]), masses)
-            graph.add("Gather", graph.constant(policy.action, np.int64), line, name=actions)
-            graph.add("Gather", graph.constant(policy.value), line, name=certificates)
+            found = graph.add("Gather", graph.constant(policy.action, np.int64), line)
+            worth = graph.add("Gather", graph.constant(policy.value), line)
         else:
-            _add_several(graph, given, masses, group, (actions, certificates))
+            found, worth = _several(graph, given, masses, group)
+        broken = graph.add("Cast", graph.add("IsNaN", masses), to=TensorProto.INT32)
+        broken = graph.add("Cast", graph.reduced("ReduceMax", broken, 1), to=TensorProto.BOOL)
+        graph.add("Where", broken, graph.constant(policy.safe, np.int64), found, name=actions)
+        graph.add("Where", broken, graph.constant(-np.inf), worth, name=certificates)
     return [
         helper.make_tensor_value_info(actions, TensorProto.INT64, ["n"]),
         helper.make_tensor_value_info(certificates, TensorProto.DOUBLE, ["n"]),
     ]
 
 
-def _add_several(
-    graph: Graph, given: PortableDecisions, masses: str, group: str | None, names: tuple[str, str]
-) -> None:
+def _several(graph: Graph, given: PortableDecisions, masses: str, group: str | None) -> tuple[str, str]:
     """Actions and certificates where β differs by group, by outcome, or by both."""
     policy, finite = given.policy, np.where(np.isinf(given.betas), -1.0, given.betas)
     highest = given.betas.max(axis=1, keepdims=True)
@@ -73,8 +75,8 @@ def _add_several(
         some = graph.add("Cast", some, to=TensorProto.BOOL)
         found = graph.add("Where", some, best, found)
         worth = graph.add("Where", some, graph.add("GatherElements", worst, best, axis=1), worth)
-    for name, value in zip(names, (found, worth), strict=True):
-        graph.add("Squeeze", value, graph.constant([1], np.int64), name=name)
+    first, second = (graph.add("Squeeze", value, graph.constant([1], np.int64)) for value in (found, worth))
+    return str(first), str(second)
 
 
 def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[str, str]:

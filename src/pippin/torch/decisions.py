@@ -31,7 +31,8 @@ class DecisionHead(torch.nn.Module):
     """A last layer: logits in, actions and certificates out, as `decider.decide` would give them.
 
     On the same float32 or float64 probabilities the actions are the core's, but for objects whose
-    two best lines tie within rounding. Probabilities are not checked for summing to 1. Numbers are
+    two best lines tie within rounding. Probabilities are not checked for summing to 1; where one is NaN, the action is
+    the one whose worst case is best, and nothing is certified. Numbers are
     kept as the bits of float64, so that `half()` and `to(dtype)` cannot round them. Where the
     guarantee is per group, forward is told the group of every object by its number, which
     `group_codes` finds by name.
@@ -119,6 +120,8 @@ class DecisionHead(torch.nn.Module):
             actions, certificates = self._heaviest(starts <= beta.clamp(max=MOST)[:, None], beta, masses)
             if self.utility_bits is not None:
                 actions, certificates = self._on_sets(limits, ends, actions, certificates)
+        broken = masses.isnan().any(dim=1)
+        actions, certificates = actions.masked_fill(broken, self.safe), certificates.masked_fill(broken, -torch.inf)
         return TorchDecisions(actions.reshape(shape), certificates.reshape(shape))
 
     def _heaviest(

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 from pippin._predictors.units import UnitPredictor
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
+from pippin.images.training.folder import photo_of
 from pippin.images.training.record import Training
 
 CLOSE = 1e-9  # between two ways to compute one score
@@ -69,9 +71,12 @@ def check_calibration(part: str, predictor: Any, training: Training, calibration
     """
     if calibration is not None:
         _check_files(part, calibration, training)
+    base = predictor.base if isinstance(predictor, SharpenedPredictor) else predictor
+    if isinstance(base, UnitPredictor):
+        _check_units(part, training)
     if "features" in predictor.takes and training.features is None:
         raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
-    kept = _kept(predictor.base if isinstance(predictor, SharpenedPredictor) else predictor)
+    kept = _kept(base)
     found = _scores(predictor, training)
     if found is None or kept is None:  # a randomised score: what was drawn is not known
         strange = max(0, predictor.n_calibration - len(training.files))
@@ -84,6 +89,17 @@ def check_calibration(part: str, predictor: Any, training: Training, calibration
             "calibrate it on the logits that train wrote beside these weights",
         )
     return int(predictor.n_calibration)
+
+
+def _check_units(part: str, training: Training) -> None:
+    """Raises an InputError if windows of photographs that calibrated trained the network: these are not new."""
+    both = {photo_of(file) for file in training.trained} & {photo_of(file) for file in training.files.tolist()} - {None}
+    if both:
+        raise InputError(
+            f"The {part} promises for new photographs, but windows of {len(both):,} of those held out trained the "
+            f"network, the first of {min(filter(None, both))}",
+            "train with --group photo, and calibrate again",
+        )
 
 
 def graph_record(training: Training) -> dict[str, str]:
@@ -103,10 +119,15 @@ def check_graph(part: str, told: Mapping[str, str], shapes: list[Any], size: int
 
 def _check_files(part: str, calibration: Path, training: Training) -> None:
     """Raises an InputError if the file names images that trained the network, or other logits of those held out."""
-    with np.load(calibration, allow_pickle=False) as kept:
-        if "files" not in kept.files or "logits" not in kept.files:
-            raise InputError(f"{calibration} holds no logits and files", "name a file that train wrote")
-        files, logits = kept["files"], kept["logits"]
+    try:
+        with calibration.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            files, logits = kept["files"], kept["logits"]
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise InputError(f"{calibration} holds no logits and files", "name a file that train wrote") from error
+    if len(files) != len(logits):
+        raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")
     seen = sorted(set(files.tolist()) & set(training.trained))
     if seen:
         raise InputError(

@@ -107,7 +107,7 @@ def _window(picture: "Image.Image", box: tuple[int, int, int, int], colour: str,
     _hatch(inside, width, height, colour, mark, unit)
     if middle is not None:
         part.paste(middle, (band, band))
-    for inset, ink in ((0, INK), (1, colour)):
+    for inset, ink in ((0, INK), (1, colour)) if min(width, height) > 3 else ((0, colour),):
         inside.rectangle((inset, inset, width - 1 - inset, height - 1 - inset), None, ink, unit - inset + 1)
     picture.paste(part, (left, top))
 

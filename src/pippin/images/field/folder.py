@@ -28,6 +28,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
         form, version, parts = content["format"], content["version"], dict(content["parts"])
+        window = [content[key] for key in ("classes", "utility", "fallback", "window")][-1]
+        if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):
+            raise ValueError(window)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} is no field model, or its {MANIFEST} is damaged", "make it again") from error
     if form != FORMAT or not isinstance(version, int):
@@ -40,6 +43,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise InputError(f"The part {name} of {folder} is missing", "make the model again")
         if _checksum(path) != checksum:
             raise InputError(f"The part {name} of {folder} is damaged or of another model", "make the model again")
+    if strange := sorted(set(_names(folder)) - set(parts)):
+        raise InputError(f"The part {strange[0]} is not of the model {folder}", "take it out, or make the model again")
     return dict(content)
 
 

@@ -63,7 +63,7 @@ class Look:
                 {
                     "row": i // self.shape[1],
                     "column": i % self.shape[1],
-                    "set": names,
+                    "set": list(map(str, names)),
                     "action": action,
                     "certificate": certificate if certificate is not None and np.isfinite(certificate) else None,
                     "credibility": float(self.credibility[i]),

@@ -118,7 +118,7 @@ class FieldModel:
             ValueError: the network cannot be put into a graph, or gives other logits there.
         """
         if isinstance(self.network, OnnxNetwork):
-            return self
+            return replace(self, graph=self.network.graph)
         need("A field model in ONNX", "vision", "onnx", "onnxscript", "onnxruntime")
         from pippin.images.field.graph import make_graph
 
@@ -132,7 +132,7 @@ class FieldModel:
         Args:
             path: the folder.
         """
-        folder = Path(path)
+        folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
             raise InputError(
                 f"Expected a new folder or that of a field model, but {folder} is something else", "rename it"

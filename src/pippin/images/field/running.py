@@ -7,6 +7,7 @@ goes on where it was, and leaves, byte for byte, what a run without a break leav
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
 QUALITY = 90  # of the drawn photographs, JPEG
+LONGEST = 150  # bytes of a drawn photograph's name, beside which a draft's has room
 FORMAT = "pippin field run"
 
 Entry = dict[str, Any]
@@ -147,12 +149,13 @@ class FieldRun:
         if "drawn" in self.kept.get(name, {}):
             return str(self.kept[name]["drawn"])
         taken = {entry["drawn"].lower() for entry in self.kept.values() if "drawn" in entry}
-        tried = (f"{DRAWN}/{stem}{'' if n == 1 else f'-{n}'}.jpg" for n in range(1, len(taken) + 2))
+        short = os.fsdecode(os.fsencode(stem)[:LONGEST])
+        tried = (f"{DRAWN}/{short}{'' if n == 1 else f'-{n}'}.jpg" for n in range(1, len(taken) + 2))
         return next(place for place in tried if place.lower() not in taken)
 
     def _is_drawn(self, entry: Entry) -> bool:
         path = self.out / entry.get("drawn", "")
-        return "reason" in entry or (path.is_file() and path.stat().st_size > 0)
+        return "reason" in entry or ("size" in entry and path.is_file() and path.stat().st_size > 0)
 
     def _summary(self, told: list[Entry], rows: list[Entry]) -> Entry:
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in told if "reason" in entry]

@@ -24,6 +24,16 @@ NAMED = 5  # bad files that an error names
 _WINDOW = re.compile(r"(.+)_\d+_\d+")
 
 
+def photo_of(file: str) -> str | None:
+    """The photograph that a window `<photo>_<row>_<column>` was cut from; None for another name.
+
+    >>> photo_of("maize/img_7_0_3.png"), photo_of("maize/7.png")
+    ('img_7', None)
+    """
+    found = _WINDOW.fullmatch(Path(file).stem)
+    return found[1] if found else None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
     """The files of a folder, as paths inside it, with their classes as numbers."""
@@ -41,8 +51,7 @@ class Images:
 
     def photo(self, index: int) -> str | None:
         """The photograph that a window `<photo>_<row>_<column>` was cut from; None for another name."""
-        found = _WINDOW.fullmatch(Path(self.files[index]).stem)
-        return found[1] if found else None
+        return photo_of(self.files[index])
 
     def groups(self) -> NDArray[np.str_]:
         """What each image belongs to: its photograph, else itself."""
