@@ -83,12 +83,10 @@ def test_the_same_sets(tables, call, ending, score):
 
 def test_the_same_on_standard_output_and_p_values(tables, call):
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
-    lines = {}
-    for data in ("whole.parquet", "parts"):
-        code, out, err = call(f"predict p.json {data} --id photo --seed 5 --out - --p-values p.csv")
-        assert code == 0
-        lines[data] = (out, err, (tables / "p.csv").read_text() if data == "whole.parquet" else None)
-    assert lines["whole.parquet"][0] == lines["parts"][0]
+    told = [call(f"predict p.json {data} --id photo --seed 5 --out -") for data in ("whole.parquet", "parts")]
+    assert told[0][0] == 0
+    assert told[0] == told[1]
+    assert call("predict p.json whole.parquet --id photo --seed 5 --out - --p-values p.csv")[0] == 0
     first = (tables / "p.csv").read_text()
     assert call("predict p.json parts --id photo --seed 5 --out sets.csv --p-values p.csv")[0] == 0
     assert (tables / "p.csv").read_text() == first
@@ -189,3 +187,63 @@ def test_ids_of_several_types_become_text(tables, call):
     call("calibrate x.parquet y.csv --id photo --out p.json")
     assert call("predict p.json x.parquet y.csv --id photo --out sets.parquet")[0] == 0
     assert polars.read_parquet("sets.parquet")["photo"].to_list() == [str(i) for i in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("calibrate none --out z.json", "none has no rows, expected one at least"),
+        ("predict p.json none --out z.csv", "none has no rows, expected one at least"),
+        ("evaluate p.json none", "none has no rows, expected one at least"),
+        ("compare none --out z", "none has no rows, expected one at least"),
+        ("calibrate parts --id photo --score 'pip sharpened' --out z.json", "sharpen it with pippin learn"),
+        ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out beside --p-values"),
+        ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),
+        ("calibrate parts {here}/parts/b.csv --id photo --out z.json", "is named twice"),
+        ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers beside logits"),
+    ],
+)
+def test_odd_tables_are_one_sentence_and_leave_nothing(tables, call, line, told):
+    """Tables without a row, without a file of their own, named twice, and with a stray column."""
+    call("calibrate whole.parquet --id photo --out p.json")
+    for folder in ("none", "lone"):
+        (tables / folder).mkdir()
+    (tables / "none/a.csv").write_text(",".join([*NAMES, "label"]) + "\n")
+    logits = polars.DataFrame({"a": [0.1, 2.5], "b": [1.5, -0.2], "photo": [1, 2], "label": ["a", "b"]})
+    for half in range(2):
+        logits.write_parquet(tables / f"lone/{half}.parquet")
+    before = sorted(tables.rglob("*"))
+    code, _, err = call(line.format(here=tables))
+    assert code == 2
+    assert told in err
+    assert sorted(tables.rglob("*")) == before
+
+
+def test_odd_names_and_an_empty_table_among_others(tables, call):
+    """A name with brackets is a name; a table with a header alone adds nothing; ids keep their type."""
+    whole = polars.read_parquet("whole.parquet").with_columns(photo=polars.int_range(60, dtype=polars.Int32))
+    (tables / "odd").mkdir()
+    whole[:20].write_parquet("odd/x[1].parquet")
+    whole[20:40].with_columns(photo=polars.lit(None, dtype=polars.Int32)).write_parquet("odd/x1.parquet")
+    whole[40:].write_parquet("odd/y.parquet")
+    assert call("calibrate odd --id photo --out odd.json")[0] == 0
+    assert pippin.load("odd.json").n_calibration == 60
+    assert call("predict odd.json odd --id photo --out sets.parquet")[0] == 0
+    found = polars.read_parquet("sets.parquet")
+    assert found["photo"].dtype == polars.Int32
+    assert found["photo"].null_count() == 20
+    (tables / "odd/z.csv").write_text(",".join(whole.columns) + "\n")
+    assert call("calibrate odd --id photo --out again.json")[0] == 0
+    assert (tables / "again.json").read_bytes() == (tables / "odd.json").read_bytes()
+
+
+def test_what_tables_bring_is_not_told_again(tables):
+    scan = pippin.scan(tables / "parts", id="photo")
+    predictor = pippin.calibrate(scan, score="ip")
+    for call_it, name in (
+        (lambda: pippin.calibrate(scan, units=range(60)), "units"),
+        (lambda: pippin.calibrate(scan, from_logits=True), "from_logits"),
+        (lambda: predictor.predict(scan, from_logits=True), "from_logits"),
+    ):
+        with pytest.raises(pippin.InputError, match=f"Expected tables without {name}="):
+            call_it()

@@ -58,14 +58,15 @@ def needed(labels: Codes | None) -> Codes:
 def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
     """The batches, with a bar that tells how many rows a second, and what is left."""
     with progress_bar("rows", source.rows, done=start, rate=True) as advance:
+        some = start > 0
         for batch in source.batches(*needs, start=start):
+            some = True
             yield batch
             advance(batch.rows.n)
+        if not some:
+            raise InputError(f"{source.name} has no rows, expected one at least")
 
 
 def labels_of(source: Batched) -> ColumnNumbers:
     """The true classes of all rows, as `evaluate` takes them."""
-    every = [needed(batch.labels) for batch in watched(source, "labels")]
-    if not every:
-        raise InputError(f"{source.name} has no rows, expected one at least")
-    return ColumnNumbers(np.concatenate(every))
+    return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in watched(source, "labels")]))

@@ -61,16 +61,18 @@ def sets(predictor: Ruled, asked: Asked, nonempty: bool, bounds: Bounds | None =
     return PredictionSets(*found, predictor.classes, asked.rows.index)
 
 
-def sets_of_batches(predictor: ConformalPredictor, source: Batched, seed: Seed, nonempty: bool) -> PredictionSets:
-    """The sets of all rows, which are small beside the rows."""
+def sets_of_batches(
+    predictor: ConformalPredictor, source: Batched, seed: Seed, nonempty: bool, **told: Any
+) -> PredictionSets:
+    """The sets of all rows, which are small beside the rows; what the tables bring themselves must not be told."""
+    if given := next((name for name, value in told.items() if value is not None), None):
+        raise InputError(f"Expected tables without {given}=", "leave it out, the tables bring what they have")
     needs = ("groups",) if "groups" in predictor.takes else ()
     generator, every = generator_of(seed), []
     for batch in watched(source, *needs):
         beside = {"groups": batch.groups} if needs else {}
         with batch.naming():
             every.append(predictor.predict(batch.rows, seed=generator, nonempty=nonempty, **beside))
-    if not every:
-        raise InputError(f"{source.name} has no rows, expected one at least")
     sizes, members = (np.concatenate([getattr(one, name) for one in every]) for name in ("sizes", "members"))
     return PredictionSets(sizes, members, predictor.classes)
 

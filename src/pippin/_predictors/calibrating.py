@@ -202,6 +202,7 @@ def calibrate(
     """
     if is_batched(probs):
         beside = {"labels": labels, "classes": classes, "groups": groups, "sharpen": sharpen, "features": features}
+        beside |= {"units": units, "from_logits": from_logits or None}
         if given := next((name for name, value in beside.items() if value is not None), None):
             raise InputError(f"Expected tables without {given}=", "leave it out, the tables bring what they have")
         calibration = Calibration(score, alpha, classes=probs.classes, per=per, unseen=unseen, seed=seed)

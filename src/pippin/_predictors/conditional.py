@@ -112,7 +112,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
         """
         if is_batched(probs):
-            return answers.sets_of_batches(self, probs, seed, nonempty)
+            return answers.sets_of_batches(self, probs, seed, nonempty, groups=groups, from_logits=from_logits or None)
         rows = asked_rows(self.classes, probs, from_logits, groups=groups)
         asked = Asked(rows, drawn(self.score, rows.n, seed), self.group_codes(groups, rows.n))
         return answers.sets(self, asked, nonempty)

@@ -100,7 +100,7 @@ class Predictor(Explains, SavedWithScores):
         PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
         """
         if is_batched(probs):
-            return answers.sets_of_batches(self, probs, seed, nonempty)
+            return answers.sets_of_batches(self, probs, seed, nonempty, from_logits=from_logits or None)
         rows = asked_rows(self.classes, probs, from_logits)
         return answers.sets(self, Asked(rows, drawn(self.score, rows.n, seed)), nonempty)
 

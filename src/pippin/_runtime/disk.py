@@ -111,7 +111,7 @@ def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) ->
                     file.write(one.data)
                 held.clear()
         if size <= most:
-            return np.concatenate(held)
+            return np.concatenate([np.empty((0, width), dtype=kind), *held])
         file.flush()
         return np.memmap(file, dtype=kind, mode="r", shape=(size // (width * np.dtype(kind).itemsize), width))
 

@@ -163,6 +163,8 @@ def _calibrated(
     from pippin.tables.reading import known, need_groups, read_weights
 
     rows, truth, chosen = given.rows, known(given), pippin.parse_method(score)
+    if chosen.sharpened:
+        raise InputError(f"Expected --score to be a score, got {score!r}", "sharpen it with pippin learn")
     if chosen.per is not None or chosen.nonempty:
         raise InputError(f"Expected --score to be a score, got {score!r}", "ask for the rest with --per")
     if per is not None and (weights is not None or chosen.margin is not None):

@@ -51,7 +51,8 @@ def evaluate(
     if scheduler is not None:
         import pippin.dask
 
-        if labels is not None or weights is not None or utility is not None or not hasattr(calibrated, "score"):
+        known = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+        if labels is not None or weights is not None or utility is not None or not known:
             raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
         with on_cluster(scheduler, data, layout) as tables:
             far = pippin.dask.evaluate(calibrated, tables, seed=seed, nonempty=non_empty)

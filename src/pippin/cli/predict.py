@@ -71,11 +71,13 @@ def predict(
     printed = out == STDIN  # which is spelled as standard output is
     if not printed:
         check_target(out, ".csv", ".parquet", ".jsonl")
-    if p_values is not None:
-        _check(p_values, out, data)
     calibrated = pippin.load(predictor)
     found = read_or_scan(data, None, layout)
     files = data if isinstance(found, Data) else [source.path for source in found.sources]
+    if p_values is not None:
+        _check(p_values, out, files)
+        if printed and not isinstance(found, Data):
+            raise InputError("Expected a file for --out beside --p-values of tables, got -", "name a file")
     if not printed and out.exists() and any(path.exists() and out.samefile(path) for path in files):
         raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
     tell = partial(print, file=sys.stderr if printed else sys.stdout)

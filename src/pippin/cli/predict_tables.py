@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pippin.cli.pieces import PIECE, Pieces, pieces_of, table_bytes
 
 if TYPE_CHECKING:
+    import polars
+
     from pippin import ConditionalPredictor, Predictor
     from pippin._inputs.batched import Batch
     from pippin._predictors.sets import PredictionSets
@@ -44,7 +46,7 @@ def predict_tables(
         for one in pieces:
             one.cut(start)
         for several in _by_piece(source, predictor, start):
-            _write(pieces, several, predictor, noted["drawn"], non_empty)
+            _write(pieces, several, predictor, noted["drawn"], non_empty, source.id_type)
         return pieces[0].totals()
 
 
@@ -81,7 +83,16 @@ def _sets(predictor: Any, batch: "Batch", seed: int, non_empty: bool) -> "Predic
     return found
 
 
-def _write(pieces: list[Pieces], batches: "list[Batch]", predictor: Any, seed: int, non_empty: bool) -> None:
+def _typed(table: "polars.DataFrame", ids: Any, kind: Any) -> "polars.DataFrame":
+    """With ids of the tables' own type, also where a piece has none but missing ones."""
+    from pippin.tables.writing import id_column
+
+    return table.cast(dict.fromkeys(id_column(ids), kind)) if kind is not None else table
+
+
+def _write(
+    pieces: list[Pieces], batches: "list[Batch]", predictor: Any, seed: int, non_empty: bool, id_type: Any
+) -> None:
     """One more piece of every file; that of the sets last, so that none is behind it."""
     import polars
 
@@ -95,7 +106,8 @@ def _write(pieces: list[Pieces], batches: "list[Batch]", predictor: Any, seed: i
             with batch.naming():
                 asked = _asked(predictor, batch, seed)
                 tables.append(p_values_table(predictor, batch.rows, batch.ids, asked, batch.first))
-        one.add((first, first + n, 0, 0), table_bytes(polars.concat(tables), one.ending, first))
+        whole = _typed(polars.concat(tables, how="vertical_relaxed"), batches[0].ids, id_type)
+        one.add((first, first + n, 0, 0), table_bytes(whole, one.ending, first))
     every = [_sets(predictor, batch, seed, non_empty) for batch in batches]
     ending = pieces[0].ending
     if ending == ".jsonl":
@@ -103,7 +115,8 @@ def _write(pieces: list[Pieces], batches: "list[Batch]", predictor: Any, seed: i
     else:
         joined = ending == ".csv"
         tables = [sets_table(s, b.ids, joined, b.first) for s, b in zip(every, batches, strict=True)]
-        data = table_bytes(polars.concat(tables), ending, first)
+        whole = _typed(polars.concat(tables, how="vertical_relaxed"), batches[0].ids, id_type)
+        data = table_bytes(whole, ending, first)
     sizes, empty = sum(int(s.sizes.sum()) for s in every), sum(int((s.sizes == 0).sum()) for s in every)
     pieces[0].add((first, first + n, sizes, empty), data)
 

@@ -106,6 +106,7 @@ def predict(
         groups: the group of each row, where there are thresholds per group.
         nonempty: whether the most probable class is put into sets that would be empty.
     """
+    groups = True if isinstance(probs, Scan) else groups
     blocks = blocks_of(probs, None, groups if "groups" in predictor.takes else None)
     chosen = partial(_sets, predictor, _drawn(seed), nonempty)
     tasks = [
@@ -187,14 +188,15 @@ def _classes(probs: Any, blocks: list[Block], classes: Classes | None, labels: A
         return as_classes(classes, as_rows(np.empty((1, len(classes)))))
     columns = getattr(probs, "columns", None)
     if columns is not None:
-        return tuple(name for name in columns if name not in [one for one in (labels, groups) if isinstance(one, str)])
+        names = tuple(name for name in columns if name not in [one for one in (labels, groups) if isinstance(one, str)])
+        return range(len(names)) if names == tuple(range(len(names))) else names
     if isinstance(probs, dask.array.Array):
         return range(int(probs.shape[1]))
     return dask.delayed(_names)(blocks[0].probs).compute()  # type: ignore[no-any-return]
 
 
 def _names(probs: Any) -> Classes:
-    return as_classes(None, as_rows(probs))
+    return range(np.shape(probs)[1]) if not len(probs) else as_classes(None, as_rows(probs))
 
 
 def _drawn(seed: int | None) -> int:

@@ -27,7 +27,7 @@ from pippin.tables.formats import (
     parquet_content,
     parsed,
 )
-from pippin.tables.layout import Layout
+from pippin.tables.layout import Layout, no_class, strangers
 from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless
 from pippin.tables.sources import Source, check_types, csv_blocks, described, expand
 
@@ -115,6 +115,12 @@ class Scan:
         """Whether the rows come with groups."""
         return self.sources[0].columns.group is not None
 
+    @property
+    def id_type(self) -> Any:
+        """The polars type of the ids, where all tables say the same; None where nobody does."""
+        kinds = {dict(source.schema).get(source.columns.id or "") for source in self.sources}
+        return kinds.pop() if len(kinds) == 1 else None
+
     def __repr__(self) -> str:
         n = len(self.sources)
         return f"Scan({self.name}: {n:,} table{'s' if n > 1 else ''}, {len(self.classes):,} classes)"
@@ -157,6 +163,8 @@ class Scan:
                 yield rows.array
 
         probs = joined_on_disk(checked(), self._kind, HELD)
+        if not len(probs):
+            raise InputError(f"{self.name} has no rows, expected one at least")
         groups = None if columns.group is None else checked_groups(_joined([b.groups for b in every]), len(probs))
         labels = None if columns.label is None else ColumnNumbers(np.concatenate([b.labels for b in every]))
         ids = None if columns.id is None else (columns.id, _joined([b.ids[1] for b in every if b.ids]))
@@ -169,7 +177,7 @@ class Scan:
         import polars
 
         kinds = {dict(source.schema).get(name) for source in self.sources for name in source.columns.classes}
-        return np.float32 if kinds == {polars.Float32} else np.float64
+        return np.float32 if kinds == {polars.Float32} and not self.layout.normalize else np.float64
 
     def _data(self, source: Source, frame: "polars.DataFrame", in_file: int) -> Data:
         columns = source.columns
@@ -188,6 +196,9 @@ class Scan:
         probs = content["probs"]
         if self.layout.normalize:
             probs = normalized_unless(self.layout.logits, probs, source.path, in_file)
+        odd = strangers(probs, True) if self.layout.logits and not columns.chosen and in_file == 0 else []
+        if odd:
+            raise no_class(source.path, [columns.names[k] for k in odd], "of whole numbers beside logits")
         ids = None if present.id is None else (present.id, self._alike(content["ids"]))
         return Data(
             source.path,

@@ -69,7 +69,8 @@ def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
     for path in found:
         if ending(path) is None and path.exists():
             raise InputError(f"Expected several tables that end in {_listed()}, got {path}", "convert it")
-    if twice := next((path for i, path in enumerate(found) if path in found[:i]), None):
+    real = [path.resolve() for path in found]
+    if twice := next((path for i, path in enumerate(found) if real[i] in real[:i]), None):
         raise InputError(f"{twice} is named twice", "name every table once")
     return tuple(found)
 
@@ -93,7 +94,7 @@ def described(paths: Iterable[Path], layout: Layout) -> tuple[Source, ...]:
 def csv_blocks(path: Path) -> Iterator[bytes]:
     """The text in blocks of whole lines, each below the header."""
     with _text(path) as stream:
-        header, rest = b"", b""
+        header, rest, empty = b"", b"", True
         while text := stream.read(BLOCK):
             rest += text
             if not header:
@@ -104,8 +105,8 @@ def csv_blocks(path: Path) -> Iterator[bytes]:
             cut = _last_line_end(rest)
             if header and cut:
                 yield header + rest[:cut]
-                rest = rest[cut:]
-        if rest or not header:
+                rest, empty = rest[cut:], False
+        if rest or empty:
             yield header + rest
 
 
@@ -139,7 +140,7 @@ def _parquet_head(path: Path) -> tuple[list[str], int, tuple[tuple[str, Any], ..
     import polars
 
     with opened(path):
-        table = parsed(lambda: polars.scan_parquet(path), f"{path} {NO_PARQUET}", "write it again")
+        table = parsed(lambda: polars.scan_parquet(path, glob=False), f"{path} {NO_PARQUET}", "write it again")
         schema = parsed(table.collect_schema, f"{path} {NO_PARQUET}", "write it again")
         rows = parsed(lambda: table.select(polars.len()).collect().item(), f"{path} {NO_PARQUET}", "write it again")
     return list(schema), rows, tuple(schema.items())

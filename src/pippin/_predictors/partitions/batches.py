@@ -13,7 +13,6 @@ from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.partitions.part import Part
-from pippin._runtime.errors import InputError
 
 IN_MEMORY = 1 << 28  # bytes of scores; more of them wait on disk
 
@@ -29,8 +28,6 @@ def calibrate_batched(
                 labels = ColumnNumbers(needed(batch.labels))
                 held.add(calibration.part(batch.rows, labels, groups=batch.groups, first=batch.first))
             watch(batch)
-        if not len(held):
-            raise InputError(f"{source.name} has no rows, expected one at least")
         return calibration.merged(held.ask)
 
 

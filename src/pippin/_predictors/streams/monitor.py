@@ -36,8 +36,9 @@ class Monitor:
     scores before it, those of the calibration included: p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1), v uniform.
     Only then does it join them. While all rows, the calibration's too, are exchangeable, these p-values are
     independent and uniform, ties or not. (A score's first ten binary digits count, so the pool takes
-    two megabytes, however long the stream.) Bettors bet against that; `evidence` is their capital. It
-    starts at 1, and by Ville's inequality reaches 1/delta ever with probability at most delta.
+    two megabytes, however long the stream; for each class, kind or group that has its own.) Bettors bet
+    against that; `evidence` is their capital. It starts at 1, and by Ville's inequality reaches 1/delta ever with
+    probability at most delta.
 
     For machines that run for months, `mean_time` is the mean number of rows between two false alarms: then the evidence
     is what was gained since any row before, summed (Shiryaev–Roberts) or at its largest (CUSUM), an alarm comes where
@@ -51,7 +52,8 @@ class Monitor:
     Args:
         predictor: whose calibration scores are the first of the pool, where labels come.
         delta: the probability of a false alarm, over the whole life of the monitor; 0.01, if neither is given.
-        mean_time: instead of delta, how many rows pass between two false alarms on average, at least.
+        mean_time: instead of delta, how many rows pass between two false alarms on average: at least so many with
+            "shiryaev-roberts", about so many with "cusum", whose first comes sooner where few are asked for.
         detector: with mean_time, "shiryaev-roberts" or "cusum".
         reference: (n, K) probabilities of rows from before, such as those that calibrated: the
             first of the pool, where no labels come. Without them the stream is held against itself.

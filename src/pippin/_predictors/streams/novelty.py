@@ -47,8 +47,8 @@ def novelty(
         reference: (n, K) probabilities of objects that are not novel, and that the classifier was not
             trained on, such as those that calibrated.
         measure: what is strange, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of logits,
-            −log Σ exp; or a function of the rows as they are passed, such as the distance to the nearest embedding,
-            which gives a number for each, larger for the stranger.
+            −log Σ exp; or a function of what is passed, which may then be embeddings too, such as the distance to
+            the nearest known one: a number for each, larger for the stranger.
         per: "class" ranks an object among those of the reference that are taken for the same class.
         from_logits: whether both are logits, of which a softmax is taken.
 
@@ -86,12 +86,13 @@ def _ranked(known: Vector, new: Vector) -> Vector:
 
 def _measured(predictor: ConformalPredictor, given: Any, measure: Measure, from_logits: bool) -> Vector:
     """How strange each row is, by the measure."""
-    rows = asked_rows(predictor.classes, given, from_logits)
     if callable(measure):
-        found = np.asarray(measure(given), dtype=np.float64)
-        if found.shape != (rows.n,) or np.isnan(found).any():
-            raise InputError(f"Expected a number for each of {rows.n} rows from measure=, got shape {found.shape}")
+        found, n = np.asarray(measure(given), dtype=np.float64), len(given)
+        if found.shape != (n,) or np.isnan(found).any():
+            got = f"shape {found.shape}" if found.shape != (n,) else "NaN"
+            raise InputError(f"Expected a number for each of {n} rows from measure=, got {got}")
         return found
+    rows = asked_rows(predictor.classes, given, from_logits)
     if measure == "energy":
         if not from_logits:
             raise InputError("Expected logits for the energy, got probabilities", "pass logits and from_logits=True")

@@ -129,6 +129,8 @@ class Stream:
     def bound(self) -> float | None:
         """What |coverage − (1 − alpha)| is at most by now, whatever came; None for ways that have no such bound.
 
+        Where kinds have levels of their own, it holds for each kind's coverage around its own.
+
         (B + (d + 1)η_1)/(n·η_n): B is the range of the scores that came (1 for "aci", which tracks a
         level), d how many other labels came at most between an object and its own label. Of several
         thresholds it is the largest of those that have learnt.
@@ -200,7 +202,8 @@ class Stream:
         asked = f"{100 * (1 - self.predictor.alpha):g} % were asked for"
         if not self.n_learnt:
             return f"No label has come yet; {asked}."
-        bound = "" if self.bound is None else f", and whatever comes it is within {100 * self.bound:.3g} points of that"
+        alike = self.bound is not None and getattr(self.predictor, "levels", None) is None
+        bound = f", and whatever comes it is within {100 * (self.bound or 0):.3g} points of that" if alike else ""
         return f"{100 * self.coverage:.4g} % of {self.n_learnt:,} labels were in their sets; {asked}{bound}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
