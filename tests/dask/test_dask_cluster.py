@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import polars
 import pytest
-from distributed import Client, LocalCluster, get_worker
+from distributed import Client, LocalCluster, Status, get_worker
 
 import pippin
 import pippin.dask
@@ -98,19 +98,35 @@ def test_arrays_and_frames(cluster):
 
 
 class KilledOnce:
-    """A question that ends the worker that is asked, the first time in a round, and the first time of that worker."""
+    """A question that ends the worker that is asked, the first time in a round, and the first time of that worker.
+
+    Both at once, so that no worker is killed before its nanny knows that it has begun: that one would not be replaced.
+    """
 
     def __init__(self, question, folder, number):
         self.question, self.folder, self.number = question, folder, number
 
     def __call__(self, part):
-        for mark in (f"round {self.number}", f"worker {get_worker().name}"):
-            try:
-                (self.folder / mark).touch(exist_ok=False)
-            except FileExistsError:
-                continue
+        marks = [self.folder / mark for mark in (f"round {self.number}", f"worker {get_worker().name}")]
+        if [mark for mark in marks if _touched(mark)]:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.question(part)
+
+
+def _touched(path):
+    """Whether it was not there."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def wait_for_nannies(cluster):
+    """Until every worker that was killed has been replaced, and its nanny knows."""
+    while not all(nanny.status == Status.running for nanny in cluster.cluster.workers.values()):
+        os.sched_yield()
+    cluster.wait_for_workers(2)
 
 
 def test_workers_are_killed_in_every_round(cluster, tmp_path, monkeypatch):
@@ -121,6 +137,7 @@ def test_workers_are_killed_in_every_round(cluster, tmp_path, monkeypatch):
     def merged(self, ask):
         def killing(question):
             rounds.append(type(question).__name__)
+            wait_for_nannies(cluster)
             return ask(KilledOnce(question, tmp_path, len(rounds)))
 
         return total(self, killing)
@@ -131,6 +148,7 @@ def test_workers_are_killed_in_every_round(cluster, tmp_path, monkeypatch):
     )
     found = pippin.dask.calibrate(divided(PROBS), divided(LABELS), "aps", seed=3)
     monkeypatch.undo()
+    wait_for_nannies(cluster)
     same(found, pippin.calibrate(PROBS, LABELS, "aps", seed=3), scores=False)
     assert rounds == ["Counting", "Round", "Search"]
     killed = {path.name for path in tmp_path.iterdir()}
