@@ -119,7 +119,33 @@ def test_a_picture_at_the_end(here, call):
     assert (here / "seen.svg").read_text().rstrip().endswith("</svg>")
     code, _, err = call("monitor p.json good.csv --plot seen.pdf")
     assert code == 2
-    assert "--plot to end in .png or .svg" in err
+    assert "--plot to end in .png or .svg or .html" in err
+
+
+def test_a_page_at_the_end(here, call):
+    """What the monitor says, the picture, and nothing that is loaded from elsewhere."""
+    assert call("monitor p.json dim.csv --seed 1 --plot seen.html")[0] == 0
+    page = (here / "seen.html").read_text()
+    assert "the rows have changed, most likely since row" in page
+    assert page.count("<svg") == 2  # the brand's and the picture
+    assert "probability at most 0.01" in page
+    assert "src=" not in page
+
+
+def test_rows_of_groups(here, call):
+    """A predictor per group is told the group of every row."""
+    groups = np.where(np.arange(1000) % 2, "north", "south")
+    pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], classes=DATA.classes, per="group", groups=groups).save(
+        "g.json"
+    )
+    table = polars.read_csv("dim.csv").with_columns(group=polars.Series(groups[:200]))
+    table.write_csv("grouped.csv")
+    code, out, _ = call("monitor g.json grouped.csv --seed 1")
+    assert code == 0
+    assert lines(out)[-1]["alarm"] is True
+    code, _, err = call("monitor g.json dim.csv --seed 1")
+    assert code == 2
+    assert "group" in err
 
 
 def test_a_mean_time_instead_of_a_probability(here, call):

@@ -60,7 +60,9 @@ def monitor(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A picture of evidence and coverage at the end, .png or .svg.", show_default=False
+            metavar="FILE",
+            help="A picture of evidence and coverage at the end, .png or .svg; or a page with it, .html.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -73,13 +75,14 @@ def monitor(
 
     if plot is not None:
         need("A plot", "report", "matplotlib")
-        check_target(plot, ".png", ".svg", option="--plot")
+        check_target(plot, ".png", ".svg", ".html", option="--plot")
     watching = _begun(predictor, state, (delta, mean_time), reference, seed)
     told = -1
     with _opened(stream) as lines:
-        for row, truth in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
+        grouped = "groups" in watching.predictor.takes
+        for row, truth, group in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
             try:
-                alarm = watching.update(row, truth)
+                alarm = watching.update(row, truth, group=group if grouped else None)
             except InputError as error:
                 raise error.at(f"{stream}: Row {watching.n_rows}") from error
             new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
@@ -97,8 +100,14 @@ def _draw(monitor: "Monitor", path: Path) -> None:
     from pippin._predictors.streams.picture import draw_monitor
     from pippin._runtime.disk import write_whole
 
+    kind = path.suffix[1:].lower()
+    if kind == "html":
+        from pippin.cli.report.stream import stream_page
+
+        write_whole(path, stream_page(monitor).encode())
+        return
     drawn = io.BytesIO()
-    draw_monitor(monitor).savefig(drawn, format=path.suffix[1:].lower(), dpi=130)
+    draw_monitor(monitor).savefig(drawn, format=kind, dpi=130)
     write_whole(path, drawn.getvalue())
 
 

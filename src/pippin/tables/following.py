@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,17 +13,23 @@ from pippin._runtime.errors import InputError
 from pippin.tables.layout import Layout, find_columns
 
 
-def follow_rows(
-    lines: Iterable[str], where: object, layout: Layout, classes: Classes
-) -> Iterator[tuple[Vector, str | None]]:
-    """The probabilities and the label of each row; None where the table has no labels. Blank lines are none.
+class Followed(NamedTuple):
+    """A row: its probabilities, and its label and group; None where the table has none."""
+
+    row: Vector
+    label: str | None
+    group: str | None
+
+
+def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Classes) -> Iterator[Followed]:
+    """Each row in turn. Blank lines are none.
 
     Raises:
         InputError: no header, columns of other classes, or a row that has too few cells, no number or no label.
 
     >>> table = ["crop,weed,label", "0.25,0.75,weed"]
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
-    [(array([0.25, 0.75]), 'weed')]
+    [Followed(row=array([0.25, 0.75]), label='weed', group=None)]
     """
     table = csv.reader(lines)
     header = [name.strip() for name in next(table, [])]
@@ -34,14 +41,15 @@ def follow_rows(
     except InputError as error:
         raise error.in_file(where) from error
     places = [header.index(name) for name in columns.classes]
-    own = None if columns.label is None else header.index(columns.label)
+    own, other = (None if name is None else header.index(name) for name in (columns.label, columns.group))
     for number, cells in enumerate(cells for cells in table if cells):
         if len(cells) != len(header):
             raise InputError(f"{where}: Row {number} has {len(cells)} cells, expected {len(header)}", "mend it")
         label = None if own is None else cells[own].strip()
         if label == "":
             raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
-        yield _numbers([cells[i] for i in places], columns.classes, f"{where}: Row {number}"), label
+        row = _numbers([cells[i] for i in places], columns.classes, f"{where}: Row {number}")
+        yield Followed(row, label, None if other is None else cells[other].strip())
 
 
 def _numbers(cells: list[str], names: list[str], where: str) -> Vector:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pippin._predictors.streams.monitor import Monitor
 
 WINDOWS = 40  # in which coverage is shown, at most
-LINE, TARGET, CHANGE, BAND = "#0072b2", "#d55e00", "#222222", "#cfe3f1"
+LINE, TARGET, CHANGE = "#0072b2", "#d55e00", "#222222"
 
 
 def new_axes(ax: "Axes | None") -> "Axes":
@@ -49,9 +49,8 @@ def draw_coverage(trail: Trail, alpha: float, ax: "Axes | None" = None) -> "Axes
     sizes = trail.block * np.diff([*starts, len(trail.values)])
     share, middle = 1 - missed / sizes, trail.block * starts + sizes / 2
     error = 2 * np.sqrt(alpha * (1 - alpha) / sizes)
-    ax.fill_between(
-        middle, 1 - alpha - error, np.minimum(1, 1 - alpha + error), color=BAND, label="two standard errors"
-    )
+    low, high = 1 - alpha - error, np.minimum(1, 1 - alpha + error)
+    ax.fill_between(middle, low, high, color=LINE, alpha=0.18, linewidth=0, label="two standard errors")
     ax.axhline(1 - alpha, color=TARGET, linestyle="--", linewidth=1.3, label=f"{100 * (1 - alpha):g} % asked for")
     ax.plot(middle, share, color=LINE, marker="o", markersize=3.5, linewidth=1.2, label="coverage")
     ax.set_ylabel("coverage")
