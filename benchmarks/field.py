@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 
 os.environ["PIPPIN_NUM_THREADS"] = "1"
 
@@ -35,7 +36,7 @@ def models(folder):
     data = pippin.load_example()
     classes = tuple(data.classes)
     network = make_network("none", classes, SIZE, seed=0)
-    network.model.eval()
+    network.model.eval().to(memory_format=torch.channels_last)  # as a field model has it
     empty = np.empty((0, len(classes)), np.float32)
     training = Training(classes, (), np.empty(0, np.str_), empty, np.empty(0, np.int64), "")
     graph = OnnxNetwork(make_graph(network, SIZE, training, []), folder, network.mean, network.sd)
@@ -70,16 +71,16 @@ def main(least):
         for rows, columns in ((1, 1), (5, 7)):
             photo = rng.integers(0, 256, (rows * SIZE + 24, columns * SIZE + 32, 3), dtype=np.uint8)
             look = model.look(photo)
-            every.append((name, per, model, photo, look, seconds(lambda: model.judge(look.logits), least)))  # noqa: B023
+            every.append((name, per, model, photo, look, seconds(partial(model.judge, look.logits), least)))
     pippin.warm_up()
     print(f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}; milliseconds of one core")
     print("| network in | thresholds | windows | reading | network | judging in NumPy | compiled | share | drawing |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, per, model, photo, look, in_numpy in every:
         pixels = read(photo, look)
-        reading = seconds(lambda: read(photo, look), least)  # noqa: B023
-        network = seconds(lambda: model.logits(pixels), least)  # noqa: B023
-        compiled = seconds(lambda: model.judge(look.logits), least)  # noqa: B023
+        reading = seconds(partial(read, photo, look), least)
+        network = seconds(partial(model.logits, pixels), least)
+        compiled = seconds(partial(model.judge, look.logits), least)
         shares = f"{in_numpy / network:.2%}, {compiled / network:.2%}"
         times = [f"{1000 * value:.2f}" for value in (reading, network, in_numpy, compiled)]
         drawn = f"{1000 * seconds(look.draw, least):.1f}"

@@ -143,6 +143,8 @@ def test_rows_of_groups(here, call):
     code, out, _ = call("monitor g.json grouped.csv --seed 1")
     assert code == 0
     assert lines(out)[-1]["alarm"] is True
+    table.drop("label").write_csv("silent_groups.csv")
+    assert call("monitor g.json silent_groups.csv --seed 1")[0] == 0  # without labels all rows are one stream
     code, _, err = call("monitor g.json dim.csv --seed 1")
     assert code == 2
     assert "group" in err

@@ -158,10 +158,21 @@ def _p_values(predictor: Ruled, asked: Asked, bounds: Bounds) -> Vector | None:
 
 def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
     told = "" if p_value is None else f" (p = {p_value:.3g})"
+    first, second = _apart(score, limit)
     if inside and np.isinf(limit):
         return f"in: its rank {rank} is let in" if most else "in: its threshold is infinite, so it is in every set"
     if inside:
-        return f"in: its score {shown_number(score)} is at most {shown_number(limit)}{told}"
+        return f"in: its score {first} is at most {second}{told}"
     if score <= limit:
         return f"out: its rank {rank} is above {most}, the last that is let in"
-    return f"out: its score {shown_number(score)} is above {shown_number(limit)}{told}"
+    return f"out: its score {first} is above {second}{told}"
+
+
+def _apart(score: float, limit: float) -> tuple[str, str]:
+    """Both with four digits, or with as many as tell them apart.
+
+    >>> _apart(1.0000001, 1.0)
+    ('1.0000001', '1.0')
+    """
+    first, second = shown_number(score), shown_number(limit)
+    return (repr(score), repr(limit)) if first == second and score != limit else (first, second)

@@ -82,7 +82,7 @@ def monitor(
         grouped = "groups" in watching.predictor.takes
         for row, truth, group in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
             try:
-                alarm = watching.update(row, truth, group=group if grouped else None)
+                alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
             except InputError as error:
                 raise error.at(f"{stream}: Row {watching.n_rows}") from error
             new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row

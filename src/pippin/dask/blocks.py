@@ -1,6 +1,7 @@
 """What Dask holds of rows, as one delayed block per partition."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import dask
@@ -128,4 +129,4 @@ def firsts(blocks: list[Block], exact: bool) -> list[int]:
     unknown = [block for block in blocks if block.rows is None]
     counted = iter(dask.compute(*[dask.delayed(length)(block) for block in unknown]))
     sizes = [next(counted) if block.rows is None else block.rows for block in blocks]
-    return [sum(sizes[:i]) for i in range(len(sizes))]
+    return list(accumulate(sizes, initial=0))[:-1]

@@ -222,10 +222,10 @@ def _added(answers: list[Any]) -> Any:
 
 
 def _answer(question: Any, parts: list[Part]) -> Any:
-    held = Held()
-    for part in parts:
-        held.add(part)
-    return held.ask(question) if parts else None
+    with Held() as held:
+        for part in parts:
+            held.add(part)
+        return held.ask(question) if parts else None
 
 
 def _part(calibration: Calibration, probs: Any, labels: Any, groups: Any, first: int) -> Part:

@@ -75,7 +75,7 @@ def pools_of(predictor: Any) -> Pools:
             'calibrate with or without per="class" or per="group"',
         )
     cells, ends = predictor.cells, predictor.cells.offsets.tolist()
-    scores = [cells.scores[a:b] for a, b in pairwise(ends)]  # type: ignore[index]  # asked above
+    scores = [predictor.cells.scores[a:b] for a, b in pairwise(ends)]
     others = predictor.groups is not None and predictor.groups[-1] is None
     shared = frozenset(cells.of[-1].tolist() if others else ())
     levels = list(predictor.levels or [predictor.alpha] * len(scores))

@@ -172,7 +172,8 @@ class Stream:
         code = self._object.code(label)
         score = self._object.score_of(ticket.row, code, ticket.u)
         self._once(ticket.number)
-        missed = bool(score > (ticket.threshold[code] if self._by_class else ticket.threshold))  # type: ignore[index]
+        limit: Any = ticket.threshold  # one number, or a list by class
+        missed = bool(score > (limit[code] if self._by_class else limit))
         cell = self._pools.of[ticket.group][code]
         if (late := self.n_learnt - ticket.n_learnt) > self._late:
             self._late = late
