@@ -87,12 +87,21 @@ def test_a_predictor_saved_without_scores_explains_without_p_values(tmp_path):
 
 def test_where_nothing_but_ranks_is_bounded():
     """RC3P may leave the score free: the rank is what lets a class in, and sets do not hold everything."""
-    probs = np.random.default_rng(0).dirichlet([1, 1, 1], 27)
-    made = pippin.calibrate(probs, probs.argsort(axis=1)[:, -1 - np.arange(27) % 2][:, 0], "ip", 0.2, per="rc3p")
-    if np.isinf(made.thresholds).all():
-        assert "tells nothing" not in made.describe()
-    for one in made.explain(probs[0]).classes:
-        assert "every set" not in one.why
+    probs = np.full((27, 3), 0.1)
+    for row in range(27):  # nine of each class, of which two are second to the next class
+        label = row // 9
+        probs[row, label] = 0.6 + 0.01 * (row % 9) if row % 9 < 7 else 0.3
+        probs[row, (label + 1) % 3] = 0.1 if row % 9 < 7 else 0.55
+    probs /= probs.sum(axis=1, keepdims=True)
+    made = pippin.calibrate(probs, np.arange(27) // 9, "ip", 0.2, per="rc3p")
+    assert np.isinf(made.thresholds).all()
+    assert set(made.predict(probs).sizes.tolist()) == {2}
+    assert "tells nothing" not in made.describe()
+    assert [one.why for one in made.explain(probs[0]).classes] == [
+        "in: its rank 1 is let in",
+        "in: its rank 2 is let in",
+        "out: its rank 3 is above 2, the last that is let in",
+    ]
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
