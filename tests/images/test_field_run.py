@@ -100,6 +100,17 @@ def test_other_windows_and_single_files(model, photos, tmp_path, call):
     assert out.startswith("2 photographs, 48 windows: ")  # 55 × 79 pixels
 
 
+def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
+    """A draft of what is drawn has a longer name than the photograph, and still a place."""
+    (tmp_path / "long").mkdir()
+    long = tmp_path / "long" / ("ü" * 125 + ".png")  # 254 bytes
+    shutil.copy(photos / "a.png", long)
+    code, out, err = call(f"field run {model} '{long}' --out {tmp_path}/o")
+    assert (code, err) == (0, "")
+    assert out.startswith("1 photograph, ")
+    assert [path.name for path in (tmp_path / "o/drawn").iterdir()] == ["ü" * 75 + ".jpg"]
+
+
 RUNNING = "pippin.images.field.running"
 HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli", RUNNING]
 PLACES = (f"{RUNNING}:append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.see", "write")

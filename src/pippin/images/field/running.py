@@ -149,7 +149,8 @@ class FieldRun:
         if "drawn" in self.kept.get(name, {}):
             return str(self.kept[name]["drawn"])
         taken = {entry["drawn"].lower() for entry in self.kept.values() if "drawn" in entry}
-        short = os.fsdecode(os.fsencode(stem)[:LONGEST])
+        whole = os.fsencode(stem)
+        short = stem if len(whole) <= LONGEST else whole[:LONGEST].decode("utf-8", "ignore")
         tried = (f"{DRAWN}/{short}{'' if n == 1 else f'-{n}'}.jpg" for n in range(1, len(taken) + 2))
         return next(place for place in tried if place.lower() not in taken)
 
