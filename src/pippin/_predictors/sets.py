@@ -25,7 +25,7 @@ SINGLETONS = "Size: classes in the set; singletons: sets with one class"
 
 
 def _chips(members: list[str | int], novel: bool) -> Chips:
-    note = ("" if members else "(empty)") + (" novel" if novel else "")
+    note = ("" if members else "(empty)") + (" – novel" if novel else "")
     if len(members) > MEMBERS_SHOWN:
         note = f"and {len(members) - MEMBERS_SHOWN:,} more{note}"
     return Chips([str(name) for name in members[:MEMBERS_SHOWN]], BLUE if len(members) == 1 else AMBER, note)
