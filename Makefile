@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test lint compiled bench format release-check clean
+.PHONY: run test lint compiled bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -26,12 +26,17 @@ compiled: $(VENV)/installed-test
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
+.PHONY: release-check
+release-check: $(VENV)/installed-release  ## builds both packages and tries the wheel in an empty environment
+	$(BIN)/python tests/support/release_check.py
+
+$(VENV)/installed-release: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable ".[release]"
+	@touch $@
+
 format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-release-check: $(VENV)/installed-release  ## builds both packages and tries the wheel in an empty environment
-	$(BIN)/python tests/support/release_check.py
 
 clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -51,10 +56,6 @@ $(VENV)/installed-test: pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-compile --editable ".[test]"
 	@$(PIP) install --no-compile --no-deps torchcp==1.2.1
 	@touch $(VENV)/installed $@
-
-$(VENV)/installed-release: pyproject.toml | $(BIN)/python
-	@$(PIP) install --editable ".[release]"
-	@touch $@
 
 # The report is tested in a real browser: installed here if that is allowed, else asked for.
 .PHONY: browser
