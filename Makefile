@@ -26,6 +26,14 @@ compiled: $(VENV)/installed-test
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
+.PHONY: release-check
+release-check: $(VENV)/installed-release  ## builds both packages and tries the wheel in an empty environment
+	$(BIN)/python tests/support/release_check.py
+
+$(VENV)/installed-release: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable ".[release]"
+	@touch $@
+
 format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from pippin._engine import dispatch
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._predictors.metrics import WORDS
+from pippin._predictors.metrics import MEANINGS, WORDS, told_metric
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 from pippin._runtime.disk import Checkpoint
 from pippin._runtime.errors import InputError
@@ -30,6 +30,7 @@ from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 SPLITS, FEW_SPLITS = 1000, 50  # by default; few, where each takes a second or more
 POOLED = 100  # splits over which coverage by class is pooled
@@ -211,13 +212,45 @@ class Comparison:
         """How much rows sway each metric."""
         return influences(self._known_trial(), self.scores, self.splits)
 
+    def plot(
+        self,
+        ax: "Axes | None" = None,
+        *,
+        what: Literal["front", "coverage", "size", "singletons"] = "front",
+        families: bool = False,
+    ) -> "Axes":
+        """Mean size against singletons, up and to the left is better; or one metric over all splits. Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+            what: the "front" of size against singletons, or "coverage", "size" or "singletons" by split.
+            families: whether the front also shows what other parameters would do: the lines that RePIP, SOCOP, PIP
+                and RAPS trace. They are compared first, on the same splits.
+        """
+        from pippin._compare.picture import front, splits
+
+        known = {"coverage": "coverage", "size": "efficiency", "singletons": "informativeness"}
+        if what != "front" and what not in known:
+            raise InputError(f"Expected what to be 'front' or one of {', '.join(map(repr, known))}, got {what!r}")
+        if what != "front":
+            return splits.plot_metric(self, known[what], ax)
+        return front.plot_front(self, self.families if families else {}, ax)
+
+    @cached_property
+    def families(self) -> "dict[str, Comparison]":
+        """Whole families of scores on the same rows, up to 100 splits: what other parameters would do."""
+        from pippin._compare.tuning import families_in
+
+        return families_in(self._known_trial(), min(POOLED, self.splits))
+
     def _known_trial(self) -> Trial:
         if self.trial is None:
             raise InputError("This comparison does not know its rows", "make it with pippin.compare")
         return self.trial
 
     def _repr_html_(self) -> str:
-        return html_columns(f"{self!r}, alpha={self.alpha:g}: means", shown_means(self.summary()))
+        told = f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means over the splits"
+        return html_columns(told, shown_means(self.summary()), most=len(self.scores), note=MEANINGS)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
@@ -225,8 +258,10 @@ class Comparison:
 
 def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     """The means of a summary, called what people call them."""
-    columns = summary.to_dict(as_series=False)
-    return {WORDS[name][0] if name in WORDS else name: columns[name] for name in columns if not name.endswith("_sd")}
+    columns = {name: own for name, own in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
+    told = {name: [told_metric(name, one) for one in own] if name in METRICS else own for name, own in columns.items()}
+    order = [*(name for name in told if name != "threshold"), *(name for name in told if name == "threshold")]
+    return {WORDS[name][0] if name in WORDS else name: told[name] for name in order}
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:

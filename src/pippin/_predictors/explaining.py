@@ -15,11 +15,12 @@ from pippin._predictors.frames import polars_frame
 from pippin._predictors.rules import Asked, ByCells, as_weights
 from pippin._runtime.arrays import Seed, Vector
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_table, shown_number
+from pippin._runtime.showing import Share, html_table, shown_number
 from pippin._runtime.visible import visible
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 TOLD = 12  # classes that a repr shows
 
@@ -62,6 +63,16 @@ class Explanation:
         """One row per class, the most probable first."""
         return polars_frame(dict(zip(ExplainedClass._fields, map(list, zip(*self.classes, strict=True)), strict=True)))
 
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The score of every class beside its threshold, for the most probable classes; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import plot_explanation
+
+        return plot_explanation(self, ax)
+
     def __repr__(self) -> str:
         shown = self.classes[:TOLD]
         names = [visible(one.name) for one in shown]
@@ -79,7 +90,7 @@ class Explanation:
             (
                 str(one.rank),
                 visible(one.name),
-                f"{100 * one.probability:.1f} %",
+                Share(one.probability),
                 shown_number(one.score),
                 shown_number(one.threshold),
                 "" if one.p_value is None else shown_number(one.p_value),
@@ -88,7 +99,8 @@ class Explanation:
             for one in self.classes[:TOLD]
         ]
         marked = [one.inside for one in self.classes[:TOLD]]
-        return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows))
+        note = "In the set: score at most the threshold, p-value above alpha."
+        return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows), note=note)
 
 
 class Explains:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,15 @@ from pippin._predictors.saving import (
 )
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import Share, html_table
 from pippin._runtime.warn import warn
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 10  # predictions in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +55,13 @@ class SelectivePredictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def _repr_html_(self) -> str:
+        told = repr(self).removeprefix("SelectivePredictions(").removesuffix(")")
+        first = zip(self.labels[:SHOWN].tolist(), self.acted[:SHOWN].tolist(), self.confidence[:SHOWN], strict=True)
+        rows = [(str(label), "acted on" if acted else "left", Share(float(sure))) for label, acted, sure in first]
+        left_out = len(self) - len(rows)
+        return html_table(told, ("label", "", "its probability"), rows, left_out=left_out)
 
     def __repr__(self) -> str:
         return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f} % acted on)"
@@ -102,6 +115,20 @@ class SelectivePredictor(Saved):
         best, top = dispatch.best(rows)
         limits = self.thresholds[best] if self.per is not None else self.thresholds
         return SelectivePredictions(named(best, self.classes), top >= limits, top)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The probability from which on is acted, of all rows or of every predicted class; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import plot_thresholds
+
+        names = self.classes if self.per is not None else ["all rows"]
+        counts = zip(self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
+        notes = [f"{wrong:,} wrong of {acted:,}" if acted else "nothing certified" for acted, wrong in counts]
+        told = f"At most {100 * self.error:g} % wrong among those acted on", "smallest probability that is acted on"
+        return plot_thresholds(names, self.thresholds, notes, told, ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

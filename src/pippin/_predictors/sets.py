@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,21 @@ from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_table
+from pippin._runtime.showing import AMBER, BLUE, Chips, html_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 10  # sets in a notebook
+MEMBERS_SHOWN = 12  # of a set there
+SINGLETONS = "Size: classes in the set; singletons: sets with one class"
+
+
+def _chips(members: list[str | int], novel: bool) -> Chips:
+    note = ("" if members else "(empty)") + (" – novel" if novel else "")
+    if len(members) > MEMBERS_SHOWN:
+        note = f"and {len(members) - MEMBERS_SHOWN:,} more{note}"
+    return Chips([str(name) for name in members[:MEMBERS_SHOWN]], BLUE if len(members) == 1 else AMBER, note)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,12 +96,12 @@ class PredictionSets:
         names = range(len(first)) if first.index is None else first.index
         novel = np.zeros(len(first), dtype=bool) if first.novel is None else first.novel
         rows = [
-            (str(name), str(len(one)), (", ".join(map(str, one)) or "(empty)") + (" – novel" if new else ""))
+            (str(name), str(len(one)), _chips(one, bool(new)))
             for name, one, new in zip(names, first, novel, strict=True)
         ]
-        told = repr(self).removeprefix("PredictionSets(").removesuffix(")") + "; those of one class are shaded"
-        heads, marked = ("object", "size", "set"), [size == 1 for size in first.sizes]
-        return html_table(told, heads, rows, marked=marked, left_out=len(self) - len(first))
+        told = repr(self).removeprefix("PredictionSets(").removesuffix(")")
+        note = f"Most probable class first. {SINGLETONS}; blue: a singleton, amber: several classes."
+        return html_table(told, ("object", "size", "set"), rows, left_out=len(self) - len(first), note=note)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -149,6 +161,21 @@ class PredictionSets:
         names = [self.classes[k] for k in self.members.tolist()]
         ends = self.offsets.tolist()
         return [names[a:b] for a, b in pairwise(ends)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The share of sets of every size, singletons hatched; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+        >>> [bar.get_height() for bar in sets.plot().patches]
+        [0.0, 0.5, 0.5]
+        """
+        from pippin._predictors.picture.sets import plot_sets
+
+        return plot_sets(self, ax)
 
     def to_frame(self, classes: bool = False) -> Any:
         """A data frame with the columns size and labels, novel where known, and with `classes=True` one per class.
