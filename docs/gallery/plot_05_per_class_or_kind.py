@@ -69,17 +69,17 @@ plt.show()
 #
 # Which one?
 # ----------
-# - **per class** if somebody will ask "and what about black grass?", and every class has examples. 100 of them give a
-#   coverage that is mostly between
+# - **per class** if somebody will ask "and what about black grass?", and every class has examples.
+# - **per kind** if classes are treated alike: a crop is a crop. Few thresholds, many examples for each, and a level for each.
+# - **per cluster** (``per="cluster"``) if classes are many and examples few: classes with similar scores share theirs. The
+#   guarantee is then the cluster's, and a class has it only as far as it is like the others in its cluster.
+#
+# Per class, what counts is the number of examples *of the class*. A hundred of them mean:
 
 plan = pippin.plan(alpha=0.1, n=100)
-print(f"{plan.low:.0%} and {plan.high:.0%}")
+print(f"coverage of that class between {plan.low:.0%} and {plan.high:.0%}, in 95 of 100 calibrations")
 
 # %%
-# - **per kind** if classes are treated alike: a crop is a crop. Few thresholds, many examples for each, and a level for each.
-# - **per cluster** (``per="cluster"``) if classes are many and examples few: classes with similar scores share theirs. The guarantee is then the
-#   cluster's, and a class has it only as far as it is like the others in its cluster.
-#
 # What can go wrong
 # -----------------
 # **A class with too few examples.** Below 1/alpha − 1 there is no threshold, so the class is in every set. With the first 200 rows at
