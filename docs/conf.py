@@ -21,14 +21,36 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "command_line",
+    "words",
+    "written_types",
 ]
+default_role = "word"
 exclude_patterns = ["_site", "gallery"]
 nitpicky = True
+nitpick_ignore_regex = [  # what others document
+    (r"py:\w+", r"(collections|matplotlib|np|numpy|onnx|polars|sklearn|torch|typing)\..*"),
+    (r"py:\w+", r"AbstractContextManager|Axes|Callable|Iterable|Iterator|Mapping|MetadataRouter|NDArray|Sequence"),
+]
+
+add_module_names = False
+autodoc_class_signature = "mixed"
+autodoc_default_options = {
+    "members": True,
+    "special-members": "__call__, __getitem__",
+    "inherited-members": "BaseEstimator, BaseException, ClassifierMixin, MetaEstimatorMixin, Module, ValueError, tuple",
+    "member-order": "bysource",
+}
+autodoc_preserve_defaults = True
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+napoleon_attr_annotations = True
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
 
-highlight_language = "python"
+highlight_language = "none"
 html_theme = "furo"
 html_title = "pippin"
 html_favicon = html_logo = "_static/pippin.svg"
@@ -50,7 +72,6 @@ sphinx_gallery_conf = {
     "gallery_dirs": "answers",
     "backreferences_dir": None,
     "doc_module": ("pippin",),
-    "reference_url": {"pippin": None},
     "within_subsection_order": "FileNameSortKey",
     "image_srcset": ["2x"],
     "abort_on_example_error": True,
