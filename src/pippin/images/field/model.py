@@ -41,9 +41,17 @@ Place = str | PathLike[str]
 class FieldModel:
     """Everything from a photograph to sets and decisions, in one folder.
 
-    `window` is the side of the windows that a photograph is cut into, in pixels; None takes whole images. Decisions
-    are those of `decider`; or, with a `utility`, the best in the worst case over each set, and `fallback` where a set
-    is empty. `graph` is the network and what follows it in ONNX, if somebody has asked for it.
+    Attributes:
+        network: what turns pixels into logits, in torch or in ONNX.
+        size: the side in pixels of what the network sees.
+        training: what it was trained on, and how images are read.
+        predictor: what makes sets.
+        decider: what decides; None, if sets do, or nothing.
+        utility: what actions are worth: without a decider, the best action in the worst case over each set is
+            taken.
+        fallback: the action where a set is empty.
+        window: the side of the windows that a photograph is cut into, in pixels; None takes whole images.
+        graph: the network and what follows it in ONNX, if somebody has asked for it.
     """
 
     network: Seer
