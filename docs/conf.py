@@ -55,7 +55,7 @@ html_theme = "furo"
 html_title = "pippin"
 html_favicon = html_logo = "_static/pippin.svg"
 html_static_path = ["_static"]
-html_css_files = ["pippin.css"]
+html_css_files = ["pippin.css", "gallery.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {
@@ -73,6 +73,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": None,
     "doc_module": ("pippin",),
     "within_subsection_order": "FileNameSortKey",
+    "reset_modules": ("gallery_style.fresh",),
     "image_srcset": ["2x"],
     "abort_on_example_error": True,
     "write_computation_times": False,
