@@ -28,10 +28,13 @@ def new_axes(ax: "Axes | None") -> "Axes":
 def draw_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
     """The largest evidence in every block of rows, on a logarithmic axis, and the limit of an alarm."""
     ax, trail = new_axes(ax), monitor._trail
+    from matplotlib.ticker import MaxNLocator
+
     ends = trail.block * np.arange(1, len(trail.values) + 1)
     ax.plot(ends, np.array(trail.values) / math.log(10), color=LINE, linewidth=1.6, label="evidence")
     ax.axhline(math.log10(monitor.limit), color=TARGET, linestyle="--", linewidth=1.3, label="alarm")
     mark_change(ax, monitor)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))  # whole powers of ten
     ax.yaxis.set_major_formatter(_power)
     ax.set_ylabel("evidence")
     ax.set_xlabel("row")
