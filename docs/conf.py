@@ -10,6 +10,8 @@ import pippin
 
 sys.path.insert(0, str(Path(__file__).parent / "_site"))
 
+from look import colours
+
 project = "pippin"
 author = "The pippin authors"
 copyright = "The pippin authors, BSD-3-Clause"
@@ -21,6 +23,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "command_line",
+    "gallery_links",
+    "trimmed",
     "words",
     "written_types",
 ]
@@ -33,6 +37,7 @@ nitpick_ignore_regex = [  # what others document
 ]
 
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 autodoc_class_signature = "mixed"
 autodoc_default_options = {
     "members": True,
@@ -42,7 +47,7 @@ autodoc_default_options = {
 }
 autodoc_preserve_defaults = True
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
+autodoc_typehints_description_target = "documented"
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 napoleon_attr_annotations = True
@@ -59,10 +64,32 @@ html_css_files = ["pippin.css", "gallery.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {
-    "source_repository": "https://github.com/pippin-conformal/pippin/",
-    "source_branch": "main",
-    "source_directory": "docs/",
     "navigation_with_keys": True,
+    "top_of_page_buttons": [],
+    "light_css_variables": colours(
+        paper="#fbfaf6",
+        card="#ffffff",
+        ink="#22262a",
+        quiet="#5d6369",
+        line="#dedbd2",
+        accent="#2f6b3c",
+        band="#f3f1ea",
+        good="#e9f4ea",
+        marked="#f5ec7a",
+        name="#8f2320",
+    ),
+    "dark_css_variables": colours(
+        paper="#15181a",
+        card="#1d2124",
+        ink="#e8e5de",
+        quiet="#a3a8ac",
+        line="#363c40",
+        accent="#8fce9b",
+        band="#22272a",
+        good="#1c2d21",
+        marked="#6a6420",
+        name="#f0a58f",
+    ),
 }
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"

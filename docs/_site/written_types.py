@@ -177,6 +177,22 @@ def write_types(app: Any) -> None:
             analyzer.overloads.clear()
 
 
+def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
+    """What a function gives back stands in its signature."""
+    told = getattr(getattr(found, "__func__", found), "__annotations__", {}).get("return")
+    return (signature, told) if what in ("function", "method") and told not in (None, "None") else None
+
+
+def types_first(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """The type of an attribute stands beside its name, not below what is said of it."""
+    for number, line in enumerate(lines):
+        if line.startswith(".. attribute::"):
+            end = next((i for i in range(number + 1, len(lines)) if lines[i][:1].strip()), len(lines))
+            types = [i for i in range(number, end) if lines[i].startswith("   :type:")]
+            if types:
+                lines.insert(number + 1, lines.pop(types[0]))
+
+
 def skip_fields(app: Any, what: str, name: str, found: object, skip: bool, options: Any) -> bool | None:
     """Fields have their entry under Attributes, in the words of the class."""
     return True if type(found).__name__ in ("_tuplegetter", "member_descriptor") else None
@@ -200,4 +216,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", hide_colons, priority=100)  # before Google's style is read
     app.connect("autodoc-process-docstring", show_colons, priority=900)
+    app.connect("autodoc-process-docstring", types_first, priority=900)
+    app.connect("autodoc-process-signature", returned)
     return {"parallel_read_safe": True}
