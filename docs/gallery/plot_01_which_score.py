@@ -26,20 +26,12 @@ comparison = pippin.compare(data.probs, data.labels, scores, alpha=0.1, splits=2
 comparison
 
 # %%
-# Coverage is 90 % in every line, so it cannot choose. **Efficiency** is the mean size of a set and **informativeness** the
-# share of singletons, sets with one class. No score wins both:
+# Coverage is 90 % in every line, so it cannot choose. What differs is the **size**, the mean number of classes in a set, and the
+# share of **singletons**, sets with one class. No score wins both:
 
 import matplotlib.pyplot as plt
 
-means = comparison.summary()
-fig, ax = plt.subplots()
-for name, size, singletons in means.select("score", "efficiency", "informativeness").iter_rows():
-    beaten = ((means["efficiency"] < size) & (means["informativeness"] > singletons)).any()
-    ax.scatter(size, 100 * singletons, s=90, facecolor="white" if beaten else "C0", edgecolor="C0", linewidth=2)
-    beside = (9, -11) if name == "raps" else (9, -3)
-    ax.annotate(name, (size, 100 * singletons), xytext=beside, textcoords="offset points")
-ax.set(xlabel="classes per set (fewer is better)", ylabel="singletons, % (more is better)", xlim=(1.3, 2.7))
-ax.set_title("All cover 90 %; the filled ones are beaten by no other")
+comparison.plot()
 plt.show()
 
 # %%
@@ -72,7 +64,9 @@ import numpy as np
 from pippin import calibrate, coverage, efficiency
 
 candidates = [f"repip(gamma={g}, k_reg={k})" for g in (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1) for k in (1, 2, 3)]
-candidates += [f"pip(beta={b})" for b in (0, 0.25, 0.5, 1, 2, 4, 16)] + [f"socop(mu={m})" for m in (0, 0.25, 0.5, 1, 2, 4)]
+candidates += [f"pip(beta={b})" for b in (0, 0.25, 0.5, 1, 2, 4, 16)] + [
+    f"socop(mu={m})" for m in (0, 0.25, 0.5, 1, 2, 4)
+]
 candidates += [f"linear(weights=[{w}])" for w in (0, 0.2, 0.4, 0.6, 0.8, 1)] + ["ip", "margin"]
 
 

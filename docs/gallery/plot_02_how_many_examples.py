@@ -15,13 +15,17 @@ The law of coverage is known before there are any data. So the question can be a
 # Ask for a plan
 # --------------
 
+import matplotlib.pyplot as plt
+
 import pippin
 
-pippin.plan(alpha=0.1, n=500)
+plan = pippin.plan(alpha=0.1, n=500)
+plan.plot()
+plt.show()
 
 # %%
-# Five hundred examples: in 95 of 100 calibrations the coverage lies between ``low`` and ``high``. How many are needed for
-# a width that you can accept?
+# That is the law of the coverage that one calibration gives, whatever the classifier. How many examples are needed for a width that you
+# can accept?
 
 for within in (0.05, 0.02, 0.01):
     n = pippin.examples_for(alpha=0.1, within=within)
@@ -31,7 +35,6 @@ for within in (0.05, 0.02, 0.01):
 # Halving the width takes four times the examples, as everywhere in statistics. The classifier, the number of classes and the score
 # play no part in it.
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 counts = 10 * np.unique(np.geomspace(2, 2000, 100).astype(int)) - 1  # where (n + 1)(1 − alpha) is a whole number
@@ -53,7 +56,9 @@ plt.show()
 # The example has 4,986 labelled rows. Calibrate on 100 of them, two thousand times, and see what the others say.
 
 data = pippin.load_example()
-seen = pippin.compare(data.probs, data.labels, "repip", splits=2000, calibration_fraction=100 / 4986).metric("coverage")[0]
+seen = pippin.compare(data.probs, data.labels, "repip", splits=2000, calibration_fraction=100 / 4986).metric(
+    "coverage"
+)[0]
 plan = pippin.plan(alpha=0.1, n=100)
 print(f"law:  mean {plan.mean:.3f}, 95 % between {plan.low:.3f} and {plan.high:.3f}")
 print(f"seen: mean {seen.mean():.3f}, 95 % between {np.quantile(seen, 0.025):.3f} and {np.quantile(seen, 0.975):.3f}")
@@ -89,3 +94,5 @@ print(f"{data.classes[labels[each.argmin()]]}: {rarest} examples, coverage betwe
 # - :doc:`/guarantees`: units, and guarantees per class and per group
 # - :doc:`/scores`: where the law comes from
 # - :func:`pippin.plan`, :func:`pippin.examples_for`; ``pippin plan data.npz`` on the command line
+#
+# sphinx_gallery_thumbnail_number = 2

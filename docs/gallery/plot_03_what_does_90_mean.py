@@ -26,22 +26,12 @@ print(found.verdict)
 # %%
 # Class by class
 # --------------
-# The easy species pay for the hard one.
+# The easy species pay for the hard ones.
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-names = sorted(found.class_coverage, key=found.class_coverage.get)
-shares = np.array([found.class_coverage[name] for name in names])
-counts = np.array([found.class_counts[name] for name in names])
-errors = 2 * np.sqrt(shares * (1 - shares) / counts)
-
-fig, ax = plt.subplots(figsize=(8, 4.4))
-for name, share, error in zip(names, shares, errors, strict=True):
-    ax.errorbar(100 * share, name, xerr=100 * error, fmt="o", markersize=8, color="C1" if share < 0.85 else "C0")
-ax.axvline(90, color="#222222", linestyle="--", linewidth=1.2)
-ax.set(xlabel="coverage of the class, %, with two standard errors", xlim=(60, 101))
-ax.set_title(f"90 % for all, {shares[0]:.0%} for {names[0].replace('_', ' ')}")
+found.plot()
 plt.show()
 
 # %%

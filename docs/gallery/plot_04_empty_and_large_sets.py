@@ -23,10 +23,18 @@ data = pippin.load_example()
 predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "repip", alpha=0.1, classes=data.classes)
 new, truth = data.probs[2000:], data.labels[2000:]
 large = int(np.flatnonzero(predictor.predict(new).sizes == 5)[0])
-predictor.explain(new[large])
+told = predictor.explain(new[large])
+print(told.sentence)
 
 # %%
-# Each class stands with its rank, its probability, its score and its p-value. The network hesitates between several species, so
+
+import matplotlib.pyplot as plt
+
+told.plot()
+plt.show()
+
+# %%
+# Each class stands with its score, its probability and its p-value; in the set is what does not pass the threshold. The network hesitates between several species, so
 # a set with 90 % coverage has to name several. It is large because the object is hard, and that is what it should say.
 #
 # An empty set
@@ -35,28 +43,19 @@ predictor.explain(new[large])
 
 loose = pippin.calibrate(data.probs[:2000], data.labels[:2000], "repip", alpha=0.3, classes=data.classes)
 empty = int(np.flatnonzero(loose.predict(new).sizes == 0)[0])
-loose.explain(new[empty])
+told = loose.explain(new[empty])
+print(told.sentence)
 
 # %%
-# Not even the best class fits as well as 70 % of the calibration examples fit theirs. An empty set does not mean "no plant" and
-# does not mean "something new". It means that this object is one of the 30 % that were given up.
 
-import matplotlib.pyplot as plt
-
-fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
-for ax, used, row, title in (
-    (axes[0], predictor, new[large], "large: five classes below the threshold"),
-    (axes[1], loose, new[empty], "empty: no class below the threshold"),
-):
-    told = used.explain(row).classes[:7]
-    ax.bar(range(7), [one.score for one in told], color=["C0" if one.inside else "#c4c8cc" for one in told])
-    ax.axhline(told[0].threshold, color="C1", linestyle="--")
-    ax.annotate("threshold", (6.5, told[0].threshold), xytext=(0, 4), textcoords="offset points", ha="right", color="C1")
-    ax.set_xticks(range(7), [str(one.name).replace("_", " ") for one in told], rotation=35, ha="right", fontsize=9)
-    ax.set_title(title)
-    ax.grid(axis="x", visible=False)
-axes[0].set(ylabel="score (less is better)", ylim=(0, 2.1))
+told.plot()
 plt.show()
+
+# %%
+# An empty set does not mean "no plant" and does not mean "something new". It means that this object is one of the 30 % that were given up.
+# ``explain`` also shows itself as a table:
+
+told
 
 # %%
 # When do empty sets come?
@@ -89,7 +88,9 @@ for nonempty in (False, True):
 
 for score in ("pip", "repip", "repip(gamma=0.1)"):
     sets = pippin.calibrate(data.probs[:2000], data.labels[:2000], score, alpha=0.1).predict(new)
-    print(f"{score:17} {(sets.sizes == 12).sum():3} of {len(sets):,} sets hold all 12 classes; {pippin.efficiency(sets):.2f} on average")
+    print(
+        f"{score:17} {(sets.sizes == 12).sum():3} of {len(sets):,} sets hold all 12 classes; {pippin.efficiency(sets):.2f} on average"
+    )
 
 # %%
 # Read on
@@ -97,3 +98,5 @@ for score in ("pip", "repip", "repip(gamma=0.1)"):
 # - :doc:`/guarantees`: sets that are never empty, p-values and credibility
 # - :doc:`plot_10_unknown_objects`: when an object is really new
 # - :meth:`pippin.Predictor.explain`, :class:`pippin.Explanation`, :func:`pippin.empty_rate`
+#
+# sphinx_gallery_thumbnail_number = 2

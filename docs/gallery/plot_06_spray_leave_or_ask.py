@@ -64,7 +64,9 @@ for name, made in asked.items():
     had = [worth[one.codes, truth].mean() for one in made]
     for ax, values in zip(axes, (shares, had), strict=True):
         ax.plot(range(len(levels)), values, "o-", label=name)
-for ax, title, unit in zip(axes, ("A person has to look", "What came of it"), ("% of plants", "mean utility"), strict=True):
+for ax, title, unit in zip(
+    axes, ("A person has to look", "What came of it"), ("% of plants", "mean utility"), strict=True
+):
     ax.set(xlabel="alpha, the share of broken certificates allowed", ylabel=unit)
     ax.set_xticks(range(len(levels)), [f"{alpha:g}" for alpha in levels])
     ax.set_title(title)
@@ -83,7 +85,9 @@ print(f"of {is_crop.sum()} crops, {(decisions.actions[is_crop] == 'spray').mean(
 # %%
 # Ask for the promise per kind, with a level for each:
 
-careful = pippin.calibrate_decisions(rows, labels, utility, {"weed": 0.1, "crop": 0.01}, per="kind", classes=data.classes)
+careful = pippin.calibrate_decisions(
+    rows, labels, utility, {"weed": 0.1, "crop": 0.01}, per="kind", classes=data.classes
+)
 spared = careful.decide(new)
 print(f"of {is_crop.sum()} crops, {(spared.actions[is_crop] == 'spray').mean():.1%} were sprayed")
 spared

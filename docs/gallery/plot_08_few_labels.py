@@ -28,7 +28,9 @@ X = X / 16
 model = LogisticRegression(C=0.3, tol=0.001, max_iter=1000)
 
 cross = CrossConformalClassifier(model, score="pip", alpha=0.1, random_state=0).fit(X[:100], y[:100])
-print(f"five models, {cross.predictor_.n_calibration} calibration rows; proven: at least {cross.predictor_.guarantee:.0%}")
+print(
+    f"five models, {cross.predictor_.n_calibration} calibration rows; proven: at least {cross.predictor_.guarantee:.0%}"
+)
 
 # %%
 # One draw of a hundred rows says little. Twenty of them, for both ways:

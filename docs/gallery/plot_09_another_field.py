@@ -135,7 +135,14 @@ for place, values in enumerate(found.values()):
     for side, column, colour, label in ((-0.13, 0, "C6", "plain"), (0.13, 1, "C0", "weighted")):
         shares = np.array(values)[:, column]
         ax.plot(np.full(10, place + side), shares, "o", color=colour, alpha=0.4, markersize=6)
-        ax.hlines(shares.mean(), place + side - 0.1, place + side + 0.1, color=colour, linewidth=3, label=None if place else label)
+        ax.hlines(
+            shares.mean(),
+            place + side - 0.1,
+            place + side + 0.1,
+            color=colour,
+            linewidth=3,
+            label=None if place else label,
+        )
 ax.axhline(90, color="#222222", linestyle="--", linewidth=1.2)
 ax.set_xticks(range(3), list(cases))
 ax.set(ylabel="coverage in the new field, %", xlim=(-0.6, 2.6))

@@ -48,14 +48,14 @@ def distance(images):
     return near.kneighbors(images)[0][:, 0]
 
 
-by_surprise = pippin.novelty(
-    predictor, model.predict_proba(X[batch]), reference=model.predict_proba(X[calibration])
-)
+by_surprise = pippin.novelty(predictor, model.predict_proba(X[batch]), reference=model.predict_proba(X[calibration]))
 by_distance = pippin.novelty(predictor, X[batch], reference=X[calibration], measure=distance)
 for name, p in (("1 − max p", by_surprise), ("distance ", by_distance)):
     flagged = pippin.discoveries(p, level=0.1)
     false = (flagged & ~is_new).sum()
-    print(f"{name}: {flagged.sum():2} flagged, {(flagged & is_new).sum():2} of {is_new.sum()} found, {false} false alarms")
+    print(
+        f"{name}: {flagged.sum():2} flagged, {(flagged & is_new).sum():2} of {is_new.sum()} found, {false} false alarms"
+    )
 
 # %%
 # The false alarms are at most a tenth of those flagged, on average, with either measure. What differs is how many new ones are found.
@@ -65,7 +65,9 @@ import matplotlib.pyplot as plt
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
 bins = np.linspace(0, 1, 21)
 for ax, p, title in ((axes[0], by_surprise, "1 − max p"), (axes[1], by_distance, "distance to the nearest image")):
-    ax.hist([p[~is_new], p[is_new]], bins, stacked=True, color=["#c4c8cc", "C1"], label=["known digits", "eights and nines"])
+    ax.hist(
+        [p[~is_new], p[is_new]], bins, stacked=True, color=["#c4c8cc", "C1"], label=["known digits", "eights and nines"]
+    )
     ax.set(xlabel="p-value of novelty")
     ax.set_title(title)
 axes[0].set_ylabel("objects")
@@ -104,7 +106,9 @@ print(f"{(surest > 0.9).mean():.0%} of the eights and nines")
 
 trained_on = pippin.novelty(predictor, X[batch], reference=X[train], measure=distance)
 flagged = pippin.discoveries(trained_on, level=0.1)
-print(f"{flagged.sum()} flagged, {(flagged & ~is_new).sum()} of them false: {(flagged & ~is_new).sum() / flagged.sum():.0%}")
+print(
+    f"{flagged.sum()} flagged, {(flagged & ~is_new).sum()} of them false: {(flagged & ~is_new).sum() / flagged.sum():.0%}"
+)
 
 # %%
 # Read on

@@ -56,7 +56,9 @@ with torch.no_grad():
     sets = deployed(x[test])
 covered = (sets.classes == y[test, None]).any(dim=1)
 print(predictor.describe())
-print(f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; {sets.sizes.float().mean():.2f} digits per set")
+print(
+    f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; {sets.sizes.float().mean():.2f} digits per set"
+)
 
 # %%
 # ``sets.sizes`` and ``sets.classes`` are tensors: the classes of each set, most probable first, then −1.

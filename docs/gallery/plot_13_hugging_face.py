@@ -32,7 +32,9 @@ torch.manual_seed(0)
 folder = tempfile.mkdtemp()
 names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 sizes = {"image_size": 16, "patch_size": 4, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-config = ViTConfig(**sizes, intermediate_size=96, id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)})
+config = ViTConfig(
+    **sizes, intermediate_size=96, id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)}
+)
 processor = ViTImageProcessorPil(size={"height": 16, "width": 16})
 _ = processor.save_pretrained(folder), ViTForImageClassification(config).save_pretrained(folder)
 
@@ -100,7 +102,10 @@ import numpy as np
 
 fig, ax = plt.subplots()
 sizes = np.arange(11)
-for side, sets, name, colour in ((-0.2, untrained, "random weights", "C6"), (0.2, trained, "trained for seconds", "C0")):
+for side, sets, name, colour in (
+    (-0.2, untrained, "random weights", "C6"),
+    (0.2, trained, "trained for seconds", "C0"),
+):
     share = 100 * np.bincount(sets.sizes, minlength=11) / len(sets)
     covered = pippin.coverage(sets, labels[test].numpy())
     ax.bar(sizes + side, share, width=0.4, color=colour, label=f"{name}: {covered:.0%} covered")

@@ -53,7 +53,9 @@ def tokens(texts):
     return torch.tensor([row + [-100] * (length - len(row)) for row in rows])
 
 
-config = GPT2Config(vocab_size=len(vocabulary), n_positions=16, n_embd=48, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+config = GPT2Config(
+    vocab_size=len(vocabulary), n_positions=16, n_embd=48, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+)
 model = GPT2LMHeadModel(config)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.005)
 seen = tokens(texts)
@@ -92,7 +94,9 @@ predictor
 new = [entry(rng) for _ in range(1000)]
 probs, came, text = next_tokens(new)
 sets = predictor.predict(probs)
-print(f"{pippin.coverage(sets, came):.1%} of {len(came):,} new tokens are in their sets; {pippin.efficiency(sets):.2f} words per set")
+print(
+    f"{pippin.coverage(sets, came):.1%} of {len(came):,} new tokens are in their sets; {pippin.efficiency(sets):.2f} words per set"
+)
 
 # %%
 # One line of the log, word by word: where the grammar leaves no choice the set is one word, and where the world decides it is long.
@@ -129,7 +133,9 @@ print(f"in {together.mean():.0%} of the texts every token is in its set")
 
 loose = predictor.at(0.1).predict(probs).contains(came)
 unsure = probs.max(axis=1) < 0.9
-print(f"alpha = 0.1: {loose.mean():.0%} of all tokens are covered, {loose[unsure].mean():.0%} of the {unsure.mean():.0%} that are not certain")
+print(
+    f"alpha = 0.1: {loose.mean():.0%} of all tokens are covered, {loose[unsure].mean():.0%} of the {unsure.mean():.0%} that are not certain"
+)
 
 # %%
 # **Another kind of text.** By night the robot sees other plants and doubts more. The model and the sets know nothing of it:

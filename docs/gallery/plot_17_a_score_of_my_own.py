@@ -35,7 +35,9 @@ pippin.testing.check_score("steep(power=3)")  # raises, with the law that fails
 data = pippin.load_example()
 scores = pippin.score(data.probs, data.labels, "steep(power=1)")
 print((scores == pippin.score(data.probs, data.labels, "pip")).all())
-pippin.calibrate(data.probs[:2000], data.labels[:2000], "steep(power=3)", classes=data.classes).predict(data.probs[2000:])
+pippin.calibrate(data.probs[:2000], data.labels[:2000], "steep(power=3)", classes=data.classes).predict(
+    data.probs[2000:]
+)
 
 # %%
 # Is it any good?

@@ -68,8 +68,12 @@ plt.show()
 
 fair = pippin.calibrate(data.probs[:2000], data.labels[:2000], "repip", alpha=0.1, classes=data.classes, per="class")
 again = pippin.evaluate(fair.predict(audit), truth, alpha=0.1, n_calibration=2000)
-print(f"worst class, one threshold: {found.worst_class}, {found.class_coverage[found.worst_class]:.1%}; size {found.efficiency:.2f}")
-print(f"worst class, per class:     {again.worst_class}, {again.class_coverage[again.worst_class]:.1%}; size {again.efficiency:.2f}")
+print(
+    f"worst class, one threshold: {found.worst_class}, {found.class_coverage[found.worst_class]:.1%}; size {found.efficiency:.2f}"
+)
+print(
+    f"worst class, per class:     {again.worst_class}, {again.class_coverage[again.worst_class]:.1%}; size {again.efficiency:.2f}"
+)
 
 # %%
 # Is this the file that was checked?
