@@ -3,7 +3,8 @@ Which score?
 ============
 
 A score says how badly a class fits an object. All scores give sets with the same coverage; they differ in what the
-sets look like. Some have fewer classes on average, some are more often a single class, and your own data say by how much.
+sets look like. Some have fewer classes on average, some are more often a single class, and your own data say by how
+much.
 
 .. admonition:: The guarantee
    :class: guarantee
@@ -26,8 +27,8 @@ comparison = pippin.compare(data.probs, data.labels, scores, alpha=0.1, splits=2
 comparison
 
 # %%
-# Coverage is 90 % in every line, so it cannot choose. What differs is the **size**, the mean number of classes in a set, and the
-# share of **singletons**, sets with one class. No score wins both:
+# Coverage is 90 % in every line, so it cannot choose. What differs is the **size**, the mean number of classes in a
+# set, and the share of **singletons**, sets with one class. No score wins both:
 
 import matplotlib.pyplot as plt
 
@@ -35,9 +36,9 @@ comparison.plot()
 plt.show()
 
 # %%
-# Up and to the left is better. ``ip`` has the smallest sets, ``margin`` the most singletons but by far the largest sets;
-# ``repip`` and ``socop`` give up little of either. Is a difference real? It is paired, split by split, with an interval
-# that allows for the overlap of the splits:
+# Up and to the left is better. ``ip`` has the smallest sets, ``margin`` the most singletons but by far the largest
+# sets; ``repip`` and ``socop`` give up little of either. Is a difference real? It is paired, split by split, with an
+# interval that allows for the overlap of the splits:
 
 gaps = {(str(gap.first), str(gap.second)): gap for gap in pippin.differences(comparison, "informativeness")}
 gap = gaps["ip", "socop"]
@@ -55,9 +56,9 @@ tuned.calibrate()
 # %%
 # What can go wrong
 # -----------------
-# **Choosing on the rows that calibrate.** Take 50 labelled rows and, of 42 scores, the one whose sets are
-# smallest on them; then calibrate it on the same 50. The winner is the one that was lucky there, and luck does not last.
-# Beside it, the score is chosen on 50 other rows:
+# **Choosing on the rows that calibrate.** Take 50 labelled rows and, of 42 scores, the one whose sets are smallest on
+# them; then calibrate it on the same 50. The winner is the one that was lucky there, and luck does not last. Beside
+# it, the score is chosen on 50 other rows:
 
 import numpy as np
 
@@ -79,7 +80,7 @@ honest, tempted = [], []
 for seed in range(150):
     rows, other, test = np.split(np.random.default_rng(seed).permutation(4986), [50, 100])
     for found, chosen_on in ((tempted, rows), (honest, other)):
-        best = min(candidates, key=lambda score: mean_size(score, chosen_on))  # noqa: B023
+        best = min(candidates, key=lambda score: mean_size(score, chosen_on))
         sets = calibrate(data.probs[rows], data.labels[rows], best).predict(data.probs[test])
         found.append(coverage(sets, data.labels[test]))
 print(f"{len(candidates)} scores; chosen on the rows that calibrate: {np.mean(tempted):.1%} covered")
@@ -88,8 +89,8 @@ print(f"{len(candidates)} scores; chosen on other rows:              {np.mean(ho
 # %%
 # With thousands of rows the harm is too small to see. With few, choose on others, or let ``tune`` keep the two apart.
 #
-# **Reading one number.** Who only counts singletons takes ``margin``, and gets sets that are enormous where they are not
-# singletons. Look at both axes of the picture.
+# **Reading one number.** Who only counts singletons takes ``margin``, and gets sets that are enormous where they are
+# not singletons. Look at both axes of the picture.
 #
 # Read on
 # -------

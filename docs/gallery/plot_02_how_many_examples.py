@@ -2,13 +2,14 @@
 How many calibration examples?
 ==============================
 
-The law of coverage is known before there are any data. So the question can be answered before anybody labels a photograph.
+The law of coverage is known before there are any data. So the question can be answered before anybody labels a
+photograph.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   With n calibration examples, the coverage you will live with is a draw from Beta(k, n + 1 − k), k = ⌈(n + 1)(1 − alpha)⌉:
-   at least 1 − alpha on average, and spread by a known amount.
+   With n calibration examples, the coverage you will live with is a draw from Beta(k, n + 1 − k), k = ⌈(n + 1)(1 −
+   alpha)⌉: at least 1 − alpha on average, and spread by a known amount.
 """
 
 # %%
@@ -24,16 +25,16 @@ plan.plot()
 plt.show()
 
 # %%
-# That is the law of the coverage that one calibration gives, whatever the classifier. How many examples are needed for a width that you
-# can accept?
+# That is the law of the coverage that one calibration gives, whatever the classifier. How many examples are needed
+# for a width that you can accept?
 
 for within in (0.05, 0.02, 0.01):
     n = pippin.examples_for(alpha=0.1, within=within)
     print(f"90 % ± {within:.0%} in 95 % of calibrations: {n:,} examples")
 
 # %%
-# Halving the width takes four times the examples, as everywhere in statistics. The classifier, the number of classes and the score
-# play no part in it.
+# Halving the width takes four times the examples, as everywhere in statistics. The classifier, the number of classes
+# and the score play no part in it.
 
 import numpy as np
 
@@ -77,8 +78,8 @@ print(told[0].message)
 few.predict(data.probs[8:])
 
 # %%
-# **Counting all rows where each class needs its own.** Per class, the rarest class decides. Here is what 500 rows leave
-# for it:
+# **Counting all rows where each class needs its own.** Per class, the rarest class decides. Here is what 500 rows
+# leave for it:
 
 labels, each = np.unique(data.labels[:500], return_counts=True)
 rarest = int(each.min())
@@ -86,8 +87,8 @@ plan = pippin.plan(alpha=0.1, n=rarest)
 print(f"{data.classes[labels[each.argmin()]]}: {rarest} examples, coverage between {plan.low:.2f} and {plan.high:.2f}")
 
 # %%
-# **Rows that are not independent cases.** A thousand windows of ten photographs are closer to ten examples than to a thousand.
-# ``calibrate(…, units=photos)`` counts photographs.
+# **Rows that are not independent cases.** A thousand windows of ten photographs are closer to ten examples than to a
+# thousand. ``calibrate(…, units=photos)`` counts photographs.
 #
 # Read on
 # -------

@@ -2,13 +2,14 @@
 What does 90 % mean, and for whom?
 ==================================
 
-Ninety of a hundred sets hold the true class. Which ninety is not said. This page shows who gets more and who gets less.
+Ninety of a hundred sets hold the true class. Which ninety is not said. This page shows who gets more and who gets
+less.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Over all new objects together, and over the draw of the calibration rows, the set holds the true class with probability
-   at least 90 %; nothing is said about one class, one place or one set.
+   Over all new objects together, and over the draw of the calibration rows, the set holds the true class with
+   probability at least 90 %; nothing is said about one class, one place or one set.
 """
 
 # %%
@@ -50,8 +51,8 @@ print(f"in 95 % of calibrations on 2,000 rows, coverage lies between {plan.low:.
 # %%
 # What can go wrong
 # -----------------
-# **"This set is right with 90 %."** A set that you hold in your hand has no such number. Take the singletons, which people
-# act on, and sort them by what they say:
+# **"This set is right with 90 %."** A set that you hold in your hand has no such number. Take the singletons, which
+# people act on, and sort them by what they say:
 
 singleton = sets.sizes == 1
 says, truth = data.probs[2000:].argmax(axis=1), data.labels[2000:]
@@ -60,8 +61,8 @@ for name in ("small_flowered_cranesbill", "sugar_beet", "loose_silky_bent", "bla
     print(f"{those.sum():3} sets say just {name:26} {(truth[those] == says[those]).mean():.0%} of them are right")
 
 # %%
-# If what you act on must be right, ask for that: ``calibrate_selective`` bounds the errors *among the objects acted on*,
-# and with ``per="class"`` among those taken for each class.
+# If what you act on must be right, ask for that: ``calibrate_selective`` bounds the errors *among the objects acted
+# on*, and with ``per="class"`` among those taken for each class.
 
 selective = pippin.calibrate_selective(data.probs[:2000], data.labels[:2000], error=0.05, classes=data.classes)
 print(selective.describe())
@@ -70,8 +71,8 @@ wrong = (acted.labels != np.array(data.classes)[truth])[acted.acted].mean()
 print(f"acted on {acted.acted.mean():.0%} of the objects, wrong in {wrong:.1%} of those")
 
 # %%
-# **A guarantee for one class.** If black grass matters, 90 % of all plants is the wrong promise; ask for it
-# :doc:`per class or per kind <plot_05_per_class_or_kind>`.
+# **A guarantee for one class.** If black grass matters, 90 % of all plants is the wrong promise; ask for it :doc:`per
+# class or per kind <plot_05_per_class_or_kind>`.
 #
 # Read on
 # -------

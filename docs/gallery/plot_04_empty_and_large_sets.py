@@ -2,13 +2,14 @@
 Why is this set empty, and why is that one so large?
 ====================================================
 
-A set holds every class whose score is at most the threshold. All classes of an object may score above it, or all of them below.
-Both happen, both mean something, and ``explain`` says what.
+A set holds every class whose score is at most the threshold. All classes of an object may score above it, or all of
+them below. Both happen, both mean something, and ``explain`` says what.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Empty and large sets are counted in: 1 − alpha of *all* sets hold the true class, and an empty set is one of those that do not.
+   Empty and large sets are counted in: 1 − alpha of *all* sets hold the true class, and an empty set is one of those
+   that do not.
 """
 
 # %%
@@ -34,8 +35,9 @@ told.plot()
 plt.show()
 
 # %%
-# Each class stands with its score, its probability and its p-value; in the set is what does not pass the threshold. The network hesitates between several species, so
-# a set with 90 % coverage has to name several. It is large because the object is hard, and that is what it should say.
+# Each class stands with its score, its probability and its p-value; in the set is what does not pass the threshold.
+# The network hesitates between several species, so a set with 90 % coverage has to name several. It is large because
+# the object is hard, and that is what it should say.
 #
 # An empty set
 # ------------
@@ -52,8 +54,8 @@ told.plot()
 plt.show()
 
 # %%
-# An empty set does not mean "no plant" and does not mean "something new". It means that this object is one of the 30 % that were given up.
-# ``explain`` also shows itself as a table:
+# An empty set does not mean "no plant" and does not mean "something new". It means that this object is one of the 30
+# % that were given up. ``explain`` also shows itself as a table:
 
 told
 
@@ -75,22 +77,22 @@ for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
 # %%
 # What can go wrong
 # -----------------
-# **Filling empty sets and believing the old number.** ``nonempty=True`` puts the best class into each empty set. No guarantee breaks,
-# but coverage is now more than was asked for, and what you compare it with is not:
+# **Filling empty sets and believing the old number.** ``nonempty=True`` puts the best class into each empty set. No
+# guarantee breaks, but coverage is now more than was asked for, and what you compare it with is not:
 
 for nonempty in (False, True):
     sets = loose.predict(new, nonempty=nonempty)
     print(f"nonempty={nonempty!s:5}: {pippin.coverage(sets, truth):.1%} covered, 70 % asked for")
 
 # %%
-# **A score that cannot stop.** PIP adds up what stands above a class, and beyond a few ranks that sum hardly grows. Where the threshold
-# lies beyond it, *every* class is below. A penalty on the rank, which is what makes RePIP of PIP, closes such sets:
+# **A score that cannot stop.** PIP adds up what stands above a class, and beyond a few ranks that sum hardly grows.
+# Where the threshold lies beyond it, *every* class is below. A penalty on the rank, which is what makes RePIP of PIP,
+# closes such sets:
 
 for score in ("pip", "repip", "repip(gamma=0.1)"):
     sets = pippin.calibrate(data.probs[:2000], data.labels[:2000], score, alpha=0.1).predict(new)
-    print(
-        f"{score:17} {(sets.sizes == 12).sum():3} of {len(sets):,} sets hold all 12 classes; {pippin.efficiency(sets):.2f} on average"
-    )
+    full = (sets.sizes == 12).sum()
+    print(f"{score:17} {full:3} of {len(sets):,} sets hold all 12 classes; {pippin.efficiency(sets):.2f} on average")
 
 # %%
 # Read on

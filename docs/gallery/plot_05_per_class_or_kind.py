@@ -2,14 +2,14 @@
 Per class or per kind?
 ======================
 
-90 % of all plants may be 96 % of one species and 71 % of another. If each of them matters, each needs a threshold of its
-own. That costs examples and makes sets larger. Classes that are treated alike can share.
+90 % of all plants may be 96 % of one species and 71 % of another. If each of them matters, each needs a threshold of
+its own. That costs examples and makes sets larger. Classes that are treated alike can share.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   With ``per="class"`` the set of a new object of *any one class* holds it with probability at least 1 − alpha; with kinds,
-   the same for every kind, each at its own alpha.
+   With ``per="class"`` the set of a new object of *any one class* holds it with probability at least 1 − alpha; with
+   kinds, the same for every kind, each at its own alpha.
 """
 
 # %%
@@ -64,15 +64,17 @@ ax.legend(loc="upper left")
 plt.show()
 
 # %%
-# Per class, every species is where it was asked to be. Per kind, weeds are at 90 % *together* and black grass is not; crops are
-# at 99 % together.
+# Per class, every species is where it was asked to be. Per kind, weeds are at 90 % *together* and black grass is not;
+# crops are at 99 % together.
 #
 # Which one?
 # ----------
 # - **per class** if somebody will ask "and what about black grass?", and every class has examples.
-# - **per kind** if classes are treated alike: a crop is a crop. Few thresholds, many examples for each, and a level for each.
-# - **per cluster** (``per="cluster"``) if classes are many and examples few: classes with similar scores share theirs. The
-#   guarantee is then the cluster's, and a class has it only as far as it is like the others in its cluster.
+# - **per kind** if classes are treated alike: a crop is a crop. Few thresholds, many examples for each, and a level
+#   for each.
+# - **per cluster** (``per="cluster"``) if classes are many and examples few: classes with similar scores share
+#   theirs. The guarantee is then the cluster's, and a class has it only as far as it is like the others in its
+#   cluster.
 #
 # Per class, what counts is the number of examples *of the class*. A hundred of them mean:
 
@@ -82,8 +84,8 @@ print(f"coverage of that class between {plan.low:.0%} and {plan.high:.0%}, in 95
 # %%
 # What can go wrong
 # -----------------
-# **A class with too few examples.** Below 1/alpha − 1 there is no threshold, so the class is in every set. With the first 200 rows at
-# alpha = 0.05:
+# **A class with too few examples.** Below 1/alpha − 1 there is no threshold, so the class is in every set. With the
+# first 200 rows at alpha = 0.05:
 
 import warnings
 
@@ -100,8 +102,8 @@ print(f"so the smallest set has {sizes.min()} classes, the mean is {sizes.mean()
 starved.table().select("class", "n", "threshold", "expected_coverage").head(4)
 
 # %%
-# **A kind that was chosen after looking.** Kinds must be fixed before the calibration rows are looked at; who groups the
-# classes that came out badly has used the rows twice.
+# **A kind that was chosen after looking.** Kinds must be fixed before the calibration rows are looked at; who groups
+# the classes that came out badly has used the rows twice.
 #
 # Read on
 # -------

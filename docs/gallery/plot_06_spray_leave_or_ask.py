@@ -2,8 +2,8 @@
 Spray, leave or ask?
 ====================
 
-Nobody wants a set; people want to act. Say what each action is worth if each class is the true one, and get actions with a
-promise of what they are worth at least.
+Nobody wants a set; people want to act. Say what each action is worth if each class is the true one, and get actions
+with a promise of what they are worth at least.
 
 .. admonition:: The guarantee
    :class: guarantee
@@ -15,7 +15,8 @@ promise of what they are worth at least.
 # %%
 # What actions are worth
 # ----------------------
-# Spraying a weed is good, spraying a crop is worse than leaving a weed, and a person who looks costs the same every time.
+# Spraying a weed is good, spraying a crop is worse than leaving a weed, and a person who looks costs the same every
+# time.
 
 import pippin
 
@@ -41,8 +42,8 @@ print(pippin.evaluate_decisions(decisions, truth, utility, alpha=0.02, n_calibra
 # %%
 # Why not from prediction sets?
 # -----------------------------
-# One could take sets with 98 % coverage and the best action in the worst case over each. That keeps its promise too, but
-# a guarantee for twelve species is more than a choice between three actions needs, and it is paid for by asking:
+# One could take sets with 98 % coverage and the best action in the worst case over each. That keeps its promise too,
+# but a guarantee for twelve species is more than a choice between three actions needs, and it is paid for by asking:
 
 levels = (0.01, 0.02, 0.05, 0.1)
 asked = {"calibrated decisions": [], "worst case over ip sets": [], "worst case over repip sets": []}
@@ -93,8 +94,8 @@ print(f"of {is_crop.sum()} crops, {(spared.actions[is_crop] == 'spray').mean():.
 spared
 
 # %%
-# **Believing the probabilities instead.** The action with the largest expected utility needs no calibration, and promises
-# nothing. What it expects of itself here, and what it gets:
+# **Believing the probabilities instead.** The action with the largest expected utility needs no calibration, and
+# promises nothing. What it expects of itself here, and what it gets:
 
 best = pippin.best_response(new, utility, classes=data.classes)
 expected = (new.astype(float) @ worth.T)[np.arange(len(new)), best.codes]
@@ -106,4 +107,5 @@ print(f"of {is_crop.sum()} crops, {(best.actions[is_crop] == 'spray').mean():.1%
 # -------
 # - :doc:`/decisions`: how it works, acting only when sure, any expected loss
 # - :doc:`plot_15_onnx_and_c`: the same decisions in C, on a device
-# - :class:`pippin.Utility`, :func:`pippin.calibrate_decisions`, :func:`pippin.decide`, :func:`pippin.evaluate_decisions`
+# - :class:`pippin.Utility`, :func:`pippin.calibrate_decisions`, :func:`pippin.decide`,
+#   :func:`pippin.evaluate_decisions`

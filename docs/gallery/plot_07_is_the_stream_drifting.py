@@ -2,8 +2,9 @@
 Is the stream drifting?
 =======================
 
-Guarantees hold for objects like those that calibrated. A lens gets dirty, a robot drives into the next field: then somebody
-must notice. A monitor bets against "nothing has changed", and when it has won a hundredfold, it raises an alarm.
+Guarantees hold for objects like those that calibrated. A lens gets dirty, a robot drives into the next field: then
+somebody must notice. A monitor bets against "nothing has changed", and when it has won a hundredfold, it raises an
+alarm.
 
 .. admonition:: The guarantee
    :class: guarantee
@@ -48,12 +49,13 @@ plt.show()
 
 # %%
 # On a logarithmic axis: evidence falls slowly while nothing happens, because a bet against nothing loses, and climbs
-# as soon as something has. Labels that come late or never? ``monitor.update(row)`` watches how sure the classifier is instead.
+# as soon as something has. Labels that come late or never? ``monitor.update(row)`` watches how sure the classifier is
+# instead.
 #
 # Sets that follow
 # ----------------
-# Where labels keep coming, sets can follow them. ``"track"`` moves the threshold after every label, and in the long run covers what was
-# asked for, *whatever* the sequence:
+# Where labels keep coming, sets can follow them. ``"track"`` moves the threshold after every label, and in the long
+# run covers what was asked for, *whatever* the sequence:
 
 still, following = (pippin.Stream(predictor, update=way) for way in ("none", "track"))
 for one in (still, following):
@@ -76,8 +78,8 @@ plt.show()
 # %%
 # What can go wrong
 # -----------------
-# **An order that means something.** The monitor tests whether rows could have come in any order. Sort the *unchanged* rows by
-# species, as they lie in folders, and it says, rightly, that they could not:
+# **An order that means something.** The monitor tests whether rows could have come in any order. Sort the *unchanged*
+# rows by species, as they lie in folders, and it says, rightly, that they could not:
 
 by_species = np.argsort(labels[:1200], kind="stable")
 sorted_monitor = pippin.Monitor(predictor, delta=0.01, seed=0)
@@ -85,11 +87,11 @@ alarms = (sorted_monitor.update(data.probs[2000 + i], labels[i]) for i in by_spe
 print(next((alarm for alarm in alarms if alarm), "no alarm"))
 
 # %%
-# Shuffle what has no order of its own. Where classes come in blocks by nature, use a predictor with thresholds per class: its
-# monitor compares each object with those of its own class only.
+# Shuffle what has no order of its own. Where classes come in blocks by nature, use a predictor with thresholds per
+# class: its monitor compares each object with those of its own class only.
 #
-# **A change that harms nobody.** A network that is *less* sure makes larger sets, which cover more. ``Monitor`` tells that too;
-# ``RiskMonitor`` looks at misses alone and stays silent:
+# **A change that harms nobody.** A network that is *less* sure makes larger sets, which cover more. ``Monitor`` tells
+# that too; ``RiskMonitor`` looks at misses alone and stays silent:
 
 less_sure = 0.5 * data.probs[2000:] + 0.5 / 12
 changed = pippin.Monitor(predictor, delta=0.01, seed=0)
@@ -106,4 +108,5 @@ print("RiskMonitor:", risk.describe())
 # -------
 # - :doc:`/streams`: how the bets are made, mean time between false alarms, saving a state
 # - :doc:`/shift`: blur, dusk, another camera: what is noticed, and after how many photographs
-# - :class:`pippin.Monitor`, :class:`pippin.RiskMonitor`, :class:`pippin.Stream`; ``pippin monitor`` on the command line
+# - :class:`pippin.Monitor`, :class:`pippin.RiskMonitor`, :class:`pippin.Stream`; ``pippin monitor`` on the command
+#   line

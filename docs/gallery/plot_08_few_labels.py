@@ -2,19 +2,21 @@
 Only a few labels?
 ==================
 
-Labels that calibrate are labels that do not train. With a hundred of them that hurts. Cross-conformal prediction lets every row do both.
+Labels that calibrate are labels that do not train. With a hundred of them that hurts. Cross-conformal prediction lets
+every row do both.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Split: at least 1 − alpha. Cross-conformal: about 1 − alpha in practice, but what is *proven* is less, about 1 − 2·alpha;
-   ``predictor_.guarantee`` says how much.
+   A split keeps at least 1 − alpha; cross-conformal prediction keeps about that in practice, but what is *proven* is
+   less, about 1 − 2·alpha, and ``predictor_.guarantee`` says how much.
 """
 
 # %%
 # A hundred handwritten digits
 # ----------------------------
-# Hold a quarter of the rows out, or let five models take turns: each is trained without a fifth of the rows and scores that fifth.
+# Hold a quarter of the rows out, or let five models take turns: each is trained without a fifth of the rows and
+# scores that fifth.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -61,12 +63,13 @@ ax.legend()
 plt.show()
 
 # %%
-# Twenty-five rows that calibrate make a threshold of luck. A hundred that do both give smaller sets, and coverage that varies less.
+# Twenty-five rows that calibrate make a threshold of luck. A hundred that do both give smaller sets, and coverage
+# that varies less.
 #
 # A few hundred labels, and a network that is fixed
 # -------------------------------------------------
-# If you cannot train the classifier, spend labels on what it confuses: ``learn`` sharpens the probabilities on some rows and calibrates on
-# the others.
+# If you cannot train the classifier, spend labels on what it confuses: ``learn`` sharpens the probabilities on some
+# rows and calibrates on the others.
 
 data = pippin.load_example()
 rows, labels, new = data.probs[:500], data.labels[:500], data.probs[500:]
@@ -76,8 +79,8 @@ print("sharpened:", pippin.learn(rows, labels, "socop", 0.1, classes=data.classe
 # %%
 # What can go wrong
 # -----------------
-# **Calibrating on the rows that trained.** It saves labels and looks splendid. The model has seen the answers, so its scores there are
-# better than they will ever be again:
+# **Calibrating on the rows that trained.** It saves labels and looks splendid. The model has seen the answers, so its
+# scores there are better than they will ever be again:
 
 few, others = slice(0, 100), slice(100, None)
 fitted = LogisticRegression(max_iter=1000, C=100).fit(X[few], y[few])
@@ -96,7 +99,8 @@ with warnings.catch_warnings(record=True) as told:
 print(told[0].message)
 
 # %%
-# **An alpha that so few rows cannot keep.** Twenty rows cannot promise 99 %: there is no threshold, and sets hold all classes.
+# **An alpha that so few rows cannot keep.** Twenty rows cannot promise 99 %: there is no threshold, and sets hold all
+# classes.
 
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")

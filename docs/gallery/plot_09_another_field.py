@@ -2,8 +2,8 @@
 Another field?
 ==============
 
-You calibrated here and predict there. If *which* objects come has changed, but not what each of them looks like, the calibration
-rows can be weighted until they stand for the new field. No label from there is needed.
+You calibrated here and predict there. If *which* objects come has changed, but not what each of them looks like, the
+calibration rows can be weighted until they stand for the new field. No label from there is needed.
 
 .. admonition:: The guarantee
    :class: guarantee
@@ -15,8 +15,9 @@ rows can be weighted until they stand for the new field. No label from there is 
 # %%
 # Covariate shift: harder photographs
 # -----------------------------------
-# Each photograph of the example goes to one of two fields, by a chance that depends on how sure the network is of it. The sure ones
-# mostly stay and calibrate, the doubtful ones mostly go. What a photograph says about its species does not change.
+# Each photograph of the example goes to one of two fields, by a chance that depends on how sure the network is of it.
+# The sure ones mostly stay and calibrate, the doubtful ones mostly go. What a photograph says about its species does
+# not change.
 
 import numpy as np
 
@@ -38,8 +39,8 @@ here, labels, there, truth = harder(seed=0)
 print(f"right: {(here.argmax(axis=1) == labels).mean():.0%} here, {(there.argmax(axis=1) == truth).mean():.0%} there")
 
 # %%
-# ``estimate_ratios`` fits a classifier that tells the two fields apart, by whatever columns you think they differ in, and turns it
-# into a weight for every row.
+# ``estimate_ratios`` fits a classifier that tells the two fields apart, by whatever columns you think they differ in,
+# and turns it into a weight for every row.
 
 
 def look(probs):
@@ -62,8 +63,8 @@ print(f"weighted: {pippin.coverage(weighted, truth):.1%} covered, {pippin.effici
 # %%
 # Label shift: other frequencies
 # ------------------------------
-# The next field has the same species, and far more of the two that are hardest. Each of them looks as it always did. How much more common each
-# one is can be read from unlabelled rows:
+# The next field has the same species, and far more of the two that are hardest. Each of them looks as it always did.
+# How much more common each one is can be read from unlabelled rows:
 
 hard = np.isin(data.labels, [classes.index(name) for name in ("black_grass", "shepherds_purse")])
 
@@ -101,8 +102,9 @@ print(f"weighted: {pippin.coverage(weighted, truth):.1%} covered, {pippin.effici
 # %%
 # What can go wrong
 # -----------------
-# **The objects themselves look different.** That is neither of the two. Let the network become too sure of itself in the new field, its
-# probabilities cubed: outputs that look alike are now right less often than they were, and no weight can know that.
+# **The objects themselves look different.** That is neither of the two. Let the network become too sure of itself in
+# the new field, its probabilities cubed: outputs that look alike are now right less often than they were, and no
+# weight can know that.
 
 
 def too_sure(seed):
@@ -126,7 +128,8 @@ for name, (field, mended) in cases.items():
     print(f"{name.splitlines()[0]:18} plain {plain:.1f} %, weighted {weighted:.1f} %")
 
 # %%
-# Ten divisions into fields for each case, one dot each, and their means. Estimated ratios come close to 90 %, not to the last bit:
+# Ten divisions into fields for each case, one dot each, and their means. Estimated ratios come close to 90 %, not to
+# the last bit:
 
 import matplotlib.pyplot as plt
 
@@ -152,11 +155,11 @@ ax.legend(loc="lower left")
 plt.show()
 
 # %%
-# A hundred labels from the new field and a new calibration are worth more than any weights, and a
-# :doc:`monitor <plot_07_is_the_stream_drifting>` says when they are due.
+# A hundred labels from the new field and a new calibration are worth more than any weights, and a :doc:`monitor
+# <plot_07_is_the_stream_drifting>` says when they are due.
 #
-# **Few rows that weigh much.** Where the fields hardly overlap, a handful of rows carry the calibration. ``effective_sample_size``
-# says how many equal ones they are worth:
+# **Few rows that weigh much.** Where the fields hardly overlap, a handful of rows carry the calibration.
+# ``effective_sample_size`` says how many equal ones they are worth:
 
 here, labels, there, truth = harder(seed=0)
 w_here, _ = estimate_ratios(look(here), look(there), random_state=0)

@@ -2,14 +2,15 @@
 Unknown objects?
 ================
 
-A classifier answers with a class that it knows, also for an object of none of them. Is this object like those that were calibrated
-at all? A p-value of novelty says, and among many objects ``discoveries`` says which to show to a person.
+A classifier answers with a class that it knows, also for an object of none of them. Is this object like those that
+were calibrated at all? A p-value of novelty says, and among many objects ``discoveries`` says which to show to a
+person.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Of the objects that ``discoveries`` flags, at most a share ``level`` are false alarms, on average; for one object that is
-   *not* new, P(p ≤ t) ≤ t.
+   Of the objects that ``discoveries`` flags, at most a share ``level`` are false alarms, on average; for one object
+   that is *not* new, P(p ≤ t) ≤ t.
 """
 
 # %%
@@ -37,8 +38,8 @@ sets = predictor.predict(model.predict_proba(X[batch]))
 print(f"eights and nines: {(sets.sizes[is_new] == 1).mean():.0%} get a single class, and it is always wrong")
 
 # %%
-# No set says "this is none of them". Ask for novelty instead. First by how unsure the model is, then by something that looks at the
-# object itself: the distance to the nearest image that trained.
+# No set says "this is none of them". Ask for novelty instead. First by how unsure the model is, then by something
+# that looks at the object itself: the distance to the nearest image that trained.
 
 near = NearestNeighbors(n_neighbors=1).fit(X[train])
 
@@ -58,7 +59,8 @@ for name, p in (("1 − max p", by_surprise), ("distance ", by_distance)):
     )
 
 # %%
-# The false alarms are at most a tenth of those flagged, on average, with either measure. What differs is how many new ones are found.
+# The false alarms are at most a tenth of those flagged, on average, with either measure. What differs is how many new
+# ones are found.
 
 import matplotlib.pyplot as plt
 
@@ -75,8 +77,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# Known digits spread evenly from 0 to 1; that is what makes the p-value valid. Those flagged by distance, the strangest
-# first, with what they are; a black number is a false alarm:
+# Known digits spread evenly from 0 to 1; that is what makes the p-value valid. Those flagged by distance, the
+# strangest first, with what they are; a black number is a false alarm:
 
 flagged = np.flatnonzero(pippin.discoveries(by_distance, level=0.1))
 strangest = flagged[np.argsort(by_distance[flagged], kind="stable")][:12]
@@ -95,20 +97,20 @@ sets.flagged(pippin.discoveries(by_distance, level=0.1))
 # %%
 # What can go wrong
 # -----------------
-# **Something new that the model is sure about.** With 1 − max p alone, an object counts as strange only if the model hesitates. Of the new
-# digits, so many are taken for a known one with more than 90 % probability:
+# **Something new that the model is sure about.** With 1 − max p alone, an object counts as strange only if the model
+# hesitates. Of the new digits, so many are taken for a known one with more than 90 % probability:
 
 surest = model.predict_proba(X[batch][is_new]).max(axis=1)
 print(f"{(surest > 0.9).mean():.0%} of the eights and nines")
 
 # %%
-# **A reference that the model was trained on.** It fits those too well, so ordinary new objects look strange, and most alarms are false:
+# **A reference that the model was trained on.** It fits those too well, so ordinary new objects look strange, and
+# most alarms are false:
 
 trained_on = pippin.novelty(predictor, X[batch], reference=X[train], measure=distance)
 flagged = pippin.discoveries(trained_on, level=0.1)
-print(
-    f"{flagged.sum()} flagged, {(flagged & ~is_new).sum()} of them false: {(flagged & ~is_new).sum() / flagged.sum():.0%}"
-)
+false = (flagged & ~is_new).sum()
+print(f"{flagged.sum()} flagged, {false} of them false: {false / flagged.sum():.0%}")
 
 # %%
 # Read on

@@ -2,13 +2,14 @@
 Where do my Pipeline and my grid search go?
 ===========================================
 
-``ConformalClassifier`` is a classifier around a classifier. It holds out a quarter of the rows, fits on the others and calibrates on what it
-held out. Everything that learns from rows belongs inside it.
+``ConformalClassifier`` is a classifier around a classifier. It holds out a quarter of the rows, fits on the others
+and calibrates on what it held out. Everything that learns from rows belongs inside it.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Sets hold the true class with probability at least 1 − alpha, if nothing in the fitted pipeline has seen the rows that calibrate.
+   Sets hold the true class with probability at least 1 − alpha, if nothing in the fitted pipeline has seen the rows
+   that calibrate.
 """
 
 # %%
@@ -32,15 +33,16 @@ clf = ConformalClassifier(model, score="repip", alpha=0.1, random_state=0).fit(X
 clf.predict_set(X_new)
 
 # %%
-# It is a scikit-learn estimator in all respects: ``predict``, ``predict_proba``, ``score``, ``clone``, ``cross_val_score``.
+# It is a scikit-learn estimator in all respects: ``predict``, ``predict_proba``, ``score``, ``clone``,
+# ``cross_val_score``.
 
 print(f"{clf.score(X_new, y_new):.1%} right, {coverage(clf, X_new, y_new):.1%} of the sets hold the true digit")
 
 # %%
 # The grid search goes outside
 # ----------------------------
-# Search over the score and over what is inside at once. Accuracy cannot choose a score, since all leave the most probable class
-# as it is; ``singletons`` and ``fewest_classes`` can.
+# Search over the score and over what is inside at once. Accuracy cannot choose a score, since all leave the most
+# probable class as it is; ``singletons`` and ``fewest_classes`` can.
 
 search = GridSearchCV(
     clf,
@@ -73,12 +75,14 @@ ax.legend()
 plt.show()
 
 # %%
-# The search refits on all rows, and that fit holds some out again: what calibrates at the end has chosen nothing, so the guarantee stands.
+# The search refits on all rows, and that fit holds some out again: what calibrates at the end has chosen nothing, so
+# the guarantee stands.
 #
 # What can go wrong
 # -----------------
-# **A step outside that looks at y.** Here nothing can be learned at all: 2,000 columns of noise, of which the 20 are kept that seem to tell the
-# classes apart. Inside, they are chosen without the rows that calibrate. Outside, with them:
+# **A step outside that looks at y.** Here nothing can be learned at all: 2,000 columns of noise, of which the 20 are
+# kept that seem to tell the classes apart. Inside, they are chosen without the rows that calibrate. Outside, with
+# them:
 
 from sklearn.feature_selection import SelectKBest
 
@@ -94,8 +98,8 @@ print(f"selected inside:  {np.mean(inside):.1%} covered")
 print(f"selected outside: {np.mean(outside):.1%} covered")
 
 # %%
-# **A model that was fitted before, calibrated on its own rows.** ``cv="prefit"`` takes a fitted model and calibrates it on what you pass. Pass other
-# rows than those it was fitted on:
+# **A model that was fitted before, calibrated on its own rows.** ``cv="prefit"`` takes a fitted model and calibrates
+# it on what you pass. Pass other rows than those it was fitted on:
 
 from sklearn.ensemble import RandomForestClassifier
 
@@ -110,4 +114,5 @@ for name, rows in (("its own rows", slice(0, half)), ("other rows", slice(half, 
 # -------
 # - :doc:`/scikit-learn`: pipelines inside, outside and beside; names of parameters
 # - :doc:`plot_08_few_labels`: every row to train and to calibrate
-# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singletons`, :func:`pippin.sklearn.fewest_classes`
+# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singletons`,
+#   :func:`pippin.sklearn.fewest_classes`

@@ -2,14 +2,14 @@
 How do I put it behind a PyTorch network?
 =========================================
 
-Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets its last layer. The layer runs where the network
-runs, on the CPU or the GPU, under ``torch.compile`` too.
+Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets its last layer. The layer runs
+where the network runs, on the CPU or the GPU, under ``torch.compile`` too.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   The layer gives, on the CPU, exactly the sets of ``pippin``: they hold the true class with probability at least 1 − alpha, whatever the
-   network is.
+   The layer gives, on the CPU, exactly the sets of ``pippin``: they hold the true class with probability at least 1 −
+   alpha, whatever the network is.
 """
 
 # %%
@@ -54,11 +54,9 @@ predictor = pippin.torch.calibrate(network, loader, score="repip", alpha=0.02)
 deployed = torch.nn.Sequential(network, pippin.torch.ConformalHead(predictor)).eval()
 with torch.no_grad():
     sets = deployed(x[test])
-covered = (sets.classes == y[test, None]).any(dim=1)
+covered, size = (sets.classes == y[test, None]).any(dim=1), sets.sizes.float().mean()
 print(predictor.describe())
-print(
-    f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; {sets.sizes.float().mean():.2f} digits per set"
-)
+print(f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; {size:.2f} digits per set")
 
 # %%
 # ``sets.sizes`` and ``sets.classes`` are tensors: the classes of each set, most probable first, then −1.
@@ -91,8 +89,8 @@ with torch.no_grad():
 # %%
 # What can go wrong
 # -----------------
-# **Probabilities where logits are expected.** Somebody adds a softmax to the network after it was calibrated. Nothing crashes, the shapes are
-# right, and the layer takes a softmax of a softmax, which is nearly flat:
+# **Probabilities where logits are expected.** Somebody adds a softmax to the network after it was calibrated. Nothing
+# crashes, the shapes are right, and the layer takes a softmax of a softmax, which is nearly flat:
 
 softmaxed = torch.nn.Sequential(network, torch.nn.Softmax(dim=1)).eval()
 with torch.no_grad():
@@ -105,8 +103,8 @@ with torch.no_grad():
         print(f"{name:42} {share:.1%} covered, {found.sizes.float().mean():.2f} digits per set")
 
 # %%
-# **A network in training mode.** ``calibrate`` switches to eval mode and back; who computes logits by hand must do it too. With dropout on,
-# the new images meet another network than those that calibrated:
+# **A network in training mode.** ``calibrate`` switches to eval mode and back; who computes logits by hand must do it
+# too. With dropout on, the new images meet another network than those that calibrated:
 
 network.train()
 with torch.no_grad():

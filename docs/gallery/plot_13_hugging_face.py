@@ -2,26 +2,33 @@
 How do I calibrate a Hugging Face model?
 ========================================
 
-Load it as you always do, run it over labelled images that it was not trained on, and hand over the logits. The model's own names of
-classes come along.
+Load it as you always do, run it over labelled images that it was not trained on, and hand over the logits. The
+model's own names of classes come along.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Sets hold the true class with probability at least 1 − alpha for *any* model, a bad one too: it pays in size, not in coverage.
+   Sets hold the true class with probability at least 1 − alpha for *any* model, a bad one too: it pays in size, not
+   in coverage.
 """
 
 # %%
 # A model in a folder
 # -------------------
-# This page runs without a connection, so it makes a tiny Vision Transformer with random weights and saves it as the Hub would store it.
+# This page runs without a connection, so it makes a tiny Vision Transformer with random weights and saves it as the
+# Hub would store it.
 
 import tempfile
 
 import torch
 from sklearn.datasets import load_digits
-from transformers import AutoImageProcessor, AutoModelForImageClassification
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+from transformers import (
+    AutoImageProcessor,
+    AutoModelForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTImageProcessorPil,
+)
 from transformers.utils import logging
 
 import pippin
@@ -119,8 +126,9 @@ plt.show()
 # %%
 # What can go wrong
 # -----------------
-# **A pipeline that keeps the best five.** ``transformers.pipeline`` throws the other classes away unless it is told not to. What is left does not
-# sum to one, and pippin refuses it. (Dividing by the sum would hide that five classes are missing.)
+# **A pipeline that keeps the best five.** ``transformers.pipeline`` throws the other classes away unless it is told
+# not to. What is left does not sum to one, and pippin refuses it. (Dividing by the sum would hide that five classes
+# are missing.)
 
 from transformers import pipeline
 
@@ -145,8 +153,9 @@ except pippin.InputError as error:
 pippin.calibrate(table(classify(some, top_k=len(classes))), truth, classes=classes)
 
 # %%
-# **Classes in another order.** A data set may number its classes otherwise than the model. Give labels as *names*, with ``classes=``, and the order of the
-# numbers does not matter. With wrong numbers, sets still cover, because calibration is honest about how bad it all looks:
+# **Classes in another order.** A data set may number its classes otherwise than the model. Give labels as *names*,
+# with ``classes=``, and the order of the numbers does not matter. With wrong numbers, sets still cover, because
+# calibration is honest about how bad it all looks:
 
 wrong = pippin.torch.calibrate(logits(calibration), (labels[calibration] + 1) % 10, "repip", alpha=0.1)
 wrong.predict(logits(test).numpy(), from_logits=True)

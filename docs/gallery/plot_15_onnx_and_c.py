@@ -2,13 +2,14 @@
 How do I get it onto a device?
 ==============================
 
-A calibrated predictor is a score and a threshold. It leaves Python as an ONNX graph, to run behind a network in any runtime, and as a single C
-header without dependencies, for a controller that has neither.
+A calibrated predictor is a score and a threshold. It leaves Python as an ONNX graph, to run behind a network in any
+runtime, and as a single C header without dependencies, for a controller that has neither.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   From the same probabilities, C gives the sets of Python to the last bit and ONNX gives the same sets; the coverage that was calibrated comes along.
+   From the same probabilities, C gives the sets of Python to the last bit and ONNX gives the same sets; the coverage
+   that was calibrated comes along.
 """
 
 # %%
@@ -49,9 +50,8 @@ sizes, classes, mask = session.run(["sizes", "classes", "mask"], {"probs": new})
 print(f"{(mask != expected.mask).any(axis=1).sum()} of {len(new):,} sets differ from Python's")
 
 # %%
-# C
-# -
-# A program reads rows of probabilities and prints each set. The header has one function, allocates nothing and needs no library.
+# C - A program reads rows of probabilities and prints each set. The header has one function, allocates nothing and
+# needs no library.
 
 program = """
 #include <stdio.h>
@@ -91,8 +91,9 @@ else:
 # %%
 # What can go wrong
 # -----------------
-# **The device's network is not the one that was calibrated.** Devices like small numbers. Let the device round the network's logits to a few bits after
-# the predictor was calibrated on floats: the threshold stands for scores that no longer exist.
+# **The device's network is not the one that was calibrated.** Devices like small numbers. Let the device round the
+# network's logits to a few bits after the predictor was calibrated on floats: the threshold stands for scores that no
+# longer exist.
 
 logits = np.log(np.maximum(data.probs, 1e-7)).astype(float)
 
@@ -128,7 +129,8 @@ ax.legend()
 plt.show()
 
 # %%
-# Run the calibration images through the device, or through its runtime with the same rounding, and calibrate on what comes out.
+# Run the calibration images through the device, or through its runtime with the same rounding, and calibrate on what
+# comes out.
 #
 # **A predictor that cannot leave.** What needs a model per fold or weights per object stays in Python, and says so:
 

@@ -2,19 +2,21 @@
 A billion rows?
 ===============
 
-A calibration needs one number per row, the score of its true class, and of those one order statistic. So the rows may lie on many machines
-and never meet.
+A calibration needs one number per row, the score of its true class, and of those one order statistic. So the rows may
+lie on many machines and never meet.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   However the rows are divided, the predictor is the one that ``pippin.calibrate`` makes of all rows at once, to the last bit, with the same guarantee.
+   However the rows are divided, the predictor is the one that ``pippin.calibrate`` makes of all rows at once, to the
+   last bit, with the same guarantee.
 """
 
 # %%
 # A small cluster
 # ---------------
-# Two workers here; a large cluster is another address. The rows are made on the workers, in 20 parts that the client never sees.
+# Two workers here; a large cluster is another address. The rows are made on the workers, in 20 parts that the client
+# never sees.
 
 import dask
 import dask.array
@@ -63,8 +65,9 @@ cluster.close()
 # %%
 # The arithmetic of a billion
 # ---------------------------
-# A float64 becomes a 64-bit key of the same order. In a round, every part counts its keys by their next 16 bits, the counts are added up on the workers, and the sum says
-# where the k-th smallest lies. After four rounds at most it is known.
+# A float64 becomes a 64-bit key of the same order. In a round, every part counts its keys by their next 16 bits, the
+# counts are added up on the workers, and the sum says where the k-th smallest lies. After four rounds at most it is
+# known.
 
 rows, classes = 1_000_000_000, 1000
 print(f"probabilities, float32:      {rows * classes * 4 / 1e12:10.1f} TB, stay where they are, read once")
@@ -92,8 +95,8 @@ plt.show()
 # %%
 # What can go wrong
 # -----------------
-# **Averaging thresholds.** It is tempting to calibrate every part by itself and take the mean. Parts are seldom alike. Here the embedded example lies in twelve parts, one per
-# species, as tables that were written by class do:
+# **Averaging thresholds.** It is tempting to calibrate every part by itself and take the mean. Parts are seldom
+# alike. Here the embedded example lies in twelve parts, one per species, as tables that were written by class do:
 
 data = pippin.load_example()
 rows, truth = data.probs[:2500], data.labels[:2500]
@@ -104,8 +107,9 @@ print(f"mean of twelve thresholds: {(new <= np.mean(thresholds)).mean():.1%} cov
 print(f"one threshold of all rows: {(new <= together).mean():.1%} covered")
 
 # %%
-# **More rows than the guarantee can use.** A billion rows of the wrong kind calibrate very precisely for the wrong kind. Past a few thousand rows per class, more of them buy nothing
-# that drift will not take away: see :doc:`plot_02_how_many_examples` and :doc:`plot_07_is_the_stream_drifting`.
+# **More rows than the guarantee can use.** A billion rows of the wrong kind calibrate very precisely for the wrong
+# kind. Past a few thousand rows per class, more of them buy nothing that drift will not take away: see
+# :doc:`plot_02_how_many_examples` and :doc:`plot_07_is_the_stream_drifting`.
 #
 # Read on
 # -------

@@ -2,8 +2,8 @@
 Can I bring a score of my own?
 ==============================
 
-A score is a few numbers per rank. Write them down under a name, and the score is known everywhere: in ``compare``, in ``tune``, in files, on the command line, in
-C and ONNX, at the speed of the others.
+A score is a few numbers per rank. Write them down under a name, and the score is known everywhere: in ``compare``, in
+``tune``, in files, on the command line, in C and ONNX, at the speed of the others.
 
 .. admonition:: The guarantee
    :class: guarantee
@@ -14,8 +14,9 @@ C and ONNX, at the speed of the others.
 # %%
 # A family in four lines
 # ----------------------
-# PIP adds up the probabilities above a class, the r-th with weight 1/r. What if the weights fell more steeply, or more slowly? ``coefficients`` gets the ranks
-# 1 … K and your parameters, and returns the columns of the formula in :doc:`/scores`.
+# PIP adds up the probabilities above a class, the r-th with weight 1/r. What if the weights fell more steeply, or
+# more slowly? ``coefficients`` gets the ranks 1 … K and your parameters, and returns the columns of the formula in
+# :doc:`/scores`.
 
 import pippin
 import pippin.testing
@@ -64,13 +65,14 @@ ax.legend(loc="lower right")
 plt.show()
 
 # %%
-# Between PIP and margin there is nothing to be had that ``repip`` and ``socop``, up and to the left, do not have for less. An honest picture of one's own idea is worth
-# having early.
+# Between PIP and margin there is nothing to be had that ``repip`` and ``socop``, up and to the left, do not have for
+# less. An honest picture of one's own idea is worth having early.
 #
 # What can go wrong
 # -----------------
-# **A score that falls with the rank.** A set is the top of the ranking, so a class must never score better than one above it. Here is a bonus for unlikely classes, against
-# a network's blind spots, and it is refused as soon as it is registered:
+# **A score that falls with the rank.** A set is the top of the ranking, so a class must never score better than one
+# above it. Here is a bonus for unlikely classes, against a network's blind spots, and it is refused as soon as it is
+# registered:
 
 generous = pippin.Family({}, lambda ranks: {"constant": 1, "own": -1, "penalty": -0.1 * ranks})
 try:
@@ -79,8 +81,9 @@ except pippin.InputError as error:
     print(error)
 
 # %%
-# **A score without a way home.** The file of a predictor names its score. Where the family is not registered, the file cannot be read, and says so. So put the family into
-# a module that both sides import (``--import your_module`` on the command line):
+# **A score without a way home.** The file of a predictor names its score. Where the family is not registered, the
+# file cannot be read, and says so. So put the family into a module that both sides import (``--import your_module``
+# on the command line):
 
 import subprocess
 import sys

@@ -2,19 +2,21 @@
 What do I show an auditor?
 ==========================
 
-Somebody who did not build the system asks what it promises, whether the promise was kept, for whom it was not, and whether the file that runs is the file that was checked.
-Each question has an answer that can be printed.
+Somebody who did not build the system asks what it promises, whether the promise was kept, for whom it was not, and
+whether the file that runs is the file that was checked. Each question has an answer that can be printed.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   The promise is a number with a law: on fresh labelled rows, coverage that strays from it by more than chance allows is told, with how many standard errors.
+   The promise is a number with a law: on fresh labelled rows, coverage that strays from it by more than chance allows
+   is told, with how many standard errors.
 """
 
 # %%
 # What is promised
 # ----------------
-# Three parts of the data that never meet: the network was trained on other photographs, 2,000 rows calibrate, and the rest is the audit.
+# Three parts of the data that never meet: the network was trained on other photographs, 2,000 rows calibrate, and the
+# rest is the audit.
 
 import tempfile
 from pathlib import Path
@@ -42,7 +44,8 @@ found = pippin.evaluate(predictor.predict(audit), truth, alpha=0.1, n_calibratio
 print(found.verdict)
 
 # %%
-# The same numbers class by class, with what chance alone would do to so few plants. What lies outside is a fact, not bad luck.
+# The same numbers class by class, with what chance alone would do to so few plants. What lies outside is a fact, not
+# bad luck.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -63,17 +66,14 @@ ax.set_title("Promised for all together; kept for all together")
 plt.show()
 
 # %%
-# An auditor will stop at the orange dots. The honest sentence beside them: *the promise is for all plants, not for each species*. If it has to be for each,
-# calibrate it so:
+# An auditor will stop at the orange dots. The honest sentence beside them: *the promise is for all plants, not for
+# each species*. If it has to be for each, calibrate it so:
 
 fair = pippin.calibrate(data.probs[:2000], data.labels[:2000], "repip", alpha=0.1, classes=data.classes, per="class")
 again = pippin.evaluate(fair.predict(audit), truth, alpha=0.1, n_calibration=2000)
-print(
-    f"worst class, one threshold: {found.worst_class}, {found.class_coverage[found.worst_class]:.1%}; size {found.efficiency:.2f}"
-)
-print(
-    f"worst class, per class:     {again.worst_class}, {again.class_coverage[again.worst_class]:.1%}; size {again.efficiency:.2f}"
-)
+for name, one in (("one threshold", found), ("per class", again)):
+    worst = one.class_coverage[one.worst_class]
+    print(f"{name:13} worst class {one.worst_class}, {worst:.1%} covered; {one.efficiency:.2f} classes per set")
 
 # %%
 # Is this the file that was checked?
@@ -89,7 +89,8 @@ print("checksum:", json.loads((folder / "predictor.json").read_text())["sha256"]
 # %%
 # A page for the file
 # -------------------
-# ``pippin compare data.npz --out report`` writes ``report.html``: one file with tables, figures, checks of coverage and the verdict in words, which opens without a network.
+# ``pippin compare data.npz --out report`` writes ``report.html``: one file with tables, figures, checks of coverage
+# and the verdict in words, which opens without a network.
 
 import subprocess
 import sys
@@ -102,7 +103,8 @@ print(*sorted(file.name for file in (folder / "report").iterdir()), sep="\n")
 # %%
 # What can go wrong
 # -----------------
-# **Auditing on the rows that calibrated.** Their coverage is what was asked for by construction; it says nothing. The command line knows those rows again:
+# **Auditing on the rows that calibrated.** Their coverage is what was asked for by construction; it says nothing. The
+# command line knows those rows again:
 
 np.savez(folder / "same.npz", probs=data.probs[:2000], labels=data.labels[:2000], classes=data.classes)
 command = ["evaluate", folder / "predictor.json", folder / "same.npz"]
@@ -121,7 +123,8 @@ except pippin.InputError as error:
     print(str(error).replace(str(folder) + "/", ""))
 
 # %%
-# **Rows that are not like those that calibrated.** Then the promise does not apply, and the verdict says it in standard errors:
+# **Rows that are not like those that calibrated.** Then the promise does not apply, and the verdict says it in
+# standard errors:
 
 blurred = audit.astype(float) ** 3
 sets = predictor.predict(blurred / blurred.sum(axis=1, keepdims=True))
