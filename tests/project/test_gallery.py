@@ -56,16 +56,17 @@ def test_links_lead_somewhere(page):
             assert (GALLERY / f"{target}.py").is_file(), target
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_page_runs(name, tmp_path):
-    """As a script, in an empty folder, with no warning; and leaves nothing behind."""
+def test_quick_pages_run(tmp_path):
+    """As scripts, in an empty folder, with no warning; each draws, and none leaves anything behind."""
     code = (
-        "import runpy, sys, matplotlib; matplotlib.use('agg');"
-        "sys.path.insert(0, sys.argv[2]); import gallery_style; gallery_style.fresh({}, '');"
-        "runpy.run_path(sys.argv[1]); import matplotlib.pyplot as plt; print(len(plt.get_fignums()), 'figures')"
+        "import runpy, sys, matplotlib; matplotlib.use('agg'); sys.path.insert(0, sys.argv[1])\n"
+        "import gallery_style, matplotlib.pyplot as plt\n"
+        "for page in sys.argv[2:]:\n"
+        "    gallery_style.fresh({}, page); runpy.run_path(page)\n"
+        "    assert plt.get_fignums(), page; plt.close('all')"
     )
-    asked = [sys.executable, "-W", "error::UserWarning", "-c", code, GALLERY / f"{name}.py", GALLERY.parent / "_site"]
+    pages = [GALLERY / f"{name}.py" for name in QUICK]
+    asked = [sys.executable, "-W", "error::UserWarning", "-c", code, GALLERY.parent / "_site", *pages]
     ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"[1-9]\d* figures$", ran.stdout.strip())
     assert not list(tmp_path.iterdir())
