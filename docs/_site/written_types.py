@@ -40,6 +40,7 @@ OPEN = {
     "classifier": "Estimator",
     "cv": "int | Estimator | None",
     "estimator": "Estimator",
+    "fit_params": "ArrayLike",
     "fold_probs": "Probabilities",
     "group": "str | int | None",
     "groups": "ArrayLike | None",
@@ -62,6 +63,24 @@ OPEN = {
     "values": "Table",
     "y": "Labels",
 }
+
+# Arguments that are looked at before anything is computed.
+DOORS = {
+    "X",
+    "alpha",
+    "candidate",
+    "classes",
+    "delta",
+    "fold_probs",
+    "groups",
+    "image",
+    "labels",
+    "level",
+    "n",
+    "novel",
+}
+DOORS |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
+DOORS |= {"values", "weights", "x"}
 
 # Names of ours that say less than what they stand for.
 SPELLED = {
@@ -193,6 +212,17 @@ def types_first(app: Any, what: str, name: str, found: object, options: Any, lin
                 lines.insert(number + 1, lines.pop(types[0]))
 
 
+def refusals(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """Whatever takes data refuses what it cannot use, and says so."""
+    told = [i for i, line in enumerate(lines) if line.startswith(":param ")]
+    if not DOORS & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(lines):
+        return
+    end = next((i for i in range(told[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    lines.insert(
+        end, ":raises ~pippin.InputError: What was given cannot be used; the sentence says why and what to do."
+    )
+
+
 def skip_fields(app: Any, what: str, name: str, found: object, skip: bool, options: Any) -> bool | None:
     """Fields have their entry under Attributes, in the words of the class."""
     return True if type(found).__name__ in ("_tuplegetter", "member_descriptor") else None
@@ -217,5 +247,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", hide_colons, priority=100)  # before Google's style is read
     app.connect("autodoc-process-docstring", show_colons, priority=900)
     app.connect("autodoc-process-docstring", types_first, priority=900)
+    app.connect("autodoc-process-docstring", refusals, priority=900)
     app.connect("autodoc-process-signature", returned)
     return {"parallel_read_safe": True}
