@@ -60,7 +60,7 @@ html_theme = "furo"
 html_title = "pippin"
 html_favicon = html_logo = "_static/pippin.svg"
 html_static_path = ["_static"]
-html_css_files = ["pippin.css"]
+html_css_files = ["pippin.css", "gallery.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin._compare import verdict
-from pippin.cli.report import classes, figures, fronts, style, toy_cases, write_sweep, write_toy
+from pippin._compare.picture import front, splits
+from pippin._runtime import drawing
+from pippin.cli.report import classes, figures, style, toy_cases, write_sweep, write_toy
 from support.trials import trial_of
 
 SPLITS = 30
@@ -116,7 +118,7 @@ def test_sweep_has_a_point_per_split_and_a_readable_tick_per_value(n_values):
 def test_front_names_every_score_and_no_text_covers_another(found):
     """All compared scores are named; each family has its lines; labels keep clear of each other."""
     comparison, judged = found
-    figure = fronts.front(comparison, judged)
+    figure = figures.front(comparison, judged)
     (ax,) = figure.axes
     names = [text.get_text() for text in ax.texts]
     assert set(map(str, comparison.scores)) <= set(names)
@@ -133,11 +135,11 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
     methods = ["pip", "repip", "pip per class", "repip(gamma=0.05) per class nonempty", "repip nonempty"]
     comparison = pippin.compare(data.probs, data.labels, methods, splits=20)
     judged = verdict.judge(comparison.trial, comparison)
-    assert [style.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
-    assert style.look(comparison.scores[0]).colour == style.look(comparison.scores[2]).colour
-    (ax,) = fronts.front(comparison, judged).axes
+    assert [splits.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
+    assert splits.look(comparison.scores[0]).colour == splits.look(comparison.scores[2]).colour
+    (ax,) = figures.front(comparison, judged).axes
     texts = {text.get_text(): text for text in ax.texts}
-    wanted = [style.short(one) for one in comparison.scores]
+    wanted = [drawing.short(one) for one in comparison.scores]
     assert set(wanted) <= set(texts)
     assert not cover_each_other(boxes(ax.figure, ax.texts))
     assert ax.figure.legends[0].get_texts()[-1].get_text().startswith("hollow")
@@ -147,13 +149,13 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
 
 def test_the_front_is_what_no_other_beats(found):
     """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
-    known = fronts.read_front(*found)
+    known = front.read_front(found[0], found[1].fronts)
     every = {dot.method: dot for trace in known.traces for dot in trace.dots} | {d.method: d for d in known.compared}
     for dot in every.values():
         beaten = any(o.size <= dot.size and o.singletons >= dot.singletons and o[1:] != dot[1:] for o in every.values())
         assert beaten == (dot[1:] not in {best[1:] for best in known.best})
     assert {dot.method for trace in known.traces for dot in trace.dots} == {
-        score for front in found[1].fronts.values() for score in front.scores
+        score for family in found[1].fronts.values() for score in family.scores
     }
 
 
@@ -222,7 +224,7 @@ def test_class_names_can_be_read(n_classes, beside, narrow):
     """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
     by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))
     figure = classes.classes(by_class, 0.1, dict.fromkeys(by_class, 1.5), narrow)
-    longest = classes.NARROW if narrow else style.LONGEST
+    longest = classes.NARROW if narrow else drawing.LONGEST
     (ax,) = figure.axes
     names = ax.get_yticklabels()
     assert len(names) == min(n_classes, 40)
@@ -231,7 +233,7 @@ def test_class_names_can_be_read(n_classes, beside, narrow):
     marks = [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
     assert [len(x) for x in marks] == [len(names)] * beside
     assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == [
-        f"{style.short('repip per class and group', longest)}, size 1.50"
+        f"{drawing.short('repip per class and group', longest)}, size 1.50"
     ] * beside
     note = f"{n_classes - 40:,} classes in between are not drawn"
     assert (note in [text.get_text() for text in ax.texts]) == (n_classes > 40)
@@ -253,7 +255,7 @@ def test_saved_twice_is_the_same_bytes(found, tmp_path):
         (tmp_path / folder).mkdir()
         with matplotlib.rc_context({"font.size": size, "svg.hashsalt": folder}):
             style.save_figure(figures.violins(found[0]), tmp_path / folder, "violins")
-            style.save_figure(fronts.front(*found), tmp_path / folder, "front")
+            style.save_figure(figures.front(*found), tmp_path / folder, "front")
     for name in ("violins.svg", "violins.png", "front.svg", "front.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [

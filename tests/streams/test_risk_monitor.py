@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import pippin
+from pippin._predictors.saving import write_predictor
+from pippin._predictors.streams.files import risk_content
 from pippin._theory.risk_bets import SHARES, log_capital, lowest_rate
 
 
@@ -66,6 +68,10 @@ def test_wrong_use_is_told():
     assert pippin.RiskMonitor(0.1).lower_bound == 0
 
 
+def _state(monitor):
+    return {**vars(monitor), "_trail": monitor._trail.content()}
+
+
 def test_saved_it_goes_on(tmp_path):
     path, whole = tmp_path / "risk.json", pippin.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
     for i in range(300):
@@ -76,7 +82,7 @@ def test_saved_it_goes_on(tmp_path):
             halved.save(path)
             halved = pippin.RiskMonitor.load(path)
         halved.update(i % 4 == 0)
-    assert vars(halved) == vars(whole)
+    assert _state(halved) == _state(whole)
     assert whole.drift_detected
     path.write_text(path.read_text().replace('"n_missed": ', '"n_missed": 1'))
     with pytest.raises(pippin.InputError, match="edited or damaged"):
@@ -84,3 +90,29 @@ def test_saved_it_goes_on(tmp_path):
     pippin.Monitor(pippin.calibrate([[0.5, 0.5]] * 9, [0] * 9)).save(path)
     with pytest.raises(pippin.InputError, match="no risk monitor"):
         pippin.RiskMonitor.load(path)
+
+
+def test_it_shows_the_evidence_at_every_label():
+    """The line is what `evidence` said; a file of before, which has no trail, goes on from where it was."""
+    monitor, told = pippin.RiskMonitor(0.1, tolerance=0.02), []
+    for i in range(300):
+        monitor.update(i % 4 == 0)
+        told.append(monitor.evidence)
+    evidence, limit = monitor.plot().lines
+    assert 10 ** evidence.get_ydata() == pytest.approx(told)
+    assert evidence.get_xdata().tolist() == list(range(1, 301))
+    assert 10 ** limit.get_ydata()[0] == pytest.approx(1 / monitor.delta)
+
+
+def test_a_file_of_before_has_no_trail(tmp_path):
+    monitor = pippin.RiskMonitor(0.1, tolerance=0.02)
+    for i in range(100):
+        monitor.update(i % 4 == 0)
+    content = risk_content(monitor)
+    del content["trail"]
+    write_predictor(tmp_path / "risk.json", content)
+    again = pippin.RiskMonitor.load(tmp_path / "risk.json")
+    again.update(True)
+    monitor.update(True)
+    (line, _) = again.plot().lines
+    assert (line.get_xdata().tolist(), 10 ** line.get_ydata()[-1]) == ([101], pytest.approx(monitor.evidence))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,7 @@ from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 SPLITS, FEW_SPLITS = 1000, 50  # by default; few, where each takes a second or more
 POOLED = 100  # splits over which coverage by class is pooled
@@ -220,6 +221,37 @@ class Comparison:
     def influences(self) -> dict[str, Influence]:
         """How much rows sway each metric."""
         return influences(self._known_trial(), self.scores, self.splits)
+
+    def plot(
+        self,
+        ax: "Axes | None" = None,
+        *,
+        what: Literal["front", "coverage", "size", "singletons"] = "front",
+        families: bool = False,
+    ) -> "Axes":
+        """Mean size against singletons, up and to the left is better; or one metric over all splits. Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+            what: the "front" of size against singletons, or "coverage", "size" or "singletons" by split.
+            families: whether the front also shows what other parameters would do: the lines that RePIP, SOCOP, PIP
+                and RAPS trace. They are compared first, on the same splits.
+        """
+        from pippin._compare.picture import front, splits
+
+        known = {"coverage": "coverage", "size": "efficiency", "singletons": "informativeness"}
+        if what != "front" and what not in known:
+            raise InputError(f"Expected what to be 'front' or one of {', '.join(map(repr, known))}, got {what!r}")
+        if what != "front":
+            return splits.plot_metric(self, known[what], ax)
+        return front.plot_front(self, self.families if families else {}, ax)
+
+    @cached_property
+    def families(self) -> "dict[str, Comparison]":
+        """Whole families of scores on the same rows, up to 100 splits: what other parameters would do."""
+        from pippin._compare.tuning import families_in
+
+        return families_in(self._known_trial(), min(POOLED, self.splits))
 
     def _known_trial(self) -> Trial:
         if self.trial is None:

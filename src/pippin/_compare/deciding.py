@@ -25,6 +25,7 @@ from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 CALIBRATED = "calibrated decisions"
 EXPECTED = "best response"
@@ -169,6 +170,12 @@ class DecisionComparison:
                 columns[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)
             columns["kept_sd"] = self.values[:, :, 0].std(axis=1, ddof=min(1, self.splits - 1))
         return polars.DataFrame(columns)
+
+    def plot(self) -> "tuple[Axes, ...]":
+        """What was promised at every level, and beside it what came of it: two Matplotlib axes."""
+        from pippin._compare.picture.promises import plot_promises
+
+        return plot_promises(self)
 
     def _repr_html_(self) -> str:
         return html_columns(f"{self!r}, alpha={self.alpha:g}: means", self.summary().to_dict(as_series=False))

@@ -16,6 +16,7 @@ from pippin._theory.spelling import parse_score
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 
 def sweep(
@@ -105,6 +106,15 @@ class Sweep:
         import polars
 
         return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
+
+    def plot(self) -> "tuple[Axes, ...]":
+        """Size, and beside it singletons, against the parameter: a point per split, a line through the means.
+
+        Two Matplotlib axes.
+        """
+        from pippin._compare.picture.splits import plot_sweep
+
+        return plot_sweep(self)
 
     def __repr__(self) -> str:
         return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"

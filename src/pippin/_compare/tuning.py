@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._compare.comparison import Comparison, compare_in
 from pippin._compare.methods import Method, parse_methods
-from pippin._compare.trial import make_trial
+from pippin._compare.trial import Trial, make_trial
 from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
@@ -21,6 +21,9 @@ from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FRONTS: dict[str, tuple[Score, ...]] = {
     "socop": tuple(socop(mu) for mu in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)),
@@ -72,6 +75,16 @@ class Tuned:
             return calibrate_marginal(left, self.score, level, seed)
         sharper = left._replace(rows=self._sharpener.rows(left.rows))
         return self._sharpener.before(calibrate_marginal(sharper, self.score, level, seed))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Size against singletons of every candidate, the chosen one named; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._compare.picture.front import plot_choice
+
+        return plot_choice(self.comparison, self.method, ax)
 
     def __repr__(self) -> str:
         return (
@@ -148,6 +161,11 @@ def tune(
     comparison = compare_in(make_trial(some, alpha, 0.5, seed), candidates, splits)
     best, preference = preferred(comparison, prefer, max_size)
     return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, data)
+
+
+def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
+    """Whole families of scores, compared on the first splits of these rows."""
+    return {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 
 def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:

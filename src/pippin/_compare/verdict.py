@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pippin._compare.comparison import Comparison, compare_in
+from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import CoverageCheck, check_order, check_spread, difference
-from pippin._compare.methods import Method, parse_methods
+from pippin._compare.methods import Method
 from pippin._compare.trial import Trial
-from pippin._compare.tuning import CANDIDATES, FRONTS, preferred
+from pippin._compare.tuning import CANDIDATES, FRONTS, families_in, preferred
 from pippin._predictors.metrics import empty_because
 from pippin._runtime.arrays import Vector
 from pippin._runtime.visible import visible
@@ -54,7 +54,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     judged beside plain ones, if they clearly win.
     """
     splits = min(FRONT_SPLITS, comparison.splits)
-    fronts = {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
+    fronts = families_in(trial, splits)
     judged = _judged(comparison)
     merged: dict[Method, Vector] = {}
     tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]

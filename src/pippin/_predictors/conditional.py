@@ -41,6 +41,7 @@ from pippin._theory.shortage import named
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,6 +255,22 @@ class ConditionalPredictor(Explains, SavedWithScores):
         columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
         columns["lacking"] = np.maximum(_needed(self)[cell] - counts, 0)
         return polars_frame(columns)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The threshold of every class (and group), and how many examples speak for it; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import cell_names, plot_thresholds
+
+        table = self.table().to_dict(as_series=False)
+        names = cell_names(table, self.per)
+        each = {name: row for row, name in enumerate(names)}  # of those that share a threshold, one
+        notes = [f"{table['n'][row]:,} examples" for row in each.values()]
+        thresholds = np.array([table["threshold"][row] for row in each.values()])
+        told = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
+        return plot_thresholds(list(each), thresholds, notes, told, ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

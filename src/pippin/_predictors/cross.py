@@ -15,7 +15,7 @@ where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and whole numbers d
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,9 @@ from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.shortage import warn_of_few
 from pippin._theory.spelling import parse_score
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def calibrate_cross(
@@ -277,6 +280,16 @@ class CrossPredictor(Saved):
                 )
             same_index("fold_probs[0]", every[0].index, **{f"fold_probs[{f}]": part})
         return every
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The scores of the calibration rows, those of all folds together; there is no one threshold. Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import Scored, plot_scores
+
+        return plot_scores(Scored(np.concatenate(self.fold_scores), None, None, str(self.score)), ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -20,6 +20,7 @@ from pippin._runtime.visible import visible
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 TOLD = 12  # classes that a repr shows
 
@@ -77,6 +78,16 @@ class Explanation:
     def to_frame(self) -> "polars.DataFrame":
         """One row per class, the most probable first."""
         return polars_frame(dict(zip(ExplainedClass._fields, map(list, zip(*self.classes, strict=True)), strict=True)))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The score of every class beside its threshold, for the most probable classes; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import plot_explanation
+
+        return plot_explanation(self, ax)
 
     def __repr__(self) -> str:
         shown = self.classes[:TOLD]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.shortage import too_few
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def calibrate_marginal(data: Labelled, score: Score, alpha: Any, seed: Seed) -> "Predictor":
@@ -172,6 +175,18 @@ class Predictor(Explains, SavedWithScores):
         randomized, one_set = self._one
         found = as_one_row(row, self.classes)
         return one_set(found, generator_of(seed).random() if randomized else 0.0, self.threshold)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The scores of the calibration rows, and the threshold among them; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import Scored, plot_scores
+
+        need_scores(self._rule.cells, "has no picture")
+        assert self.scores is not None
+        return plot_scores(Scored(self.scores, None, self.threshold, str(self.score)), ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from statistics import fmean, stdev
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,9 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._runtime.visible import visible
 from pippin._theory.level import as_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SURE = 4  # standard errors
 WORDS = {  # what each metric is called before people, and what it means
@@ -195,6 +198,17 @@ class Evaluation:
             "coverage": [self.class_coverage[name] for name in worst],
         }
         return whole + html_columns("By class, the least covered first.", of_classes)
+
+    def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
+        """Coverage of every class (or group, or size of sets), each with its 95 % interval; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+            what: "class" or "group", the least covered on top, or "size".
+        """
+        from pippin._predictors.picture.coverage import plot_coverage
+
+        return plot_coverage(self, what, ax)
 
     def _accuracy(self) -> list[str]:
         if self.accuracy is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Loss = Callable[[list[str | int], str | int], float]
 
@@ -164,6 +167,21 @@ class RiskPredictor(Saved):
             seed: for a randomised score; a seed or a Generator.
         """
         return self._sets.predict_one(row, seed=seed)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The scores of the calibration rows, and the threshold among them; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import Scored, plot_scores
+
+        if self.scores is None:
+            raise InputError(
+                "A bound on any loss keeps no calibration scores, so it has no picture",
+                "give the loss as a cost per class",
+            )
+        return plot_scores(Scored(self.scores, None, self.threshold, str(self.score)), ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -164,6 +164,10 @@ class Content:
         need(key, sound(value))
         return value
 
+    def has(self, key: str) -> bool:
+        """Whether there is such a part, not taken yet."""
+        return key in self._parts
+
     def whole(self, key: str, least: int, most: int = 2**63 - 1) -> int:
         """A whole number, which 64 bits can hold."""
         found: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,9 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +116,20 @@ class SelectivePredictor(Saved):
         best, top = dispatch.best(rows)
         limits = self.thresholds[best] if self.per is not None else self.thresholds
         return SelectivePredictions(named(best, self.classes), top >= limits, top)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The probability from which on is acted, of all rows or of every predicted class; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import plot_thresholds
+
+        names = self.classes if self.per is not None else ["all rows"]
+        counts = zip(self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
+        notes = [f"{wrong:,} wrong of {acted:,}" if acted else "nothing certified" for acted, wrong in counts]
+        told = f"At most {100 * self.error:g} % wrong among those acted on", "smallest probability that is acted on"
+        return plot_thresholds(names, self.thresholds, notes, told, ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

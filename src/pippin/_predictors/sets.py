@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 10  # sets in a notebook
 
@@ -153,6 +156,21 @@ class PredictionSets:
         names = [self.classes[k] for k in self.members.tolist()]
         ends = self.offsets.tolist()
         return [names[a:b] for a, b in pairwise(ends)]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The share of sets of every size, singletons hatched; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
+        >>> [bar.get_height() for bar in sets.plot().patches]
+        [0.0, 0.5, 0.5]
+        """
+        from pippin._predictors.picture.sets import plot_sets
+
+        return plot_sets(self, ax)
 
     def to_frame(self, classes: bool = False) -> Any:
         """A data frame with the columns size and labels, novel where known, and with `classes=True` one per class.

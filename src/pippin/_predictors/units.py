@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
 from pippin._theory.shortage import too_few
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def calibrate_units(data: Labelled, score: Score, alpha: Any, seed: Seed, units: ArrayLike) -> "UnitPredictor":
@@ -150,6 +153,17 @@ class UnitPredictor(Explains, Saved):
             from_logits: whether `probs` are logits, of which a softmax is taken.
         """
         return answers.points(self, self._ask(probs, seed, from_logits))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The scores of the calibration rows, each counting its share of a unit, and the threshold; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import Scored, plot_scores
+
+        counts = 1 / np.bincount(self.units)[self.units]
+        return plot_scores(Scored(self.scores, counts, self.threshold, str(self.score)), ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
@@ -246,6 +249,17 @@ class WeightedPredictor(Explains, Saved):
         PointPredictions(2,986 objects, mean confidence 0.935, mean credibility 0.572)
         """
         return answers.points(self, self._ask(probs, weights, seed, from_logits))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The scores of the calibration rows by weight, and the threshold of an object of mean weight; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.thresholds import Scored, plot_scores
+
+        usual = float(self.thresholds([self.weights.mean()])[0])
+        return plot_scores(Scored(self.scores, self.weights, usual, str(self.score)), ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

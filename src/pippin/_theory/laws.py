@@ -32,6 +32,17 @@ def beta_quantile(share: float, a: int, b: int) -> float:
     return high
 
 
+def share_interval(found: int, n: int, outside: float = 0.05) -> tuple[float, float]:
+    """The interval of Clopper and Pearson (1934) for the probability behind `found` of n: it holds it 95 % of the time.
+
+    >>> low, high = share_interval(81, 90)
+    >>> f"{low:.4f} to {high:.4f}"
+    '0.8186 to 0.9532'
+    """
+    low = beta_quantile(outside / 2, found, n - found + 1) if found else 0.0
+    return low, beta_quantile(1 - outside / 2, found + 1, n - found) if found < n else 1.0
+
+
 def beta_binomial(m: int, a: int, b: int) -> NDArray[np.float64]:
     """The chance of 0 … m successes when their rate is Beta(a, b).
 

@@ -8,7 +8,7 @@ That law knows neither the classifier nor the score, so n can be planned.
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
 from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_EXAMPLES = 10**9
 MOST_TEST_ROWS = 10**7
@@ -64,6 +67,16 @@ class Plan:
         return html_columns(
             f"{told} with probability {1 - self.delta:g}", {"": list(shown), "value": list(shown.values())}
         )
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The law of coverage over calibrations, shaded from `low` to `high`; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._theory.picture import plot_plan
+
+        return plot_plan(self, ax)
 
     @property
     def finite(self) -> bool:

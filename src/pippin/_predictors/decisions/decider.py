@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,9 @@ from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._theory.policy import Policy
 from pippin._theory.shortage import named, too_few, warn_of_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PerDecision = Literal["class", "kind", "group", "class and group"]
 PER_DECISION = ("class", KIND, "group", "class and group")
@@ -244,6 +247,16 @@ class Decider(SavedWithScores):
             n: how many rows there are.
         """
         return group_codes(self.groups, self.per or "decision", groups, n)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The share of calibration certificates that are kept, against the multiplier β; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.decisions.picture import plot_decider
+
+        return plot_decider(self, ax)
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from pippin._predictors.frames import decisions_frame
 from pippin._runtime.arrays import Classes, Flags, Indices, Vector, read_only
 from pippin._runtime.showing import html_table, shown_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 10  # decisions in a notebook
 
@@ -74,6 +77,16 @@ class Decisions:
         """How often each action is taken, those never taken included."""
         found = np.bincount(self.codes, minlength=len(self.names))
         return dict(zip(self.names, found.tolist(), strict=True))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """How often each action is taken, divided by the utility that is certified; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.decisions.picture import plot_actions
+
+        return plot_actions(self, ax)
 
     def to_frame(self) -> Any:
         """A data frame with the columns action and certificate.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,9 @@ from pippin._predictors.units import UnitPredictor
 from pippin._predictors.weighted import WeightedPredictor
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, UnitPredictor, Combination, RiskPredictor)
 
@@ -143,6 +146,17 @@ class SharpenedPredictor(Saved):
         every = [one.one(row, features=features) for one in self.sharpeners]
         found: Indices = base.predict_one(every if isinstance(base, CrossPredictor) else every[0], **kwargs)
         return found
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """What the predictor behind the sharpener shows; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        if not hasattr(self.base, "plot"):
+            raise InputError(f"Expected a predictor that has a picture, got {self.base!r}", "look at describe()")
+        drawn: Axes = self.base.plot(ax)
+        return drawn
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""

@@ -68,6 +68,7 @@ def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
         "n_rows": monitor.n_rows,
         "n_missed": monitor.n_missed,
         "drift_detected": monitor.drift_detected,
+        "trail": monitor._trail.content(),
     }
 
 
@@ -81,6 +82,10 @@ def _risk_monitor(content: Content) -> RiskMonitor:
     monitor.n_rows = content.whole("n_rows", 0)
     monitor.n_missed = content.whole("n_missed", 0, monitor.n_rows)
     monitor.drift_detected = content.take("drift_detected", lambda value: isinstance(value, bool))
+    if content.has("trail"):  # files of before have none
+        trail = monitor._trail
+        trail.resume(content, "trail")
+        need("trail", trail.n <= monitor.n_rows and trail.total <= monitor.n_missed)
     content.finish()
     return monitor
 

@@ -1,6 +1,6 @@
 """Label shift: classes are more or less common elsewhere, but each of them looks the same."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,9 @@ from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 METHODS = ("confusion", "em")
 STEPS, CLOSE = 10_000, 1e-10  # of EM at most; a change that ends it
@@ -28,6 +31,16 @@ class LabelRatios(NamedTuple):
     ratios: Vector
     errors: Vector
     classes: Classes
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The ratio of every class, with two standard errors; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.picture.ratios import plot_ratios
+
+        return plot_ratios(self, ax)
 
     def of(self, labels: Codes) -> Vector:
         """The ratio of every row's true class.

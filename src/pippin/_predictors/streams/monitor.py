@@ -165,9 +165,9 @@ class Monitor:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._predictors.streams.picture import draw_evidence
+        from pippin._predictors.streams.picture import plot_evidence
 
-        return draw_evidence(self, ax)
+        return plot_evidence(self, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.

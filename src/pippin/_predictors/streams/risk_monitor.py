@@ -2,16 +2,20 @@
 
 import math
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.monitor import as_delta
+from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_sentence
 from pippin._theory.level import as_alpha
 from pippin._theory.risk_bets import log_capital, lowest_rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class RiskMonitor:
@@ -50,6 +54,7 @@ class RiskMonitor:
             raise InputError(f"Expected a tolerance from 0 to 1 − alpha, got {tolerance!r}", "pass for example 0.02")
         self.tolerance = float(tolerance)
         self.n_rows, self.n_missed, self.drift_detected = 0, 0, False
+        self._trail = Trail("sum")  # of misses
 
     def update(self, missed: Any) -> bool:
         """One more outcome; true from the one on at which the evidence passed 1/delta.
@@ -61,6 +66,7 @@ class RiskMonitor:
             raise InputError(f"Expected whether the set missed its label, got {missed!r}", "pass True or False")
         self.n_rows += 1
         self.n_missed += bool(missed)
+        self._trail.add(bool(missed))
         limit = -math.log(self.delta)
         self.drift_detected = self.drift_detected or self._log_capital() >= limit
         return self.drift_detected
@@ -81,6 +87,16 @@ class RiskMonitor:
         least = f"the rate is at least {100 * self.lower_bound:.3g} %"
         kept = "broken" if self.drift_detected else "not refuted"
         return f"{seen}, so {least}; the promise of {100 * self.alpha:g} % is {kept}."
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The evidence along the labels, and the limit of an alarm; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._predictors.streams.picture import plot_risk
+
+        return plot_risk(self, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its state to one file with a checksum, which is old or new but never half-written.

@@ -230,9 +230,9 @@ class Stream:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._predictors.streams.picture import draw_coverage
+        from pippin._predictors.streams.picture import plot_stream
 
-        return draw_coverage(self._trail, self.predictor.alpha, ax)
+        return plot_stream(self._trail, self.predictor.alpha, ax)
 
     def save(self, path: "str | PathLike[str]") -> None:
         """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.

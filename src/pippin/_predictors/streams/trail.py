@@ -35,6 +35,16 @@ class Trail:
         if self._n == self.block:
             self._end()
 
+    @property
+    def n(self) -> int:
+        """How many rows it has seen."""
+        return self.block * len(self.values) + self._n
+
+    @property
+    def total(self) -> float:
+        """The sum over all of them, where it holds sums."""
+        return sum(self.values) + (self._now if self._n else 0.0)
+
     def _end(self) -> None:
         """A block is full."""
         self.values.append(float(self._now))

@@ -20,28 +20,26 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
     need("A figure or report", "report", "matplotlib")
+    from pippin._compare.picture.front import read_front
     from pippin.cli.report import figures
     from pippin.cli.report.classes import classes, classes_told
-    from pippin.cli.report.fronts import front, read_front
     from pippin.cli.report.page import Drawn, build_page
     from pippin.cli.report.style import inline, rendered, save_figure
 
     comparison, verdict = study.comparison, study.verdict
-    drawings = {"violins": figures.violins(comparison), "front": front(comparison, verdict)}
+    drawings = {"violins": figures.violins(comparison), "front": figures.front(comparison, verdict)}
     by_class = classes_told(comparison, str(verdict.compared[-1].score))
     if study.evaluations:
         drawings["sizes"] = figures.sizes(study.evaluations)
         sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
     if study.decisions is not None:
-        from pippin.cli.report.promises import promises
-
-        drawings["decisions"] = promises(study.decisions)
+        drawings["decisions"] = figures.promises(study.decisions)
     svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
     images = {name: inline(svg, name) for name, svg in svgs.items()}
     if study.evaluations:  # on a telephone; in the page alone
         images["narrow"] = inline(rendered(classes(by_class, comparison.alpha, sizes, narrow=True), "svg"), "narrow")
-    page = build_page(study, Drawn(by_class, read_front(comparison, verdict), images), title, run)
+    page = build_page(study, Drawn(by_class, read_front(comparison, verdict.fronts), images), title, run)
     out = _folder(out)
     for name, figure in drawings.items():
         save_figure(figure, out, name, svgs[name])

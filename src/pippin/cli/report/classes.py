@@ -1,16 +1,15 @@
 """Coverage of every class: a plain score, and beside it the version that promises it for each."""
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
-from pippin.cli.report.figures import target
-from pippin.cli.report.style import INK, LONGEST, LOOKS, QUIET, drawn, new_figure, percent_axis, short
+from pippin._predictors.picture.coverage import draw_shares
+from pippin._runtime.drawing import INK, LONGEST, arranged, beside, drawn, name_rows, short, tell_hidden
+from pippin.cli.report.style import new_figure
 
 ClassCoverage = dict[str | int, tuple[int, float]]  # of each class its rows and its coverage
 
 NARROW = 18  # characters of a name in a narrow figure
-WORST, BEST = 30, 10  # classes shown when there are too many
 PARTNERS = ("class", "class and group", "cluster", "rc3p")  # which version stands beside, the first that was compared
 
 
@@ -42,40 +41,25 @@ def classes(by_class: dict[str, ClassCoverage], alpha: float, sizes: dict[str, f
     `sizes` are the mean sizes, told where there are two to compare. A narrow figure fits a telephone's screen whole.
     """
     longest = NARROW if narrow else LONGEST
-    (title, coverage), *beside = by_class.items()
-    order = sorted(coverage, key=lambda name: coverage[name][1])
-    hidden = max(0, len(order) - WORST - BEST)
-    shown = order[:WORST] + order[WORST + hidden :] if hidden else order
-    gap = np.where(np.arange(len(shown)) >= WORST, 1.6, 0) if hidden else np.zeros(len(shown))
-    places = np.arange(len(shown)) + gap
-    figure = new_figure(4.8 if narrow else 9, 1.4 + 0.27 * (len(shown) + 2 * bool(hidden) + 1.5 * bool(beside)))
+    (title, coverage), *others = by_class.items()
+    shown, places, hidden = arranged(sorted(coverage, key=lambda name: coverage[name][1]))
+    figure = new_figure(4.8 if narrow else 9, 1.4 + 0.27 * (len(shown) + 2 * bool(hidden) + 1.5 * bool(others)))
     ax = figure.subplots()
     values = [coverage[name][1] for name in shown]
-    short_of = [value < 1 - alpha for value in values]
-    bars = ax.barh(
-        places, values, height=0.74, color=[LOOKS["aps"].colour if s else LOOKS["ip"].colour for s in short_of]
-    )
-    for bar, s in zip(bars, short_of, strict=True):
-        bar.set(hatch="///" if s else "", edgecolor=INK, linewidth=0.5)
-    ax.set_yticks(places, [short(name, longest) for name in shown], parse_math=False)
+    draw_shares(ax, places, values, alpha)
     for place, name, value in zip(places, shown, values, strict=True):
-        told = f"{value:.1%} of {coverage[name][0]:,}"
-        ax.annotate(told, (1, place), (10, 0), textcoords="offset points", va="center", fontsize=9.5, color=INK)
+        beside(ax, place, f"{value:.1%} of {coverage[name][0]:,}")
     if hidden:
-        note = f"{hidden:,} classes in between are not drawn"
-        ax.text(0.01, WORST + 0.3, note, va="center", style="italic", color=QUIET)
+        tell_hidden(ax, hidden, "classes")
     told_title = short(title, longest)
-    for name, other in beside:
+    for name, other in others:
         marks = {"markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 1.6, "markersize": 7.5}
         found = [other[k][1] for k in shown]
         label = f"{short(name, longest)}, size {sizes[name]:.2f}"
         ax.plot(found, places, linestyle="", marker="o", clip_on=False, zorder=4, label=label, **marks)  # type: ignore[arg-type]  # mixed
         figure.legend(loc="outside lower center", fontsize=10)
         told_title = f"{told_title}, size {sizes[title]:.2f}"
-    target(ax, alpha)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(places[-1] + 0.6, -0.6)
-    percent_axis(ax, "x")
+    name_rows(ax, places, shown, longest)
     if narrow:
         ax.set_xticks([0, 0.5, 1])
     ax.set_xlabel("coverage")

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from pippin._compare.curves import STEPS, LevelCurve
 from pippin._compare.methods import Method
+from pippin._compare.picture.front import Dot, Front
+from pippin._compare.picture.splits import look
+from pippin._runtime.drawing import RATIO
 from pippin._theory.level import quantile_rank
 from pippin.cli.report.framing import in_script
-from pippin.cli.report.fronts import Dot, Front
-from pippin.cli.report.style import RATIO, look
 
 FIRST_STEP, LAST_STEP = STEPS[0], STEPS[-1]  # the slider's α, in thousandths
 

@@ -9,6 +9,8 @@ import numpy as np
 from pippin._compare.comparison import POOLED, Comparison
 from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
+from pippin._compare.picture.front import HOLLOW, Front
+from pippin._compare.picture.splits import look
 from pippin._compare.study import Study
 from pippin._compare.verdict import Pick, Verdict, on_absent
 from pippin._predictors.metrics import WORDS, Evaluation
@@ -17,9 +19,7 @@ from pippin.cli.report.classes import ClassCoverage
 from pippin.cli.report.decisions import decisions_section
 from pippin.cli.report.embedded import FIRST_STEP, LAST_STEP, as_json
 from pippin.cli.report.framing import Page, asset, filled, framed
-from pippin.cli.report.fronts import HOLLOW, Front
 from pippin.cli.report.names import escaped
-from pippin.cli.report.style import look
 
 COLUMNS = {
     "score": "",

@@ -2,12 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-import matplotlib.style
-
 from pippin._predictors.streams.picture import draw_monitor
 from pippin.cli.report.framing import Page, asset, filled, framed
 from pippin.cli.report.names import escaped
-from pippin.cli.report.style import STYLE, inline, rendered
+from pippin.cli.report.style import inline, rendered
 
 if TYPE_CHECKING:
     from pippin import Monitor
@@ -32,8 +30,7 @@ def stream_page(monitor: "Monitor") -> str:
         f'<tr><th scope="row">{escaped(name)}</th><td>{escaped(told)}</td></tr>' for name, told in known.items() if told
     )
     promise = PROMISES[ever].format(monitor.delta if ever else monitor.mean_time)
-    with matplotlib.style.context(STYLE, after_reset=True):
-        picture = inline(rendered(draw_monitor(monitor), "svg"), "stream")
+    picture = inline(rendered(draw_monitor(monitor), "svg"), "stream")
     main = filled("stream.html", sentence=escaped(monitor.describe()), picture=picture, rows=rows)
     return framed(
         Page(

@@ -1,70 +1,16 @@
-"""How every figure looks and how it is saved: one colour, marker and dash for each family of scores."""
+"""How the report's figures are made into files, and into parts of a page."""
 
 import io
 import re
 import warnings
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec
 
 import matplotlib.style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from pippin._compare.methods import Method
 from pippin._runtime.disk import write_whole
-from pippin._runtime.visible import visible
-
-P = ParamSpec("P")
-
-INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
-LONGEST = 34  # characters of a name in a figure
-RATIO = 5  # largest over smallest from which an axis is logarithmic
-
-STYLE: dict[str, Any] = {
-    "font.size": 11,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.labelsize": 11,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "hatch.linewidth": 0.6,
-    "legend.frameon": False,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "pippin",
-    "svg.fonttype": "path",
-}
-
-
-class Look(NamedTuple):
-    """What tells a family of scores from the others, in colour and in greyscale; hollow with several thresholds."""
-
-    colour: str
-    marker: str
-    hollow: bool = False
-
-
-# The colours of Okabe and Ito, which the colour-blind can tell apart.
-LOOKS = {
-    "ip": Look("#56b4e9", "o"),
-    "margin": Look("#cc79a7", "s"),
-    "aps": Look("#e69f00", "^"),
-    "raps": Look("#d55e00", "v"),
-    "pip": Look("#0072b2", "D"),
-    "repip": Look("#009e73", "P"),
-    "socop": Look("#111111", "*"),
-    "saps": Look("#f0e442", "X"),
-}
-OTHER = Look("#7f7f7f", "h")
+from pippin._runtime.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, WARNING
 
 # Colours that a page replaces by its own.
 THEMED = {
@@ -78,51 +24,10 @@ THEMED = {
     "#0072b2": "blue",
 }
 
-SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
-
-
-def look(method: Method) -> Look:
-    """The look of the score's family; hollow for a method that is not the plain score."""
-    return LOOKS.get(method.score.name, OTHER)._replace(hollow=not method.plain)
-
-
-def drawn(function: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draws in this package's style, whatever the user's settings are, and leaves those alone."""
-
-    @wraps(function)
-    def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.style.context(STYLE, after_reset=True):
-            return function(*args, **kwargs)
-
-    return draw
-
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches."""
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def short(name: object, longest: int = LONGEST) -> str:
-    """A name that can be seen and leaves room for the drawing."""
-    text = " ".join(visible(name).split())
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def percent_axis(ax: Axes, axis: str) -> None:
-    """Shares as percentages."""
-    getattr(ax, f"{axis}axis").set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.4g}%"))
-
-
-def size_axis(ax: Axes, axis: str, low: float, high: float) -> None:
-    """Mean sizes: logarithmic with plain numbers when they differ by much."""
-    if not 0 < RATIO * low < high:
-        return
-    getattr(ax, f"set_{axis}scale")("log")
-    here = getattr(ax, f"{axis}axis")
-    here.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    here.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    here.set_minor_formatter(NullFormatter())
-    here.set_minor_locator(FixedLocator([]))
 
 
 def rendered(figure: Figure, kind: str) -> bytes:

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from pippin.cli.report.style import INK, QUIET, drawn, new_figure, save_figure, short
+from pippin._runtime.drawing import INK, QUIET, drawn, short
+from pippin.cli.report.style import new_figure, save_figure
 from pippin.images.preparing.prepare import Example
 from pippin.images.preparing.record import Record
 from pippin.images.preparing.we3ds import mask_classes

@@ -1,33 +1,29 @@
 """Size against singletons: the compared scores, and the line that each family traces."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise, product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
-
-from pippin._compare.comparison import Comparison
 from pippin._compare.methods import Method
-from pippin._compare.verdict import Verdict
-from pippin.cli.report.style import (
-    HIGHLIGHT,
-    INK,
-    SYMBOLS,
-    drawn,
-    look,
-    new_figure,
-    percent_axis,
-    short,
-    size_axis,
-)
+from pippin._compare.picture.splits import look
+from pippin._runtime.drawing import HIGHLIGHT, INK, SYMBOLS, Bbox, drawn, new_axes, percent_axis, short, size_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+
+    from pippin._compare.comparison import Comparison
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK = {"marker": "o", "markersize": 9, "markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 2}
+BEST = {
+    "color": HIGHLIGHT,
+    "linewidth": 9,
+    "alpha": 0.75,
+    "solid_capstyle": "round",
+    "label": "not beaten in both",
+}
 LABELLED = 4  # values written along a line, at most
 SIDES = {1: "left", 0: "center", -1: "right"}
 HEIGHTS = {1: "bottom", 0: "center", -1: "top"}
@@ -41,7 +37,7 @@ class Place(NamedTuple):
     side: str
     height: str
 
-    def put(self, note: Annotation) -> None:
+    def put(self, note: "Annotation") -> None:
         note.set(position=self.offset, ha=self.side, va=self.height)
 
 
@@ -70,10 +66,10 @@ class Front(NamedTuple):
     best: tuple[Dot, ...]
 
 
-def read_front(comparison: Comparison, verdict: Verdict) -> Front:
-    """Arranges the means for drawing."""
+def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
+    """Arranges the means for drawing; `fronts` are members of whole families, by the family's name."""
     compared = _dots(comparison)
-    traces = [trace for found in verdict.fronts.values() for trace in _traces(_dots(found))]
+    traces = [trace for found in fronts.values() for trace in _traces(_dots(found))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
     best: list[Dot] = []
     for dot in sorted(every.values(), key=lambda dot: (dot.size, -dot.singletons)):
@@ -82,7 +78,7 @@ def read_front(comparison: Comparison, verdict: Verdict) -> Front:
     return Front(compared, tuple(traces), tuple(best))
 
 
-def _dots(comparison: Comparison) -> tuple[Dot, ...]:
+def _dots(comparison: "Comparison") -> tuple[Dot, ...]:
     table = comparison.summary()
     return tuple(map(Dot, comparison.scores, table["efficiency"], table["informativeness"]))
 
@@ -101,18 +97,59 @@ def _traces(dots: Sequence[Dot]) -> list[Trace]:
 
 
 @drawn
-def front(comparison: Comparison, verdict: Verdict) -> Figure:
+def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax: "Axes | None") -> "Axes":
+    """Mean size against the share of singletons, with a legend beside."""
+    known, ax = read_front(comparison, fronts), new_axes(ax, 8, 5.4)
+    draw_front(ax, known)
+    ax.legend(loc="best", fontsize=9.5)
+    ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # axes have a figure
+    label_front(ax, known)
+    return ax
+
+
+@drawn
+def plot_choice(comparison: "Comparison", chosen: Method, ax: "Axes | None") -> "Axes":
+    """Mean size against the share of singletons of many candidates; only the chosen one has a name."""
+    known, ax = read_front(comparison, {}), new_axes(ax, 8, 5.4)
+    every = known.compared
+    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
+    percent_axis(ax, "y")
+    ax.plot(*_xy(known.best), **BEST)  # type: ignore[arg-type]  # mixed
+    for dot in every:
+        own = dot.method == chosen
+        colour, marker, _ = look(dot.method)
+        size, edge = (15, INK) if own else (6, colour)
+        ax.plot(
+            dot.size, dot.singletons, marker=marker, markersize=size, color=colour, markeredgecolor=edge, zorder=3 + own
+        )
+        if own:
+            ax.annotate(
+                short(chosen),
+                (dot.size, dot.singletons),
+                (12, -14),
+                textcoords="offset points",
+                fontweight="bold",
+                parse_math=False,
+            )
+    _finish(ax)
+    ax.legend(loc="best", fontsize=9.5)
+    ax.set_title(f"{short(chosen)}, chosen among {len(every):,} candidates", loc="left", parse_math=False)
+    return ax
+
+
+def _finish(ax: "Axes") -> None:
+    ax.margins(0.09)
+    ax.grid()
+    ax.set_xlabel("← better      size")
+    ax.set_ylabel("singletons      better →")
+
+
+def draw_front(ax: "Axes", known: Front) -> None:
     """Mean size against the share of singletons; up and to the left is better."""
-    known = read_front(comparison, verdict)
-    figure = new_figure(9, 6.6)
-    FigureCanvasAgg(figure)
-    ax = figure.subplots()
     every = [*known.compared, *(dot for trace in known.traces for dot in trace.dots)]
     size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
     percent_axis(ax, "y")
-    ax.plot(
-        *_xy(known.best), color=HIGHLIGHT, linewidth=9, alpha=0.75, solid_capstyle="round", label="not beaten in both"
-    )
+    ax.plot(*_xy(known.best), **BEST)  # type: ignore[arg-type]  # mixed
     for trace in known.traces:
         colour, marker, _ = look(trace.dots[0].method)
         style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
@@ -125,22 +162,15 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
         ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, markeredgewidth=width, zorder=5, **paint)  # type: ignore[arg-type]  # mixed
     if any(look(dot.method).hollow for dot in known.compared):
         ax.plot([], [], linestyle="", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
-    ax.margins(0.09)
-    ax.grid()
-    ax.set_xlabel("← better      size")
-    ax.set_ylabel("singletons      better →")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9.5)
-    figure.draw_without_rendering()
-    _write_labels(ax, known)
-    return figure
+    _finish(ax)
 
 
 def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
     return [dot.size for dot in dots], [dot.singletons for dot in dots]
 
 
-def _write_labels(ax: Axes, known: Front) -> None:
-    """Names of the compared scores, then values along the lines where they cover nothing."""
+def label_front(ax: "Axes", known: Front) -> None:
+    """Names of the compared scores, then values along the lines where they cover nothing; the axes are laid out."""
     taken = [_box(_at(ax, dot), 9) for dot in known.compared]
     taken += [_box(point, 1.5) for trace in known.traces for point in _along([_at(ax, dot) for dot in trace.dots])]
     for dot in known.compared:
@@ -158,7 +188,7 @@ def _write_labels(ax: Axes, known: Front) -> None:
                 told.append(here)
 
 
-def _at(ax: Axes, dot: Dot) -> tuple[float, float]:
+def _at(ax: "Axes", dot: Dot) -> tuple[float, float]:
     x, y = ax.transData.transform((dot.size, dot.singletons))
     return float(x), float(y)
 
@@ -177,18 +207,15 @@ def _box(middle: tuple[float, float], reach: float) -> Bbox:
     return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
 
 
-def _write(ax: Axes, dot: Dot, text: str, taken: list[Bbox], needed: bool, **font: Any) -> bool:
+def _write(ax: "Axes", dot: Dot, text: str, taken: list[Bbox], needed: bool, **font: Any) -> bool:
     """Writes the text at the first free place around the dot; a needed one at the least crowded."""
-    canvas = ax.figure.canvas
-    assert isinstance(canvas, FigureCanvasAgg)
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
-    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]  # matplotlib has no type for it
     choices: list[tuple[int, int, Place, Bbox]] = []
     for away, (dx, dy) in product((1.3, 2.2, 3.4) if needed else (1.0,), AROUND):
         place = Place((away * dx, away * dy), SIDES[(dx > 0) - (dx < 0)], HEIGHTS[(dy > 0) - (dy < 0)])
         place.put(note)
-        box = note.get_window_extent(renderer).padded(1)
+        box = note.get_window_extent().padded(1)
         outside = not (ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1)
         choices.append((sum(box.overlaps(other) for other in taken) + 1000 * outside, len(choices), place, box))
         if not choices[-1][0]:

@@ -1,0 +1,123 @@
+"""What every split gave: a violin or a column of points for each score, or for each value of a parameter."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pippin._compare.methods import Method
+from pippin._runtime.arrays import Vector
+from pippin._runtime.drawing import (
+    INK,
+    LOOKS,
+    OTHER,
+    SYMBOLS,
+    Look,
+    drawn,
+    name_rows,
+    new_axes,
+    new_row,
+    percent_axis,
+    short,
+    size_axis,
+    target,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pippin._compare.comparison import Comparison
+    from pippin._compare.sweeping import Sweep
+
+PANELS = {
+    "coverage": ("Coverage", "sets that hold the true class"),
+    "efficiency": ("Size", "classes per set; less is better"),
+    "informativeness": ("Singletons", "sets with one class; more is better"),
+}
+SWEPT = ("efficiency", "informativeness")
+MOST_DOTS = 2000  # splits drawn as points; of more, evenly chosen ones
+CROWDED = 12  # values from which the ticks of a sweep stand upright
+
+
+def look(method: Method) -> Look:
+    """The look of the score's family; hollow for a method that is not the plain score."""
+    return LOOKS.get(method.score.name, OTHER)._replace(hollow=not method.plain)
+
+
+@drawn
+def plot_metric(comparison: "Comparison", metric: str, ax: "Axes | None") -> "Axes":
+    """One metric of every score."""
+    longest = max(len(short(score)) for score in comparison.scores)
+    ax = new_axes(ax, 6.4 + 0.09 * longest, 1.4 + 0.62 * len(comparison.scores))
+    draw_metric(ax, comparison, metric)
+    name_scores(ax, comparison)
+    return ax
+
+
+def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
+    """Of every score a violin, one point per split, and a mark for the mean."""
+    values, places = comparison.metric(metric), range(len(comparison.scores))
+    _shown_axis(ax, "x", metric, values)
+    bodies: Any = ax.violinplot(list(values), places, orientation="horizontal", widths=0.86, showextrema=False)
+    for place, body in enumerate(bodies["bodies"]):
+        colour, _, hollow = look(comparison.scores[place])
+        body.set(facecolor=colour, edgecolor=INK, alpha=0.18 if hollow else 0.45, linewidth=0.7)
+        body.set(linestyle=(0, (4, 2)) if hollow else "-")
+        _dots(ax, values[place], place, colour, sideways=True)
+    ax.plot(
+        values.mean(axis=1), places, linestyle="", marker="|", markersize=15, markeredgewidth=2.2, color=INK, zorder=4
+    )
+    title, label = PANELS[metric]
+    ax.set_title(title, loc="left", pad=18 if metric == "coverage" else None)
+    ax.set_xlabel(label)
+    ax.grid(axis="x")
+    if ax.get_xscale() == "linear":
+        ax.locator_params(axis="x", nbins=5)
+    if metric == "coverage":
+        target(ax, comparison.alpha)
+
+
+def name_scores(ax: "Axes", comparison: "Comparison") -> None:
+    """The scores' names beside their violins."""
+    name_rows(ax, range(len(comparison.scores)), comparison.scores)
+
+
+@drawn
+def plot_sweep(swept: "Sweep") -> "tuple[Axes, ...]":
+    """Size, and beside it singletons."""
+    axes = new_row(len(SWEPT), 11, 4.4)
+    for ax, metric in zip(axes, SWEPT, strict=True):
+        draw_sweep(ax, swept, metric)
+    return axes
+
+
+def draw_sweep(ax: "Axes", swept: "Sweep", metric: str) -> None:
+    """One metric against a parameter's value: one point per split, a line through the means."""
+    places, values = range(len(swept.values)), swept.comparison.metric(metric)
+    colour, marker, _ = look(Method(swept.score))
+    _shown_axis(ax, "y", metric, values)
+    for place, found in zip(places, values, strict=True):
+        _dots(ax, found, place, colour, sideways=False)
+    means = values.mean(axis=1)
+    ax.plot(places, means, color=INK, linewidth=1.2, marker=marker, markersize=7, markerfacecolor="white")
+    title, label = PANELS[metric]
+    ax.set_title(title, loc="left")
+    ax.set_ylabel(label)
+    ax.set_xlabel(f"{SYMBOLS.get(swept.parameter, swept.parameter)} of {short(swept.score)}", parse_math=False)
+    ax.set_xticks(places, [f"{value:g}" for value in swept.values], fontsize=9.5 if len(places) > 8 else 11)
+    ax.tick_params(axis="x", rotation=90 if len(places) > CROWDED else 0)
+    ax.grid(axis="y")
+
+
+def _shown_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
+    if metric == "efficiency":
+        size_axis(ax, axis, float(values.min()), float(values.max()))
+    else:
+        percent_axis(ax, axis)
+
+
+def _dots(ax: "Axes", values: Vector, place: float, colour: str, sideways: bool) -> None:
+    """One point per split, spread a little so that they can be seen; the same every time."""
+    chosen = values[:: -(-len(values) // MOST_DOTS)]
+    spread = place + np.random.default_rng(0).uniform(-0.2, 0.2, len(chosen))
+    x, y = (chosen, spread) if sideways else (spread, chosen)
+    ax.scatter(x, y, s=7, color=colour, alpha=0.45, linewidths=0, rasterized=True)
