@@ -10,10 +10,11 @@ import inspect
 import re
 import sys
 import textwrap
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, get_origin, get_overloads
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -150,11 +151,16 @@ def of_function(function: FunctionType) -> None:
     function.__annotations__ = {k: written(v, k, function.__globals__) for k, v in names.items() if v} | NEVER
 
 
+@cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_text(encoding="utf-8"))
+
+
 def home(cls: type) -> tuple[ast.ClassDef, dict[str, Any]]:
     """Where a class is written, whatever module it says, and the names that are known there."""
     for module in [module for name, module in sys.modules.items() if name.startswith("pippin")]:
         if vars(module).get(cls.__name__) is cls:
-            for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+            for node in parsed(str(module.__file__)).body:
                 if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
                     return node, vars(module)
     raise LookupError(f"No module of pippin has the class {cls.__name__}.")
@@ -191,9 +197,10 @@ def write_types(app: Any) -> None:
                     of_class(cls)
         elif inspect.isfunction(found):
             of_function(found)
-            analyzer = ModuleAnalyzer.for_module(found.__module__)
-            analyzer.analyze()
-            analyzer.overloads.clear()
+            if get_overloads(found):
+                analyzer = ModuleAnalyzer.for_module(found.__module__)
+                analyzer.analyze()
+                analyzer.overloads.clear()
 
 
 def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
