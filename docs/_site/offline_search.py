@@ -36,7 +36,7 @@ def keep_text(app: Any, page: str, template: str, context: dict[str, Any], tree:
     """Remembers the words of a page; the page of results asks for all of them."""
     if page == "search":
         context["metatags"] = f'{context.get("metatags", "")}\n<script src="{NAME}"></script>'
-    elif tree is not None:
+    elif tree is not None:  # a page of ours
         body = UNREAD.sub("", context["body"])
         words = html.unescape(re.sub(r"<[^>]+>", " ", body)).split()
         texts[page] = html.escape(" ".join(words), quote=False)

@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 import pippin
+from support.browser import open_browser
 from support.site import ROOT, build_site
 
 MODULES = (
@@ -185,3 +187,59 @@ def test_every_link_leads_somewhere(site):
 def test_questions_lead_to_every_page_of_the_gallery():
     asked = set(re.findall(r"\(gallery/(\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
     assert asked == {path.stem for path in Path(ROOT / "docs" / "gallery").glob("plot_*.py")}
+
+
+READ = ("index", "questions", "reference/calibrating", "command-line", "answers/plot_04_empty_and_large_sets")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+def opened(browser, address, scheme="light", width=1440):
+    """A page of the site from its file, what it asked for, and what went wrong in it."""
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(address)
+    return page, asked, wrong
+
+
+def test_search_finds_from_a_file(site, browser):
+    """The words, where they stand, and nothing fetched from elsewhere."""
+    page, asked, wrong = opened(browser, (site[0] / "index.html").as_uri())
+    page.fill("input.sidebar-search", "empty set")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results > p:has-text('finished')", timeout=0)
+    page.wait_for_selector("#search-results li p.context", timeout=0)
+    found = page.locator("#search-results li").all_inner_texts()
+    page.close()
+    assert found[0].startswith("Why is this set empty")
+    assert len(found) >= 5
+    assert any("Questions and answers" in each for each in found)
+    assert wrong == []
+    assert {urlsplit(address).scheme for address in asked} <= {"file", "data"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site, browser, scheme):
+    serious = {}
+    for name in READ:
+        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), scheme)
+        found = Axe().run(page).response["violations"]
+        page.close()
+        serious |= {f"{name}: {each['id']}": each for each in found if each["impact"] in ("serious", "critical")}
+    told = {name: [node["html"][:200] for node in each["nodes"][:3]] for name, each in serious.items()}
+    assert told == {}
+
+
+def test_pages_fit_a_phone(site, browser):
+    """Wide things scroll by themselves; the page does not."""
+    for name in READ:
+        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), width=360)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        page.close()
+        assert width <= 360, name
