@@ -19,7 +19,7 @@ from pippin._engine import dispatch
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._predictors.metrics import WORDS
+from pippin._predictors.metrics import MEANINGS, WORDS, told_metric
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 from pippin._runtime.disk import Checkpoint
 from pippin._runtime.errors import InputError
@@ -259,7 +259,8 @@ class Comparison:
         return self.trial
 
     def _repr_html_(self) -> str:
-        return html_columns(f"{self!r}, alpha={self.alpha:g}: means", shown_means(self.summary()))
+        told = f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means over the splits"
+        return html_columns(told, shown_means(self.summary()), most=len(self.scores), note=MEANINGS)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
@@ -267,8 +268,10 @@ class Comparison:
 
 def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     """The means of a summary, called what people call them."""
-    columns = summary.to_dict(as_series=False)
-    return {WORDS[name][0] if name in WORDS else name: columns[name] for name in columns if not name.endswith("_sd")}
+    columns = {name: own for name, own in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
+    told = {name: [told_metric(name, one) for one in own] if name in METRICS else own for name, own in columns.items()}
+    order = [*(name for name in told if name != "threshold"), *(name for name in told if name == "threshold")]
+    return {WORDS[name][0] if name in WORDS else name: told[name] for name in order}
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:

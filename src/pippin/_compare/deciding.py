@@ -20,7 +20,7 @@ from pippin._predictors.marginal import kth_smallest
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
-from pippin._runtime.showing import html_columns
+from pippin._runtime.showing import html_columns, shown_share
 from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
@@ -178,10 +178,20 @@ class DecisionComparison:
         return plot_promises(self)
 
     def _repr_html_(self) -> str:
-        return html_columns(f"{self!r}, alpha={self.alpha:g}: means", self.summary().to_dict(as_series=False))
+        known = self.summary().drop("kept_sd").to_dict(as_series=False)
+        shares = {"kept", *self.actions, *(f"errors of {action}" for action in self.actions)}
+        columns = {name: [_told(one, name in shares) for one in own] for name, own in known.items()}
+        note = "Kept: certificates that came true. An error: an action that was worth less than playing safe."
+        return html_columns(f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means", columns, note=note)
 
     def __repr__(self) -> str:
         return f"DecisionComparison({', '.join(self.names)}; {self.splits:,} splits of {self.n:,} rows)"
+
+
+def _told(value: Any, share: bool) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if np.isnan(value) else shown_share(value) if share else f"{value:.3f}"
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, Rule]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._compare.comparison import Comparison, compare, shown_means
+from pippin._predictors.metrics import MEANINGS
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
@@ -120,4 +121,8 @@ class Sweep:
         return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"
 
     def _repr_html_(self) -> str:
-        return html_columns(f"{self!r}: means of {self.comparison.splits:,} splits", shown_means(self.summary()))
+        level = f"{100 * (1 - self.comparison.alpha):g} % asked for"
+        told = f"{self.score} at {len(self.values)} values of {self.parameter}, {level}: means over the splits"
+        columns = shown_means(self.summary().drop("score"))
+        columns[self.parameter] = [f"{value:g}" for value in self.values]
+        return html_columns(f"{told} ({self.comparison.splits:,})", columns, most=len(self.values), note=MEANINGS)

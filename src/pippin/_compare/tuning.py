@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._compare.comparison import Comparison, compare_in
+from pippin._compare.comparison import Comparison, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.trial import Trial, make_trial
 from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
+from pippin._predictors.metrics import MEANINGS
 from pippin._predictors.sharpening.learning import sharpen_labelled
 from pippin._predictors.sharpening.sharpened import SharpenedPredictor
 from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_columns
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
 
@@ -85,6 +87,11 @@ class Tuned:
         from pippin._compare.picture.front import plot_choice
 
         return plot_choice(self.comparison, self.method, ax)
+
+    def _repr_html_(self) -> str:
+        chosen = self.comparison.scores.index(self.method)
+        columns = {name: [own[chosen]] for name, own in shown_means(self.comparison.summary()).items()}
+        return html_columns(f"{self!r}.", columns, note=MEANINGS)
 
     def __repr__(self) -> str:
         return (

@@ -15,7 +15,7 @@ from pippin._predictors.frames import polars_frame
 from pippin._predictors.rules import Asked, ByCells, as_weights
 from pippin._runtime.arrays import Seed, Vector
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_table, shown_number
+from pippin._runtime.showing import Share, html_table, shown_number
 from pippin._runtime.visible import visible
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Explanation:
             (
                 str(one.rank),
                 visible(one.name),
-                f"{100 * one.probability:.1f} %",
+                Share(one.probability),
                 shown_number(one.score),
                 shown_number(one.threshold),
                 "" if one.p_value is None else shown_number(one.p_value),
@@ -115,7 +115,8 @@ class Explanation:
             for one in self.classes[:TOLD]
         ]
         marked = [one.inside for one in self.classes[:TOLD]]
-        return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows))
+        note = "In the set: score at most the threshold, p-value above alpha."
+        return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows), note=note)
 
 
 class Explains:

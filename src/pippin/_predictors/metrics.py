@@ -16,7 +16,7 @@ from pippin._predictors.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_columns
+from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share
 from pippin._runtime.visible import visible
 from pippin._theory.level import as_alpha
 
@@ -30,6 +30,24 @@ WORDS = {  # what each metric is called before people, and what it means
     "informativeness": ("singletons", "share of sets with one class, the paper's informativeness"),
     "empty_rate": ("empty", "share of sets with no class"),
 }
+
+
+MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and informativeness)."
+GAPS = {  # how far groups of objects are from the level
+    "CovGap": "mean distance of the classes' coverage from the level",
+    "SSCV": "largest distance from it over sets of like size (0–1, 2–3, 4–10, 11–100, more classes)",
+}
+
+
+def told_metric(name: str, value: float) -> str:
+    """A metric as people read it: shares in per cent, sizes with two digits.
+
+    >>> told_metric("coverage", 0.9012), told_metric("efficiency", 1.4823), told_metric("threshold", 1.72881)
+    ('90.1 %', '1.48', '1.729')
+    """
+    if name == "threshold":
+        return shown_number(value)
+    return f"{value:.2f}" if name == "efficiency" else shown_share(value)
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
@@ -188,16 +206,19 @@ class Evaluation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        told: dict[str, float] = {word: getattr(self, name) for name, (word, _) in WORDS.items()}
-        told |= {name: value for name in ("accuracy", "covgap", "sscv") if (value := getattr(self, name)) is not None}
-        whole = html_columns(f"{self.n:,} objects: {self.verdict}.", {name: [value] for name, value in told.items()})
+        told = {word: [told_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
+        known = {name: getattr(self, name.lower()) for name in ("accuracy", *GAPS)}
+        told |= {name: [shown_share(value)] for name, value in known.items() if value is not None}
+        note = " ".join(f"{name}: {GAPS[name]}." for name in GAPS if known[name] is not None)
+        whole = html_columns(f"{self.n:,} objects: {self.verdict}.", told, note=f"{MEANINGS} {note}")
         worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
         of_classes: dict[str, list[Any]] = {
             "class": [visible(name) for name in worst],
             "objects": [self.class_counts[name] for name in worst],
-            "coverage": [self.class_coverage[name] for name in worst],
+            "coverage": [self._share(self.class_coverage[name]) for name in worst],
         }
-        return whole + html_columns("By class, the least covered first.", of_classes)
+        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g} % asked for over all."
+        return whole + html_columns("By class, the least covered first.", of_classes, note=short)
 
     def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
         """Coverage of every class (or group, or size of sets), each with its 95 % interval; Matplotlib axes.
@@ -209,6 +230,9 @@ class Evaluation:
         from pippin._predictors.picture.coverage import plot_coverage
 
         return plot_coverage(self, what, ax)
+
+    def _share(self, value: float) -> Share:
+        return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
 
     def _accuracy(self) -> list[str]:
         if self.accuracy is None:

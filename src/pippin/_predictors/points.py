@@ -6,6 +6,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Vector, read_only
+from pippin._runtime.showing import html_columns
+
+COLUMNS = ("labels", "confidence", "credibility")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,11 +31,16 @@ class PointPredictions:
     credibility: Vector
 
     def __post_init__(self) -> None:
-        for name in ("labels", "confidence", "credibility"):
+        for name in COLUMNS:
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def _repr_html_(self) -> str:
+        told = repr(self).removeprefix("PointPredictions(").removesuffix(")")
+        note = "Confidence: 1 − the second largest p-value; credibility: the largest."
+        return html_columns(told, {name: getattr(self, name).tolist() for name in COLUMNS}, most=10, note=note)
 
     def __repr__(self) -> str:
         means = f"mean confidence {self.confidence.mean():.3f}, mean credibility {self.credibility.mean():.3f}"

@@ -16,7 +16,7 @@ from pippin._predictors.protocol import ConformalPredictor
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_columns, html_sentence
+from pippin._runtime.showing import html_columns, html_facts
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, make_score
 
@@ -100,6 +100,15 @@ def decoded(content: dict[str, Any]) -> dict[str, Any]:
     return {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
 
 
+FACTS = {  # what a notebook shows of a predictor, where it has it
+    "score": "score",
+    "utility": "actions",
+    "alpha": "alpha, the share of errors allowed",
+    "threshold": "threshold",
+    "n_calibration": "calibration rows",
+}
+
+
 class Saved:
     """A dataclass that writes its `content` to a file, and keeps nothing cached when it is pickled."""
 
@@ -118,9 +127,14 @@ class Saved:
     def _repr_html_(self) -> str:
         shown: Any = self
         told = f"{type(self).__name__}: {shown.describe()}"
-        if not hasattr(self, "table"):
-            return html_sentence(told)
-        return html_columns(told, shown.table().to_dict(as_series=False))
+        if hasattr(self, "table"):
+            columns = shown.table().to_dict(as_series=False)
+            return html_columns(told, {name.replace("_", " "): own for name, own in columns.items()})
+        known = {word: getattr(self, name, None) for name, word in FACTS.items()}
+        facts = {
+            word: value if isinstance(value, float | int) else str(value) for word, value in known.items() if value
+        }
+        return html_facts(told, facts | {"classes": len(shown.classes)})
 
     def __getstate__(self) -> dict[str, Any]:
         kept: Any = self

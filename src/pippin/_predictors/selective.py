@@ -22,12 +22,15 @@ from pippin._predictors.saving import (
 )
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import Share, html_table
 from pippin._runtime.warn import warn
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+SHOWN = 10  # predictions in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,6 +57,13 @@ class SelectivePredictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def _repr_html_(self) -> str:
+        told = repr(self).removeprefix("SelectivePredictions(").removesuffix(")")
+        first = zip(self.labels[:SHOWN].tolist(), self.acted[:SHOWN].tolist(), self.confidence[:SHOWN], strict=True)
+        rows = [(str(label), "acted on" if acted else "left", Share(float(sure))) for label, acted, sure in first]
+        left_out = len(self) - len(rows)
+        return html_table(told, ("label", "", "its probability"), rows, left_out=left_out)
 
     def __repr__(self) -> str:
         return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f} % acted on)"

@@ -14,12 +14,21 @@ from pippin._inputs.labels import as_labels
 from pippin._predictors.frames import sets_frame
 from pippin._runtime.arrays import Classes, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_table
+from pippin._runtime.showing import AMBER, BLUE, Chips, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 10  # sets in a notebook
+MEMBERS_SHOWN = 12  # of a set there
+SINGLETONS = "Size: classes in the set; singletons: sets with one class"
+
+
+def _chips(members: list[str | int], novel: bool) -> Chips:
+    note = ("" if members else "(empty)") + (" – novel" if novel else "")
+    if len(members) > MEMBERS_SHOWN:
+        note = f"and {len(members) - MEMBERS_SHOWN:,} more{note}"
+    return Chips([str(name) for name in members[:MEMBERS_SHOWN]], BLUE if len(members) == 1 else AMBER, note)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,12 +100,12 @@ class PredictionSets:
         names = range(len(first)) if first.index is None else first.index
         novel = np.zeros(len(first), dtype=bool) if first.novel is None else first.novel
         rows = [
-            (str(name), str(len(one)), (", ".join(map(str, one)) or "(empty)") + (" – novel" if new else ""))
+            (str(name), str(len(one)), _chips(one, bool(new)))
             for name, one, new in zip(names, first, novel, strict=True)
         ]
-        told = repr(self).removeprefix("PredictionSets(").removesuffix(")") + "; those of one class are shaded"
-        heads, marked = ("object", "size", "set"), [size == 1 for size in first.sizes]
-        return html_table(told, heads, rows, marked=marked, left_out=len(self) - len(first))
+        told = repr(self).removeprefix("PredictionSets(").removesuffix(")")
+        note = f"Most probable class first. {SINGLETONS}; blue: a singleton, amber: several classes."
+        return html_table(told, ("object", "size", "set"), rows, left_out=len(self) - len(first), note=note)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:

@@ -2,47 +2,70 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from pippin._runtime.visible import visible
 
-CELL = "padding:0.2em 0.8em;text-align:{side};white-space:nowrap;border-bottom:1px solid rgba(128,128,128,0.25)"
+CELL = "padding:0.25em 0.8em;text-align:{side};white-space:{wrap};border-bottom:1px solid rgba(128,128,128,0.25)"
+TABLE = "border-collapse:collapse;margin:0.5em 0;font-variant-numeric:tabular-nums"
+CHIP = "display:inline-block;padding:0 0.55em;margin:0.1em 0.3em 0.1em 0;border-radius:0.9em;background:{tint}"
+BAR = "background:linear-gradient(to right,{tint} {percent:.1f}%,transparent {percent:.1f}%)"
+QUIET = "margin:0.2em 0;font-size:0.9em;opacity:0.8"
 MARK = "background:rgba(0,114,178,0.14)"  # of rows that are meant
+BLUE, AMBER, GREY = "rgba(0,114,178,0.30)", "rgba(230,159,0,0.38)", "rgba(128,128,128,0.22)"
+
+
+class Chips(NamedTuple):
+    """A cell of names, each in a frame of its own."""
+
+    names: Sequence[str]
+    tint: str = GREY
+    note: str = ""
+
+
+class Share(NamedTuple):
+    """A cell with a percentage and a bar behind it."""
+
+    value: float
+    tint: str = BLUE
+
+
+Cell = str | Chips | Share
 
 
 def html_table(
     caption: str,
     heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[Cell]],
     *,
     marked: Sequence[bool] = (),
     left_out: int = 0,
+    note: str = "",
 ) -> str:
     """A table below a sentence; columns of numbers stand to the right, marked rows have a background.
+
+    `left_out` counts the rows that are not shown; `note` says below what the words above mean.
 
     >>> html_table("Two < three.", ["n"], [["2"]], left_out=1).count("<td")
     2
     """
     sides = ["right" if all(_is_number(row[i]) for row in rows) else "left" for i in range(len(heads))]
-    parts = [html_sentence(caption), '<table style="border-collapse:collapse;margin:0.5em 0">']
+    parts = [html_sentence(caption), f'<table style="{TABLE}">']
     cells = "".join(
-        f'<th scope="col" style="{CELL.format(side=side)}">{_safe(head)}</th>'
-        for head, side in zip(heads, sides, strict=True)
+        f'<th scope="col" style="{_style(side)}">{_safe(head)}</th>' for head, side in zip(heads, sides, strict=True)
     )
-    parts.append(f"<thead><tr>{cells}</tr></thead><tbody>")
+    parts.append(f"<thead><tr>{cells}</tr></thead><tbody>" if any(heads) else "<tbody>")
     for number, row in enumerate(rows):
-        cells = "".join(
-            f'<td style="{CELL.format(side=side)}">{_safe(cell)}</td>' for cell, side in zip(row, sides, strict=True)
-        )
+        cells = "".join(_cell(cell, side) for cell, side in zip(row, sides, strict=True))
         style = f' style="{MARK}"' if number < len(marked) and marked[number] else ""
         parts.append(f"<tr{style}>{cells}</tr>")
     if left_out > 0:
-        style = CELL.format(side="left")
-        parts.append(f'<tr><td colspan="{len(heads)}" style="{style}">and {left_out:,} more</td></tr>')
-    return "".join([*parts, "</tbody></table>"])
+        parts.append(f'<tr><td colspan="{len(heads)}" style="{_style("left")}">and {left_out:,} more</td></tr>')
+    told = f'<p style="{QUIET}">{_safe(note)}</p>' if note else ""
+    return "".join([*parts, "</tbody></table>", told])
 
 
-def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: int = 12) -> str:
+def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: int = 12, note: str = "") -> str:
     """The first rows of columns as a table.
 
     >>> "0.3333" in html_columns("A third.", {"share": [1 / 3]})
@@ -50,7 +73,16 @@ def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: in
     """
     n = len(next(iter(columns.values()), ()))
     rows = [[_shown(column[i]) for column in columns.values()] for i in range(min(n, most))]
-    return html_table(caption, list(columns), rows, left_out=n - len(rows))
+    return html_table(caption, list(columns), rows, left_out=n - len(rows), note=note)
+
+
+def html_facts(caption: str, facts: Mapping[str, Any], *, note: str = "") -> str:
+    """Names and what belongs to them, a line each.
+
+    >>> html_facts("One.", {"rows": 1000}).count("1,000")
+    1
+    """
+    return html_table(caption, ("", ""), [(name, _shown(value)) for name, value in facts.items()], note=note)
 
 
 def html_sentence(sentence: str) -> str:
@@ -62,12 +94,6 @@ def html_sentence(sentence: str) -> str:
     return f"<p>{_safe(sentence)}</p>"
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    return shown_number(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def shown_number(value: float) -> str:
     """A number with four digits.
 
@@ -77,12 +103,45 @@ def shown_number(value: float) -> str:
     return "∞" if value == float("inf") else f"{value:.4g}"
 
 
+def shown_share(value: float) -> str:
+    """A share as people say it.
+
+    >>> shown_share(0.9011)
+    '90.1 %'
+    """
+    return f"{100 * value:.1f} %"
+
+
+def _cell(cell: Cell, side: str) -> str:
+    if isinstance(cell, Chips):
+        inside = "".join(f'<span style="{CHIP.format(tint=cell.tint)}">{_safe(name)}</span>' for name in cell.names)
+        return f'<td style="{_style("left", "normal")}">{inside}{_safe(cell.note)}</td>'
+    if isinstance(cell, Share):
+        bar = BAR.format(tint=cell.tint, percent=100 * min(max(cell.value, 0.0), 1.0))
+        return f'<td style="{_style("right")};min-width:8em;{bar}">{shown_share(cell.value)}</td>'
+    return f'<td style="{_style(side)}">{_safe(cell)}</td>'
+
+
+def _style(side: str, wrap: str = "nowrap") -> str:
+    return CELL.format(side=side, wrap=wrap)
+
+
+def _shown(value: Any) -> Cell:
+    if value is None:
+        return ""
+    if isinstance(value, Share | Chips):
+        return value
+    return shown_number(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _safe(text: str) -> str:
     return escape(visible(text))
 
 
-def _is_number(text: str) -> bool:
-    shorn = text.replace(",", "").replace("%", "").replace("−", "-").strip()
+def _is_number(cell: Cell) -> bool:
+    if not isinstance(cell, str):
+        return isinstance(cell, Share)
+    shorn = cell.replace(",", "").replace("%", "").replace("−", "-").strip()
     try:
         float(shorn or "0")
     except ValueError:

@@ -6,14 +6,14 @@ That law knows neither the classifier nor the score, so n can be planned.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_columns
+from pippin._runtime.showing import html_facts
 from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
 from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
 
@@ -61,12 +61,21 @@ class Plan:
     test_high: float | None = None
 
     def _repr_html_(self) -> str:
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
         told = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
-        shown = {name.replace("_", " "): value for name, value in known.items() if value is not None}
-        return html_columns(
-            f"{told} with probability {1 - self.delta:g}", {"": list(shown), "value": list(shown.values())}
-        )
+        often = f"in {100 * (1 - self.delta):g} % of calibrations"
+        facts: dict[str, Any] = {
+            "calibration examples": self.n,
+            "threshold": f"the {self.k:,}-th smallest score" if self.finite else "infinite: too few examples",
+            "mean coverage": self.mean,
+            "its standard deviation": self.standard_deviation,
+            f"coverage {often}": f"{self.low:.4f} to {self.high:.4f}",
+        }
+        if self.test is not None:
+            facts |= {
+                f"measured on {self.test:,} rows, {often}": f"{self.test_low:.4f} to {self.test_high:.4f}",
+                "its standard deviation there": self.test_standard_deviation,
+            }
+        return html_facts(f"{told} {often}.", facts)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The law of coverage over calibrations, shaded from `low` to `high`; Matplotlib axes.

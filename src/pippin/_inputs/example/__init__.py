@@ -12,6 +12,8 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.showing import Share, html_table
+
 
 @dataclass(frozen=True, repr=False)
 class Example:
@@ -26,6 +28,15 @@ class Example:
     probs: NDArray[np.float32]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        counts, right = np.bincount(self.labels), np.bincount(self.labels[self.probs.argmax(axis=1) == self.labels])
+        rows = [
+            (name, f"{n:,}", Share(hit / n)) for name, n, hit in zip(self.classes, counts.tolist(), right, strict=True)
+        ]
+        note = f"probs: {self.probs.shape[0]:,} × {self.probs.shape[1]} probabilities; labels: the true classes."
+        told = f"{len(self.labels):,} seedlings of {len(self.classes)} species, as a network saw them"
+        return html_table(told, ("class", "rows", "most probable class is right"), rows, note=note)
 
     def __repr__(self) -> str:
         return f"Example({len(self.labels):,} seedlings, {len(self.classes)} species)"

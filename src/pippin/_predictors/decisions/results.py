@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from pippin._predictors.frames import decisions_frame
 from pippin._runtime.arrays import Classes, Flags, Indices, Vector, read_only
-from pippin._runtime.showing import html_table, shown_number
+from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, html_table, shown_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 10  # decisions in a notebook
+TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of actions
 
 
 class Decision(NamedTuple):
@@ -108,9 +109,18 @@ class Decisions:
     def _repr_html_(self) -> str:
         first = [self[i] for i in range(min(SHOWN, len(self)))]
         names = range(len(first)) if self.index is None else self.index[: len(first)]
-        rows = [(str(name), one.action, _certified(one.certificate)) for name, one in zip(names, first, strict=True)]
+        rows = [
+            (
+                str(name),
+                Chips([one.action], TINTS[self.names.index(one.action) % len(TINTS)]),
+                _certified(one.certificate),
+            )
+            for name, one in zip(names, first, strict=True)
+        ]
         told = repr(self).removeprefix("Decisions(").removesuffix(")")
-        return html_table(told, ("object", "action", "certified utility"), rows, left_out=len(self) - len(first))
+        note = "Certified: what the action is worth at least, as often as was asked for."
+        heads = ("object", "action", "certified utility")
+        return html_table(told, heads, rows, left_out=len(self) - len(first), note=note)
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())

@@ -18,7 +18,7 @@ from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import Pools, pools_of
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_sentence
+from pippin._runtime.showing import html_facts
 from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
 
@@ -196,7 +196,14 @@ class Monitor:
         return files.load_monitor(path)
 
     def _repr_html_(self) -> str:
-        return html_sentence(f"{self!r}: {self.describe()}")
+        facts = {
+            "rows": self.n_rows,
+            "alarms": self.n_alarms,
+            "evidence now": self.evidence,
+            "an alarm at": self.limit,
+            "change since row": "–" if self.changepoint is None else f"about {self.changepoint:,}",
+        }
+        return html_facts(f"Monitor: {self.describe()}", facts)
 
     def __repr__(self) -> str:
         asked = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"

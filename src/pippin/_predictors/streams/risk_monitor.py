@@ -10,7 +10,7 @@ from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.monitor import as_delta
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_sentence
+from pippin._runtime.showing import html_facts
 from pippin._theory.level import as_alpha
 from pippin._theory.risk_bets import log_capital, lowest_rate
 
@@ -123,7 +123,13 @@ class RiskMonitor:
         return files.load_risk_monitor(path)
 
     def _repr_html_(self) -> str:
-        return html_sentence(f"{self!r}: {self.describe()}")
+        facts = {
+            "labels": self.n_rows,
+            "missed": self.n_missed,
+            "evidence now": self.evidence,
+            "an alarm at": 1 / self.delta,
+        }
+        return html_facts(f"RiskMonitor: {self.describe()}", facts)
 
     def __repr__(self) -> str:
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"

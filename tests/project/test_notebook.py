@@ -1,0 +1,35 @@
+"""The notebook of first steps runs as it stands, and every cell ends with something that shows itself."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "first_steps.ipynb"
+STEPS = ("Load", "Calibrate", "Sets", "Explain", "Evaluate", "Compare", "Sweep", "Plan", "Decide", "Stream")
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """Its cells with their outputs, run by a kernel of its own in an empty folder."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")  # stored without any
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path_factory.mktemp("empty")}}).execute()
+    return notebook.cells
+
+
+def test_there_are_ten_steps(executed):
+    told = [cell.source for cell in executed if cell.cell_type == "markdown"]
+    assert [text.split("**")[1].rstrip(".") for text in told if text.startswith("**")] == list(STEPS)
+    assert sum(cell.cell_type == "code" for cell in executed) == len(STEPS)
+
+
+@pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
+def test_the_last_line_has_html(executed, step):
+    """A table or a sentence with markup, nothing printed, no warning."""
+    cell = [cell for cell in executed if cell.cell_type == "code"][step]
+    (output,) = cell.outputs
+    assert output.output_type == "execute_result"
+    assert "<table" in output.data["text/html"]
+    assert "object at 0x" not in output.data["text/plain"]
