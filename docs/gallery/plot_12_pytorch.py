@@ -2,14 +2,15 @@
 How do I put it behind a PyTorch network?
 =========================================
 
-Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets its last layer. The layer runs where the network
-runs, on the CPU or the GPU, under ``torch.compile`` too.
+Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets
+its last layer. The layer runs where the network runs, on the CPU or the GPU, under
+``torch.compile`` too.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   The layer gives, on the CPU, exactly the sets of ``pippin``: they hold the true class with probability at least 1 − alpha, whatever the
-   network is.
+   The layer gives, on the CPU, exactly the sets of ``pippin``: they hold the true class
+   with probability at least 1 − alpha, whatever the network is.
 """
 
 # %%
@@ -54,12 +55,16 @@ predictor = pippin.torch.calibrate(network, loader, score="repip", alpha=0.02)
 deployed = torch.nn.Sequential(network, pippin.torch.ConformalHead(predictor)).eval()
 with torch.no_grad():
     sets = deployed(x[test])
-covered = (sets.classes == y[test, None]).any(dim=1)
+covered, size = (sets.classes == y[test, None]).any(dim=1), sets.sizes.float().mean()
 print(predictor.describe())
-print(f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; {sets.sizes.float().mean():.2f} digits per set")
+print(
+    f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; "
+    f"{size:.2f} digits per set"
+)
 
 # %%
-# ``sets.sizes`` and ``sets.classes`` are tensors: the classes of each set, most probable first, then −1.
+# ``sets.sizes`` and ``sets.classes`` are tensors: the classes of each set, most
+# probable first, then −1.
 
 sets.classes[:5]
 
@@ -74,9 +79,18 @@ fig, axes = plt.subplots(1, len(shown), figsize=(9, 1.9))
 for ax, i in zip(axes, shown.tolist(), strict=True):
     members = [int(c) for c in sets.classes[i] if c >= 0]
     ax.imshow(-x[test][i, 0].numpy(), cmap="gray", interpolation="bicubic")
-    ax.set_title("{" + ", ".join(map(str, members)) + "}", loc="center", color="C0" if y[test][i] in members else "C1")
+    ax.set_title(
+        "{" + ", ".join(map(str, members)) + "}",
+        loc="center",
+        color="C0" if y[test][i] in members else "C1",
+    )
     ax.axis("off")
-fig.suptitle("Sets of one, two and three digits; orange ones miss the truth", x=0.01, ha="left", weight="bold")
+fig.suptitle(
+    "Sets of one, two and three digits; orange ones miss the truth",
+    x=0.01,
+    ha="left",
+    weight="bold",
+)
 plt.show()
 
 # %%
@@ -89,31 +103,44 @@ with torch.no_grad():
 # %%
 # What can go wrong
 # -----------------
-# **Probabilities where logits are expected.** Somebody adds a softmax to the network after it was calibrated. Nothing crashes, the shapes are
-# right, and the layer takes a softmax of a softmax, which is nearly flat:
+# **Probabilities where logits are expected.** Somebody adds a softmax to the network
+# after it was calibrated. Nothing crashes, the shapes are right, and the layer takes a
+# softmax of a softmax, which is nearly flat:
 
 softmaxed = torch.nn.Sequential(network, torch.nn.Softmax(dim=1)).eval()
 with torch.no_grad():
     for name, head in (
         ("ConformalHead(predictor)", pippin.torch.ConformalHead(predictor)),
-        ("ConformalHead(predictor, from_probs=True)", pippin.torch.ConformalHead(predictor, from_probs=True)),
+        (
+            "ConformalHead(predictor, from_probs=True)",
+            pippin.torch.ConformalHead(predictor, from_probs=True),
+        ),
     ):
         found = head(softmaxed(x[test]))
         share = (found.classes == y[test, None]).any(dim=1).float().mean()
-        print(f"{name:42} {share:.1%} covered, {found.sizes.float().mean():.2f} digits per set")
+        print(
+            f"{name:42} {share:.1%} covered, {found.sizes.float().mean():.2f} "
+            "digits per set"
+        )
 
 # %%
-# **A network in training mode.** ``calibrate`` switches to eval mode and back; who computes logits by hand must do it too. With dropout on,
-# the new images meet another network than those that calibrated:
+# **A network in training mode.** ``calibrate`` switches to eval mode and back; who
+# computes logits by hand must do it too. With dropout on, the new images meet another
+# network than those that calibrated:
 
 network.train()
 with torch.no_grad():
     shaken = pippin.torch.ConformalHead(predictor)(network(x[test]))
-print(f"{(shaken.classes == y[test, None]).any(dim=1).float().mean():.1%} covered with dropout left on")
+print(
+    f"{(shaken.classes == y[test, None]).any(dim=1).float().mean():.1%} covered "
+    "with dropout left on"
+)
 
 # %%
 # Read on
 # -------
-# - :doc:`/export`: what the layer does, thresholds per class and group, decisions as a layer
+# - :doc:`/export`: what the layer does, thresholds per class and group, decisions as a
+#   layer
 # - :doc:`plot_13_hugging_face`: a model from a folder
-# - :func:`pippin.torch.calibrate`, :class:`pippin.torch.ConformalHead`, :class:`pippin.torch.DecisionHead`
+# - :func:`pippin.torch.calibrate`, :class:`pippin.torch.ConformalHead`,
+#   :class:`pippin.torch.DecisionHead`
