@@ -24,6 +24,9 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "command_line",
     "gallery_links",
+    "names",
+    "offline_search",
+    "reachable",
     "trimmed",
     "words",
     "written_types",
@@ -59,6 +62,7 @@ highlight_language = "none"
 html_theme = "furo"
 html_title = "pippin"
 html_favicon = html_logo = "_static/pippin.svg"
+html_search_scorer = str(Path(__file__).parent / "_site" / "scorer.js")
 html_static_path = ["_static"]
 html_css_files = ["pippin.css", "gallery.css"]
 html_copy_source = html_show_sourcelink = False

@@ -10,10 +10,11 @@ import inspect
 import re
 import sys
 import textwrap
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, get_origin, get_overloads
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -40,6 +41,7 @@ OPEN = {
     "classifier": "Estimator",
     "cv": "int | Estimator | None",
     "estimator": "Estimator",
+    "fit_params": "ArrayLike",
     "fold_probs": "Probabilities",
     "group": "str | int | None",
     "groups": "ArrayLike | None",
@@ -62,6 +64,24 @@ OPEN = {
     "values": "Table",
     "y": "Labels",
 }
+
+# Arguments that are looked at before anything is computed.
+DOORS = {
+    "X",
+    "alpha",
+    "candidate",
+    "classes",
+    "delta",
+    "fold_probs",
+    "groups",
+    "image",
+    "labels",
+    "level",
+    "n",
+    "novel",
+}
+DOORS |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
+DOORS |= {"values", "weights", "x"}
 
 # Names of ours that say less than what they stand for.
 SPELLED = {
@@ -131,11 +151,16 @@ def of_function(function: FunctionType) -> None:
     function.__annotations__ = {k: written(v, k, function.__globals__) for k, v in names.items() if v} | NEVER
 
 
+@cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_text(encoding="utf-8"))
+
+
 def home(cls: type) -> tuple[ast.ClassDef, dict[str, Any]]:
     """Where a class is written, whatever module it says, and the names that are known there."""
     for module in [module for name, module in sys.modules.items() if name.startswith("pippin")]:
         if vars(module).get(cls.__name__) is cls:
-            for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+            for node in parsed(str(module.__file__)).body:
                 if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
                     return node, vars(module)
     raise LookupError(f"No module of pippin has the class {cls.__name__}.")
@@ -172,9 +197,10 @@ def write_types(app: Any) -> None:
                     of_class(cls)
         elif inspect.isfunction(found):
             of_function(found)
-            analyzer = ModuleAnalyzer.for_module(found.__module__)
-            analyzer.analyze()
-            analyzer.overloads.clear()
+            if get_overloads(found):
+                analyzer = ModuleAnalyzer.for_module(found.__module__)
+                analyzer.analyze()
+                analyzer.overloads.clear()
 
 
 def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
@@ -191,6 +217,17 @@ def types_first(app: Any, what: str, name: str, found: object, options: Any, lin
             types = [i for i in range(number, end) if lines[i].startswith("   :type:")]
             if types:
                 lines.insert(number + 1, lines.pop(types[0]))
+
+
+def refusals(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """Whatever takes data refuses what it cannot use, and says so."""
+    told = [i for i, line in enumerate(lines) if line.startswith(":param ")]
+    if not DOORS & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(lines):
+        return
+    end = next((i for i in range(told[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    lines.insert(
+        end, ":raises ~pippin.InputError: What was given cannot be used; the sentence says why and what to do."
+    )
 
 
 def skip_fields(app: Any, what: str, name: str, found: object, skip: bool, options: Any) -> bool | None:
@@ -217,5 +254,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", hide_colons, priority=100)  # before Google's style is read
     app.connect("autodoc-process-docstring", show_colons, priority=900)
     app.connect("autodoc-process-docstring", types_first, priority=900)
+    app.connect("autodoc-process-docstring", refusals, priority=900)
     app.connect("autodoc-process-signature", returned)
     return {"parallel_read_safe": True}

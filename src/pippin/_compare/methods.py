@@ -117,7 +117,7 @@ def parse_method(text: Any) -> Method:
     (raps(lam=0.1), 'class and group')
 
     Raises:
-        ValueError: the text is no score, or what follows it is no way to form thresholds.
+        InputError: the text is no score, or what follows it is no way to form thresholds.
     """
     if isinstance(text, Method):
         return text

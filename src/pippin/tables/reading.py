@@ -98,7 +98,7 @@ class Data:
             classes: the names in which labels are looked up, where the file names none.
 
         Raises:
-            ValueError: the file has no labels, or one of them is no class.
+            InputError: the file has no labels, or one of them is no class.
         """
         if self.labels is None:
             raise InputError(
@@ -128,7 +128,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
         layout: what its columns mean.
 
     Raises:
-        ValueError: the file is missing, damaged, of another kind, or no probabilities; it is named.
+        InputError: the file is missing, damaged, of another kind, or no probabilities; it is named.
     """
     path = Path(path)
     content, checksum = read_arrays(path, layout)
@@ -171,7 +171,7 @@ def read_features(data: Data) -> NDArray[Any]:
     """The array features of an .npz file, such as `train --features` writes.
 
     Raises:
-        ValueError: it has none.
+        InputError: it has none.
     """
     if data.path is not None and data.path.suffix == ".npz":
         with np.load(data.path, allow_pickle=False) as kept:

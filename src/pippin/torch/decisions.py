@@ -45,7 +45,9 @@ class DecisionHead(torch.nn.Module):
         classes (Classes): the names of the columns, in their order.
         actions (tuple[str, ...]): the names of the actions.
         from_probs (bool): whether it takes probabilities instead of logits.
-        counts (list[int]): how many lines each action has.
+        counts (list[int]): how many lines of utility each action has.
+        n_outcomes (int): how many classes, or kinds of classes, utilities tell apart.
+        safe (int): the action whose worst utility is best, by number.
 
     >>> import pippin.torch, torch
     >>> utility = pippin.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
