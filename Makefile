@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test lint compiled bench format clean
+.PHONY: run test docs lint compiled bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -23,6 +23,9 @@ lint: $(VENV)/installed-test
 compiled: $(VENV)/installed-test
 	$(BIN)/python -c "import pippin; pippin.warm_up()"
 
+docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
+	$(BIN)/python -m sphinx -W --keep-going -b html -d out/site-doctrees docs out/site
+
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
@@ -39,7 +42,7 @@ format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff format .
 
 clean:  ## removes the environment and everything made
-	rm -rf $(VENV) out dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +58,11 @@ $(VENV)/installed-test: pyproject.toml | $(BIN)/python
 	@echo "Setting up the tests (once) …"
 	@$(PIP) install --no-compile --editable ".[test]"
 	@$(PIP) install --no-compile --no-deps torchcp==1.2.1
+	@touch $(VENV)/installed $@
+
+$(VENV)/installed-docs: pyproject.toml | $(BIN)/python
+	@echo "Setting up the site (once) …"
+	@$(PIP) install --no-compile --editable ".[docs]"
 	@touch $(VENV)/installed $@
 
 # The report is tested in a real browser: installed here if that is allowed, else asked for.

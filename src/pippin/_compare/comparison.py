@@ -101,9 +101,17 @@ def compare_in(trial: Trial, methods: tuple[Method, ...], splits: int, kept: str
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What every score did on every split: values[score, split, metric], the metrics as in METRICS.
+    """What every score did on every split.
 
-    The threshold is NaN for a method that has several.
+    Attributes:
+        scores: what was compared.
+        alpha: the share of errors allowed.
+        seed: what the splits were drawn from.
+        n: how many rows there are.
+        n_calibration: how many of them calibrate, in every split.
+        values: values[score, split, metric], with the metrics threshold, coverage, efficiency, informativeness
+            and empty_rate. The threshold is NaN for a method that has several.
+        trial: the rows themselves, already scored; None in a comparison that was not made by `pippin.compare`.
     """
 
     scores: tuple[Method, ...]
@@ -119,10 +127,12 @@ class Comparison:
 
     @property
     def splits(self) -> int:
+        """How many random splits there were."""
         return int(self.values.shape[1])
 
     @property
     def n_test(self) -> int:
+        """How many rows are left to test, in every split."""
         return self.n - self.n_calibration
 
     def metric(self, name: str) -> Vector:
@@ -163,7 +173,7 @@ class Comparison:
     def conditional(self) -> "polars.DataFrame":
         """One row per score: its worst class, CovGap, SSCV and worst group, pooled over the first 100 splits.
 
-        `covgap` is the mean over classes of |coverage − (1 − α)|; `sscv` the largest such gap
+        `covgap` is the mean over classes of `|coverage − (1 − α)|`; `sscv` the largest such gap
         over strata of set sizes.
 
         >>> import pippin

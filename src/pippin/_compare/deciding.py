@@ -107,7 +107,13 @@ def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, sp
 
 
 class DecisionCurve(NamedTuple):
-    """On the first split, at each of LEVELS: the mean certificate, and the mean utility that came of it."""
+    """On the first split, at each of many levels: what was promised, and what came of it.
+
+    Attributes:
+        name: the kind of decisions.
+        promised: the mean certificate.
+        came: the mean utility.
+    """
 
     name: str
     promised: Vector
@@ -116,11 +122,18 @@ class DecisionCurve(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecisionComparison:
-    """What every kind of decisions did on every split: values[kind, split, measure].
+    """What every kind of decisions did on every split.
 
-    The measures are certificates kept, the mean certificate, the mean utility, then the share of
-    each action, and of each action the share of errors: objects on which it was worth less than
-    the best worst case.
+    Attributes:
+        names: what was compared.
+        actions: the names of the actions.
+        alpha: the share of certificates that may be broken.
+        n: how many rows there are.
+        n_calibration: how many of them calibrate, in every split.
+        values: values[kind, split, measure]; the measures are certificates kept, the mean certificate, the mean
+            utility, then the share of each action, and of each action the share of errors: objects on which it
+            was worth less than the best worst case.
+        curves: what was promised and what came of it at many levels, for each kind.
     """
 
     names: tuple[str, ...]
@@ -133,6 +146,7 @@ class DecisionComparison:
 
     @property
     def splits(self) -> int:
+        """How many random splits there were."""
         return int(self.values.shape[1])
 
     @property

@@ -20,7 +20,16 @@ SUSPICIOUS = 0.001  # a chance below which the law is doubted
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of first − second over the splits, with an interval."""
+    """The mean of first − second over the splits, with an interval.
+
+    Attributes:
+        first: the one method.
+        second: the other.
+        metric: what they differ in.
+        mean: the mean difference.
+        low: the lower end of its interval.
+        high: the upper end.
+    """
 
     first: Method
     second: Method

@@ -31,7 +31,12 @@ DRAWS = 8  # of u, over which a randomised score's sets are averaged
 
 
 class Influence(NamedTuple):
-    """How rows sway one metric: t's covariances between methods, and mean_test(t) of each method and split."""
+    """How rows sway one metric.
+
+    Attributes:
+        covariance: t's covariances between methods.
+        tested: mean_test(t) of each method and split.
+    """
 
     covariance: Floats
     tested: Floats

@@ -31,10 +31,16 @@ COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it n
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A score, what its thresholds are per, and whether empty sets get the most probable class.
+    """A score, what its thresholds are per, and what else is done to it.
 
-    `margin` asks for that variant of the IP/MS combination, of the score ip. `str` gives the
-    spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
+    `str` gives the spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
+
+    Attributes:
+        score: the score.
+        per: what the thresholds are per; None for one threshold.
+        nonempty: whether empty sets get the most probable class.
+        margin: that variant of the IP/MS combination, of the score ip; None for a score alone.
+        sharpened: whether the probabilities are sharpened first.
 
     >>> import pippin
     >>> print(pippin.Method(pippin.repip(gamma=0.05), per="class", nonempty=True))
@@ -111,7 +117,7 @@ def parse_method(text: Any) -> Method:
     (raps(lam=0.1), 'class and group')
 
     Raises:
-        ValueError: the text is no score, or what follows it is no way to form thresholds.
+        InputError: the text is no score, or what follows it is no way to form thresholds.
     """
     if isinstance(text, Method):
         return text

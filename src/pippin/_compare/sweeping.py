@@ -80,7 +80,14 @@ def sweep(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """A comparison of one score at many values of one parameter."""
+    """A comparison of one score at many values of one parameter.
+
+    Attributes:
+        score: the score.
+        parameter: the name of the parameter.
+        values: its values, as they were tried.
+        comparison: what came of each.
+    """
 
     score: Score
     parameter: str

@@ -39,7 +39,16 @@ SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those."""
+    """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those.
+
+    Attributes:
+        method: what was chosen.
+        alpha: the share of errors allowed.
+        preference: what was preferred, in words.
+        tuning_rows: the rows that it was chosen on.
+        calibration_rows: the rows that are left to calibrate.
+        comparison: how all candidates did.
+    """
 
     method: Method
     alpha: float

@@ -15,9 +15,15 @@ from pippin._runtime.progress import progress_bar
 
 
 class Batch(NamedTuple):
-    """Some rows, with what stands beside them as far as it was asked for; `first` come before, in all batches.
+    """Some rows, with what stands beside them as far as it was asked for.
 
-    Errors inside `naming()` name the batch's file, and the row as that file counts it.
+    Attributes:
+        rows: the probabilities.
+        labels: the true classes, by number.
+        groups: the group of each row.
+        ids: what the ids are called, and one per row.
+        first: how many rows come before, in all batches.
+        naming: a context in which errors name the batch's file, and the row as that file counts it.
     """
 
     rows: Rows

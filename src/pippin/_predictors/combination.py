@@ -153,9 +153,15 @@ def find_thresholds(labels: Labels, alpha: Any, seed: Seed, way: Way) -> Thresho
 class Combination(Saved):
     """Two thresholds and one rule: the margin's set where it is a singleton, else IP's.
 
-    `n_calibration` rows calibrated it, of which `n_ip` set IP's threshold. IP's threshold is
-    −∞ where the singletons alone cover enough: the other sets are empty. If it is ∞ so is
-    the margin's, and every set is full.
+    Attributes:
+        alpha: the share of errors allowed.
+        variant: how the two were calibrated: "recalibrated", "sum" or "none", as published.
+        margin_threshold: the margin's; infinite where IP's is.
+        ip_threshold: IP's. It is −∞ where the singletons alone cover enough: the other sets are empty. If it is
+            ∞, every set is full.
+        n_calibration: how many rows calibrated it.
+        n_ip: how many of them set IP's threshold.
+        classes: the names of the columns, in their order.
     """
 
     alpha: float

@@ -48,10 +48,20 @@ if TYPE_CHECKING:
 class ConditionalPredictor(Explains, SavedWithScores):
     """A calibrated score with a threshold for every class, kind of classes, group, or class and group.
 
-    `thresholds[g, k]` is what class k of an object in group g must not exceed; without
-    groups there is one row. `groups` are their names; the name None stands for every
-    group that was not seen. `rank_limits` are RC3P's, of the same shape. `kinds` are those of
-    the classes, and `levels` their own alphas, if they have some; then `alpha` is the largest.
+    Attributes:
+        score: the score.
+        per: what the thresholds are per, "class" for instance.
+        alpha: the share of errors allowed; the largest, where kinds have levels of their own.
+        thresholds: thresholds[g, k] is what class k of an object in group g must not exceed; without groups
+            there is one row.
+        rank_limits: RC3P's limits on the rank, of the same shape; None elsewhere.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        groups: the names of the groups, where there are some; None among them stands for every group that was
+            not seen.
+        cells: the calibration scores, cell by cell.
+        kinds: the kinds of the classes, if they have some.
+        levels: the kinds' own alphas, if they have some.
     """
 
     score: Score

@@ -16,7 +16,14 @@ STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopo
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Objects and those covered, (2, how many), of every class, every group, every stratum of set sizes, and size."""
+    """Objects and those covered, each (2, how many).
+
+    Attributes:
+        classes: of every class.
+        groups: of every group.
+        strata: of every stratum of set sizes.
+        sizes: of every size.
+    """
 
     classes: Counts
     groups: Counts

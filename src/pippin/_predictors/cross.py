@@ -83,7 +83,15 @@ def calibrate_cross(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossPredictor(Saved):
-    """The calibration scores of each fold in increasing order: what new objects' scores are compared with."""
+    """Every row has trained and calibrated: new objects' scores are compared with those of each fold.
+
+    Attributes:
+        score: the score.
+        alpha: the share of errors allowed.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        fold_scores: the calibration scores of each fold, in increasing order.
+    """
 
     score: Score
     alpha: float

@@ -26,7 +26,18 @@ TOLD = 12  # classes that a repr shows
 
 
 class ExplainedClass(NamedTuple):
-    """One class of the object: what speaks for it and against it. `p_value` is None where there is none."""
+    """One class of the object: what speaks for it and against it.
+
+    Attributes:
+        name: the class.
+        rank: its rank by probability, from 1.
+        probability: what the classifier gave it.
+        score: how strange it would be as the true class.
+        threshold: what its score must not exceed.
+        p_value: the share of calibration examples at least as strange; None where there is none.
+        inside: whether it is in the set.
+        why: the same in words.
+    """
 
     name: str | int
     rank: int
@@ -40,7 +51,12 @@ class ExplainedClass(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """Every class of one object, the most probable first, and why it is in the set or not."""
+    """Every class of one object, the most probable first, and why it is in the set or not.
+
+    Attributes:
+        classes: one entry per class, the most probable first.
+        alpha: the share of errors allowed.
+    """
 
     classes: tuple[ExplainedClass, ...]
     alpha: float

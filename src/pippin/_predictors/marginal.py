@@ -48,7 +48,13 @@ def from_scores(scores: Vector, score: Score, level: float, classes: Classes) ->
 class Predictor(Explains, SavedWithScores):
     """A calibrated score: what turns rows of probabilities into prediction sets.
 
-    `scores` are the calibration scores in any order; None, if its file left them out.
+    Attributes:
+        score: the score.
+        alpha: the share of errors allowed.
+        threshold: what the score of a class must not exceed; infinite with too few rows.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        scores: the calibration scores in any order; None, if its file left them out.
     """
 
     score: Score

@@ -111,9 +111,24 @@ def _mean(values: NDArray[Any]) -> float:
 class Evaluation:
     """Every metric of some sets. The counts say how much a coverage rests on.
 
-    With groups there is coverage per group. With the level alpha, `covgap` is the mean over
-    classes of |coverage − (1 − alpha)|, and `sscv` the largest such gap over strata of set
-    sizes: 0 to 1, 2 to 3, 4 to 10, 11 to 100, and more classes.
+    Attributes:
+        n: how many objects.
+        coverage: the share of sets that hold the true class.
+        efficiency: the mean size of a set: the paper's word.
+        informativeness: the share of singletons, sets of one class: the paper's word.
+        empty_rate: the share of empty sets.
+        size_counts: how many sets have each size.
+        size_coverage: coverage of the sets of each size.
+        class_counts: how many objects each class has.
+        class_coverage: coverage of each class.
+        group_counts: how many objects each group has, where groups were given.
+        group_coverage: coverage of each group.
+        alpha: the level that was asked for, if it was told.
+        covgap: CovGap, the mean over classes of `|coverage − (1 − alpha)|`; None without alpha.
+        sscv: SSCV, size-stratified coverage violation: the largest such gap over strata of set sizes, 0 to 1, 2
+            to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
+        n_calibration: how many rows calibrated, if it was told.
+        accuracy: the share of objects whose most probable class is the true one; None where that is not known.
     """
 
     n: int

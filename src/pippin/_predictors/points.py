@@ -15,9 +15,11 @@ COLUMNS = ("labels", "confidence", "credibility")
 class PointPredictions:
     """One class per object, the one with the largest p-value, and how far to trust it.
 
-    `credibility` is that largest p-value: small where no class looks like the calibration
-    examples. `confidence` is 1 − the second largest: the greatest 1 − α at which the
-    prediction set has at most this one class.
+    Attributes:
+        labels: the class of each object.
+        confidence: 1 − the second largest p-value: the greatest 1 − α at which the prediction set has at most
+            this one class.
+        credibility: the largest p-value: small where no class looks like the calibration examples.
 
     >>> import numpy as np
     >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))

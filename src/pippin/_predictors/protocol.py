@@ -11,11 +11,6 @@ from pippin._runtime.arrays import Classes
 class ConformalPredictor(Protocol):
     """A calibrated predictor of any kind.
 
-    `alpha` is the share of errors allowed, `n_calibration` how many rows calibrated it, and
-    `classes` the names of the columns. `guarantee` is the coverage that is proven, and
-    `takes` says what `predict` is to be told beside the rows: "seed", "groups", "weights";
-    "folds" where the rows come as one matrix per model.
-
     >>> import pippin
     >>> data = pippin.load_example()
     >>> predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
@@ -24,15 +19,27 @@ class ConformalPredictor(Protocol):
     """
 
     @property
-    def alpha(self) -> float: ...
+    def alpha(self) -> float:
+        """The share of errors allowed."""
+
     @property
-    def n_calibration(self) -> int: ...
+    def n_calibration(self) -> int:
+        """How many rows calibrated it."""
+
     @property
-    def classes(self) -> Classes: ...
+    def classes(self) -> Classes:
+        """The names of the columns, in their order."""
+
     @property
-    def guarantee(self) -> float: ...
+    def guarantee(self) -> float:
+        """The coverage that is proven."""
+
     @property
-    def takes(self) -> frozenset[str]: ...
+    def takes(self) -> frozenset[str]:
+        """What `predict` is to be told beside the rows.
+
+        Some of "seed", "groups" and "weights"; "folds" where the rows come as one matrix per model.
+        """
 
     def predict(self, probs: Any, /, *args: Any, **kwargs: Any) -> PredictionSets:
         """The prediction set of every row.

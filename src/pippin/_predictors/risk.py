@@ -99,8 +99,16 @@ def calibrate_risk(
 class RiskPredictor(Saved):
     """A calibrated score: its sets lose at most alpha on average.
 
-    `costs` are those of missing each class; None, if the loss was a function. `scores` are the
-    calibration scores, sorted, and `labels` the classes that they belong to.
+    Attributes:
+        score: the score.
+        alpha: the mean loss allowed.
+        threshold: what the score of a class must not exceed.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        bound: the largest loss that a set can have.
+        costs: those of missing each class; None, if the loss was a function.
+        scores: the calibration scores, sorted; None with a function.
+        labels: the classes that they belong to; None with a function.
     """
 
     score: Score

@@ -37,8 +37,10 @@ SHOWN = 10  # predictions in a notebook
 class SelectivePredictions:
     """The most probable class of each object, and whether it is sure enough to act on.
 
-    `labels` are given for all; those not acted on are not promised anything. `confidence` is the
-    probability of the label.
+    Attributes:
+        labels: the class, given for all; those not acted on are not promised anything.
+        acted: which objects are acted on.
+        confidence: the probability of the label.
 
     >>> import numpy as np, pippin
     >>> pippin.SelectivePredictions(np.array(["weed", "crop"]), np.array([True, False]), np.array([0.99, 0.5]))
@@ -73,8 +75,17 @@ class SelectivePredictor(Saved):
 
     With probability 1 − delta over the calibration rows, at most a share `error` of those acted on
     is wrong; with per="class" that holds for each predicted class, which has its own threshold.
-    `thresholds` are infinite where nothing could be certified: then no row is acted on.
-    `n_acted` and `n_wrong` count the calibration rows at the thresholds.
+
+    Attributes:
+        error: the share of errors allowed among those acted on.
+        delta: how often a calibration may fail to promise that.
+        per: "class", if each predicted class has its own threshold.
+        thresholds: what the largest probability must reach; infinite where nothing could be certified: then no
+            row is acted on.
+        n_acted: how many calibration rows reach each threshold.
+        n_wrong: how many of those were wrong.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
     """
 
     error: float

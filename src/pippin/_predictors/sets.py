@@ -35,13 +35,17 @@ def _chips(members: list[str | int], novel: bool) -> Chips:
 class PredictionSets:
     """One set of classes per object, held as compressed rows.
 
-    `members` lists the class indices of all sets, row after row; the set of object i is
-    `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again.
-    `index` is the pandas index of the objects, where they came in a pandas frame: then
-    `sets["a.png"]` is the set of that label, or the sets of all that share it. As in pandas, a
-    whole number is a label where labels are whole numbers; elsewhere, and under the index
-    0 … n − 1, it is a position. A slice always counts positions. `novel` marks the objects that
-    are like none of the calibration objects, where somebody has looked: see `flagged`.
+    The set of object i is `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again. Where
+    objects came in a pandas frame, `sets["a.png"]` is the set of that label, or the sets of all that share it. As in
+    pandas, a whole number is a label where labels are whole numbers; elsewhere, and under the index 0 … n − 1, it is a
+    position. A slice always counts positions.
+
+    Attributes:
+        sizes: how many classes each set has.
+        members: the class indices of all sets, row after row, most probable first.
+        classes: the names of the columns, in their order.
+        index: the pandas index of the objects, where they came in a pandas frame.
+        novel: which objects are like none of the calibration objects, where somebody has looked: see `flagged`.
 
     >>> import pippin
     >>> import numpy as np

@@ -47,8 +47,16 @@ def calibrate_units(data: Labelled, score: Score, alpha: Any, seed: Seed, units:
 class UnitPredictor(Explains, Saved):
     """One threshold, from units that count once each: for a row drawn at random from a new unit.
 
-    `scores` are in increasing order, `units` the number of each one's unit. Of J units, unit j with m_j rows, the
-    threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1); infinite, if there is none.
+    Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
+    infinite, if there is none.
+
+    Attributes:
+        score: the score.
+        alpha: the share of errors allowed.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        scores: the calibration scores in increasing order.
+        units: the number of each one's unit.
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()

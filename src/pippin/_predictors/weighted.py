@@ -116,7 +116,15 @@ class WeightedPredictor(Explains, Saved):
 
     An object of weight w has the smallest score s as its threshold for which the scores up
     to s hold a share of at least 1 − alpha of all weights, w included; if none does, it is
-    infinite. `n_calibration` counts rows of weight 0 too.
+    infinite.
+
+    Attributes:
+        score: the score.
+        alpha: the share of errors allowed.
+        n_calibration: how many rows calibrated it, those of weight 0 too.
+        classes: the names of the columns, in their order.
+        scores: the calibration scores in increasing order.
+        weights: the weight of each.
     """
 
     score: Score

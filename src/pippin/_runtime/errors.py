@@ -10,6 +10,12 @@ class InputError(ValueError):
         in_files: the same for someone who has files, where it differs.
         row: the row that `what` is said of, counted from 0.
 
+    Attributes:
+        what (str): the sentence without its remedy, the row in it.
+        remedy (str | None): what to do, for someone who has arrays in Python.
+        in_files (str | None): the same for someone who has files, where it differs.
+        row (int | None): the row, counted from 0.
+
     >>> error = InputError("sums to 4, expected 1", "pass from_logits=True", "add --logits", row=3)
     >>> print(error)
     Row 3 sums to 4, expected 1: pass from_logits=True.

@@ -47,7 +47,7 @@ Parts = tuple[float, float, float, int, Vector]  # Coefficients without their na
 class Family(NamedTuple):
     """A named score before its parameters are filled in.
 
-    Args:
+    Attributes:
         defaults: its parameters, each a number, a truth value or a tuple of numbers.
         coefficients: a function of the ranks 1 … K and of the parameters that gives what is
             not 0 in the formula: `constant` c, `second` b, and the columns `own` a,

@@ -30,9 +30,21 @@ FINEST = Fraction(1, 2000)  # the smallest distance from 1 − alpha that `examp
 class Plan:
     """What n calibration examples give, over repeated calibrations.
 
-    `low` and `high` hold the coverage with probability 1 − delta, as much of the rest on
-    either side; `test_low` and `test_high` the share covered of `test` rows, which varies
-    more. With too few examples for a finite threshold, k is n + 1 and coverage is 1.
+    With too few examples for a finite threshold, k is n + 1 and coverage is 1.
+
+    Attributes:
+        alpha: the share of errors allowed.
+        n: how many calibration examples.
+        delta: how often coverage may lie outside of `low` to `high`.
+        k: which of the n scores in increasing order is the threshold.
+        mean: the mean coverage, k/(n + 1).
+        standard_deviation: how much coverage varies from one calibration to the next.
+        low: coverage is above it but for a share delta/2 of calibrations.
+        high: coverage is below it but for a share delta/2.
+        test: how many test rows were asked about, if any.
+        test_standard_deviation: how much the share covered of so many rows varies, which is more.
+        test_low: as `low`, for the share covered of so many rows.
+        test_high: as `high`, for the same.
     """
 
     alpha: float

@@ -31,6 +31,10 @@ MANY = 64  # ranks at which a score is looked at where nothing is known of the c
 class Score:
     """A score: its name and parameters. `str` gives the spelling that `parse_score` reads.
 
+    Attributes:
+        name: the family, "repip" for instance.
+        parameters: all its parameters, each a name and a value.
+
     >>> import pippin
     >>> print(pippin.repip(gamma=0.05))
     repip(gamma=0.05)

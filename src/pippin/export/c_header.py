@@ -39,6 +39,8 @@ from pippin.export.c_source import (
     c_text,
 )
 
+__all__ = ["c_header"]
+
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 
 

@@ -26,6 +26,8 @@ from pippin.export.onnx_decisions import add_decisions
 from pippin.export.onnx_graph import Graph, group_input
 from pippin.export.onnx_sets import add_sets
 
+__all__ = ["appended_model", "head_model"]
+
 OPSET = 17
 OLDEST = 13  # of a classifier's graph that the head is added to
 IR_VERSION = 8

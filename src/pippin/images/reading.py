@@ -27,7 +27,7 @@ def read_image(path: Path, size: int) -> NDArray[np.uint8]:
     """A file as (3, size, size) of 0 to 255.
 
     Raises:
-        ValueError: the file is damaged, cut short, no image, or of a kind that can be read in several ways.
+        InputError: the file is damaged, cut short, no image, or of a kind that can be read in several ways.
     """
     return squared(open_image(path), size)
 
@@ -40,7 +40,7 @@ def open_image(source: Any) -> "Image.Image":
             width). Arrays hold whole numbers of 8 or 16 bits, or numbers between 0 and 1.
 
     Raises:
-        ValueError: it cannot be read, or could be read in several ways; the kind is named.
+        InputError: it cannot be read, or could be read in several ways; the kind is named.
     """
     try:
         if not isinstance(source, str | PathLike):

@@ -137,7 +137,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             groups: the group of each row, for a guarantee per group.
 
         Raises:
-            ValueError: `fit` used these rows, or a fitted estimator keeps them from its training,
+            InputError: `fit` used these rows, or a fitted estimator keeps them from its training,
                 as neighbours, Gaussian processes and support vectors do. Of others it cannot be
                 known what they saw; a warning is given where they are right on every row, or
                 more often than on what they held out themselves.

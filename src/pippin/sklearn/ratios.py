@@ -26,7 +26,7 @@ def estimate_ratios(
 
     A classifier learns which sample a row is from; every row's ratio comes from a model that
     did not see it. The ratios are estimates: if they are wrong by w' − w, coverage can fall
-    below 1 − alpha by up to half the mean of |w' − w| over the source (Lei and Candès 2021).
+    below 1 − alpha by up to half the mean of `|w' − w|` over the source (Lei and Candès 2021).
 
     Args:
         X_source: rows like those that calibrate.

@@ -41,7 +41,7 @@ def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
     """The arrays of a DATA file by name, and the file's SHA-256; `-` is standard input.
 
     Raises:
-        ValueError: the file is missing, damaged or of another kind; it is named.
+        InputError: the file is missing, damaged or of another kind; it is named.
     """
     reader = _READERS.get("".join(path.suffixes[-2:]).lower()) or _READERS.get(path.suffix.lower())
     if reader is None and path != STDIN:

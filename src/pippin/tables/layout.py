@@ -10,14 +10,22 @@ from pippin._inputs.labels import Reading, shortened
 from pippin._inputs.rows import SUM_TOLERANCE, explained_by_rounding
 from pippin._runtime.errors import InputError
 
+__all__ = ["Layout"]
+
 LABEL, GROUP = "label", "group"  # the columns that are no class, unless somebody says otherwise
 
 
 class Layout(NamedTuple):
     """What somebody has said of a table; the rest is as its columns are called.
 
-    `classes` are the names of the columns of probabilities, or `prefix` is what these names
-    begin with and the classes' do not. `labels_are` tells names from column numbers.
+    Attributes:
+        label: the column of the true classes.
+        id: the column that names the rows.
+        classes: the columns of probabilities.
+        prefix: what the names of these columns begin with and the classes' do not.
+        logits: whether they are logits.
+        normalize: whether each row is divided by its sum.
+        labels_are: whether labels are "names" or "indices" of columns.
     """
 
     label: str | None = None

@@ -32,6 +32,8 @@ from pippin._runtime.warn import warn
 from pippin.tables.formats import PLAIN_WHOLE, STDIN, read_arrays, read_column
 from pippin.tables.layout import Layout, no_class, normalized, strangers
 
+__all__ = ["Data", "read_data"]
+
 EXAMPLE = "the embedded example"
 BLOCK = 4096  # rows checked at once
 FEW_ROWS = 20  # so few may have a group each
@@ -39,7 +41,21 @@ FEW_ROWS = 20  # so few may have a group each
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """What a DATA file holds: checked probabilities (or logits), and labels as they were written."""
+    """What a DATA file holds: checked probabilities (or logits), and labels as they were written.
+
+    Attributes:
+        path: the file; None for the embedded example.
+        checksum: the SHA-256 of its content.
+        probs: (n, K) probabilities or logits.
+        from_logits: which of the two.
+        labels: the true classes as they were written; None, if there are none.
+        classes: the names of the columns, if they have some.
+        groups: the group of each row, if there are groups.
+        labels_are: whether labels are "names" or "indices", if that was told.
+        ids: what the ids are called, and one per row.
+        first: rows of the file that come before these.
+        checked: whether the rows are known to be distributions.
+    """
 
     path: Path | None
     checksum: str
@@ -55,6 +71,7 @@ class Data:
 
     @property
     def name(self) -> str:
+        """The file, as messages call it."""
         return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else visible(self.path)
 
     @property
@@ -75,10 +92,13 @@ class Data:
         return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
 
     def truth(self, classes: Classes | None = None) -> Codes:
-        """The labels as column numbers; names are looked up in `classes` where the file names none.
+        """The labels as column numbers.
+
+        Args:
+            classes: the names in which labels are looked up, where the file names none.
 
         Raises:
-            ValueError: the file has no labels, or one of them is no class.
+            InputError: the file has no labels, or one of them is no class.
         """
         if self.labels is None:
             raise InputError(
@@ -100,10 +120,15 @@ class Data:
 
 
 def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layout()) -> Data:  # noqa: B008 - frozen
-    """Reads and checks a DATA file, and its labels from a file of their own where given.
+    """Reads and checks a DATA file.
+
+    Args:
+        path: an `.npz`, `.npy`, `.csv` or `.parquet` file, packed by gzip or not.
+        labels_path: a file with the labels alone, where the first has none.
+        layout: what its columns mean.
 
     Raises:
-        ValueError: the file is missing, damaged, of another kind, or no probabilities; it is named.
+        InputError: the file is missing, damaged, of another kind, or no probabilities; it is named.
     """
     path = Path(path)
     content, checksum = read_arrays(path, layout)
@@ -146,7 +171,7 @@ def read_features(data: Data) -> NDArray[Any]:
     """The array features of an .npz file, such as `train --features` writes.
 
     Raises:
-        ValueError: it has none.
+        InputError: it has none.
     """
     if data.path is not None and data.path.suffix == ".npz":
         with np.load(data.path, allow_pickle=False) as kept:

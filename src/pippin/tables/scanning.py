@@ -52,7 +52,7 @@ def scan(
     """Tables that are read in batches: `calibrate`, `predict` and `evaluate` take what this returns.
 
     Args:
-        paths: a file, a folder, a pattern such as "folder/*.parquet", or several; .parquet, .csv or .csv.gz.
+        paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or several; .parquet, .csv or .csv.gz.
         label: the column of true classes, if it is not called label.
         id: a column that names the rows.
         classes: the columns of probabilities; without it, all that are no label, group or id.
@@ -85,7 +85,13 @@ def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan:
-    """Tables and what their columns are; the rows are read when they are asked for."""
+    """Tables and what their columns are; the rows are read when they are asked for.
+
+    Attributes:
+        paths: the files, in the order in which they are read.
+        sources: what each file is.
+        layout: what their columns mean.
+    """
 
     paths: tuple[Path, ...]
     sources: tuple[Source, ...]

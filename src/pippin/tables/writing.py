@@ -16,6 +16,7 @@ from pippin._runtime.disk import write_whole
 if TYPE_CHECKING:
     import polars
 
+__all__ = ["write_decisions", "write_sets", "write_table"]
 
 Ids = tuple[str, NDArray[Any]]  # what they are called, and one per row
 
@@ -26,6 +27,11 @@ def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None
     By the ending: `.parquet` holds a list of labels; `.jsonl` one JSON object per line;
     `.csv` joins the labels by `|`, with a backslash before each `|` or backslash that
     belongs to a name.
+
+    Args:
+        path: the file.
+        sets: the sets.
+        ids: what the ids are called, and one per object.
     """
     if Path(path).suffix.lower() == ".jsonl":
         write_whole(path, sets_lines(sets, ids))
@@ -57,7 +63,13 @@ def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame"
 
 
 def write_decisions(path: Path, decisions: Decisions, ids: Ids | None = None) -> None:
-    """Writes one line per object, as `.csv`, `.parquet` or `.jsonl`."""
+    """Writes one line per object, as `.csv`, `.parquet` or `.jsonl`.
+
+    Args:
+        path: the file.
+        decisions: the decisions.
+        ids: what the ids are called, and one per object.
+    """
     table = decisions_table(decisions, ids)
     if Path(path).suffix.lower() == ".jsonl":
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in table.iter_rows(named=True))
@@ -104,7 +116,12 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: "polars.DataFrame") -> None:
-    """Writes a table as `.csv` or `.parquet`, whole or not at all."""
+    """Writes a table as `.csv` or `.parquet`, whole or not at all.
+
+    Args:
+        path: the file.
+        table: what it holds.
+    """
     buffer = io.BytesIO()
     if Path(path).suffix.lower() == ".csv":
         table.write_csv(buffer)

@@ -18,7 +18,7 @@ MOST = torch.finfo(torch.float64).max
 class TorchDecisions(NamedTuple):
     """Actions as tensors on the logits' device.
 
-    Args:
+    Attributes:
         actions: (…), the number of each object's action.
         certificates: (…), the utility that it has at least, in float64.
     """
@@ -40,6 +40,14 @@ class DecisionHead(torch.nn.Module):
     Args:
         decider: what `calibrate_decisions` returned or `pippin.load` read.
         from_probs: whether forward takes probabilities instead of logits.
+
+    Attributes:
+        classes (Classes): the names of the columns, in their order.
+        actions (tuple[str, ...]): the names of the actions.
+        from_probs (bool): whether it takes probabilities instead of logits.
+        counts (list[int]): how many lines of utility each action has.
+        n_outcomes (int): how many classes, or kinds of classes, utilities tell apart.
+        safe (int): the action whose worst utility is best, by number.
 
     >>> import pippin.torch, torch
     >>> utility = pippin.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])

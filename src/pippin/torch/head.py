@@ -20,7 +20,7 @@ LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwis
 class TorchSets(NamedTuple):
     """Prediction sets as tensors on the logits' device.
 
-    Args:
+    Attributes:
         sizes: (…), how many members each set has.
         classes: (…, max_size), the members, most probable first, then −1.
         mask: (…, K), which classes are members, if that was asked for.
@@ -60,6 +60,13 @@ class ConformalHead(torch.nn.Module):
         predictor: what `calibrate` returned or `pippin.load` read.
         from_probs: whether forward takes probabilities instead of logits.
         max_size: how many members are listed per set.
+
+    Attributes:
+        classes (Classes): the names of the columns, in their order.
+        from_probs (bool): whether it takes probabilities instead of logits.
+        max_size (int): how many members it can give.
+        linear (bool): whether the score is of the linear family.
+        randomized (bool): whether it takes `u`.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()

@@ -17,7 +17,13 @@ from pippin._runtime.showing import Share, html_table
 
 @dataclass(frozen=True, repr=False)
 class Example:
-    """Probabilities (n, K), true labels (n,) and the K class names."""
+    """A network's probabilities for 12 species of seedlings, and which species they are.
+
+    Attributes:
+        probs: (n, K) probabilities.
+        labels: (n,) the true classes, by number.
+        classes: the K names.
+    """
 
     probs: NDArray[np.float32]
     labels: NDArray[np.int64]

@@ -116,12 +116,26 @@ def _grouping(per: Any, groups: ArrayLike | None, unseen: str, utility: Utility,
 class Decider(SavedWithScores):
     """A utility and the multipliers β that calibration gave: what turns rows of probabilities into actions.
 
-    `betas[g, k]` is that of an object in group g whose true class is k; without groups there is
-    one row. Where a group's β are all the same, it picks the action. Where they differ by class,
-    the action is the best in the worst case over the classes whose score is within their own β:
-    as true classes these would keep their certificates, so each class has its guarantee.
+    Where a group's β are all the same, it picks the action. Where they differ by class, the action is the best in the
+    worst case over the classes whose score is within their own β: as true classes these would keep their
+    certificates, so each class has its guarantee.
 
     An infinite β, by too few rows, picks the action whose worst utility is best: it is always kept.
+
+    Attributes:
+        utility: what each action is worth if each class is the true one.
+        per: what there is a β for: "class", "kind", "group" or "class and group"; None, if there is one for
+            all.
+        alpha: the share of certificates that may be broken; the largest, where kinds have levels of their own.
+        betas: betas[g, k] is that of an object in group g whose true class is k; without groups there is one
+            row.
+        n_calibration: how many rows calibrated it.
+        classes: the names of the columns, in their order.
+        groups: the names of the groups, where there are some; None among them stands for every group that was
+            not seen.
+        cells: the calibration scores, cell by cell.
+        kinds: the kinds of the classes, if they have some.
+        levels: the kinds' own alphas, if they have some.
     """
 
     utility: Utility

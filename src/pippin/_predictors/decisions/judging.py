@@ -42,10 +42,19 @@ def came_of(codes: Codes | Indices, certificates: Vector, utilities: Vector, lab
 class DecisionEvaluation:
     """Every measure of some decisions.
 
-    `kept` is the share of actions that were worth at least their certificate. `errors` has for each
-    action that was taken the share of its objects on which it was worth less than the best worst
-    case, which somebody who plays safe has for sure. Means of certificates leave out objects
-    without one; they are NaN if none has one.
+    Means of certificates leave out objects without one; they are NaN if none has one.
+
+    Attributes:
+        n: how many objects.
+        kept: the share of actions that were worth at least their certificate.
+        mean_certificate: the mean of what was promised.
+        mean_utility: the mean of what came of it.
+        uncertified: the share of objects without a certificate.
+        shares: the share of objects that each action was taken on.
+        errors: of each action that was taken, the share of its objects on which it was worth less than the best
+            worst case, which somebody who plays safe has for sure.
+        alpha: the level that was asked for, if it was told.
+        n_calibration: how many rows calibrated, if it was told.
     """
 
     n: int

@@ -20,7 +20,12 @@ TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  #
 
 
 class Decision(NamedTuple):
-    """What to do with one object, and the utility that is certified for it."""
+    """What to do with one object, and the utility that is certified for it.
+
+    Attributes:
+        action: its name.
+        certificate: the utility that it has at least; −∞, if nothing is certified.
+    """
 
     action: str
     certificate: float
@@ -30,9 +35,13 @@ class Decision(NamedTuple):
 class Decisions:
     """One action per object, and its certificate: the utility that it has at least, as often as was asked for.
 
-    `codes` are the actions by number, `names` what they are called, and `classes` what may be
-    true. `certificates` are −∞ where nothing is certified; `fallbacks` marks the objects whose set
-    was empty. `index` is the pandas index of the objects, where they came in a pandas frame.
+    Attributes:
+        codes: the actions by number.
+        certificates: the utilities; −∞ where nothing is certified.
+        names: what the actions are called.
+        classes: what may be true: the names of the columns.
+        fallbacks: which objects had an empty set and got the fallback; None, if that cannot be.
+        index: the pandas index of the objects, where they came in a pandas frame.
 
     >>> import numpy as np, pippin
     >>> sets = pippin.PredictionSets(np.array([1, 2, 1]), np.array([1, 0, 1, 0]), ("crop", "weed"))

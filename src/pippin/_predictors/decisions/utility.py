@@ -37,6 +37,13 @@ class Utility:
         classes: the names of an array's columns.
         kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds.
 
+    Attributes:
+        actions: the names of the rows.
+        columns: the names of the columns: classes, or kinds where there are some.
+        values: the utilities, (actions, columns).
+        kinds: the kind of each class, where classes fall into kinds.
+        notes: what is odd about it, in sentences: an action that another one always beats, for instance.
+
     >>> import pippin
     >>> utility = pippin.Utility(
     ...     {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}},

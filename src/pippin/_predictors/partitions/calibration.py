@@ -57,6 +57,14 @@ class Calibration:
         most_scores: a predictor of more rows than that leaves the calibration scores out: then it has no other
             level and no p-values, but the same thresholds.
 
+    Attributes:
+        score (Score): the score.
+        alpha (Level): the share of errors allowed.
+        classes (Classes): the names of the columns, in their order.
+        grouping: what there are thresholds for; None for one threshold.
+        seed (numpy.random.Generator): what randomised scores draw from.
+        most_scores (int): of more rows than that, the calibration scores are not kept.
+
     >>> import pippin
     >>> data = pippin.load_example()
     >>> calibration = pippin.Calibration("pip", 0.1, classes=data.classes)

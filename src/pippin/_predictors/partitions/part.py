@@ -14,8 +14,12 @@ from pippin._runtime.errors import InputError
 class Part(NamedTuple):
     """The scores of the true labels of some rows, and what their cells follow from, as far as it is asked for.
 
-    `labels` are classes by number, `groups` those of these rows, `ranks` the ranks of the
-    labels (from 1), and `first` is how many rows come before.
+    Attributes:
+        scores: the scores of the true labels.
+        labels: the classes, by number.
+        groups: those of these rows.
+        ranks: the ranks of the labels, from 1.
+        first: how many rows come before.
     """
 
     scores: Vector

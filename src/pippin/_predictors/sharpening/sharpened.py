@@ -38,6 +38,10 @@ class SharpenedPredictor(Saved):
     """A predictor of any kind behind a sharpener, which it is given sharper probabilities by.
 
     Behind a cross-conformal predictor stands one sharpener per fold, each learnt without that fold.
+
+    Attributes:
+        base: the predictor behind.
+        sharpeners: one; or one per fold.
     """
 
     base: ConformalPredictor
@@ -45,14 +49,17 @@ class SharpenedPredictor(Saved):
 
     @property
     def alpha(self) -> float:
+        """The share of errors allowed."""
         return self.base.alpha
 
     @property
     def n_calibration(self) -> int:
+        """How many rows calibrated it."""
         return self.base.n_calibration
 
     @property
     def classes(self) -> Classes:
+        """The names of the columns, in their order."""
         return self.base.classes
 
     @property
@@ -177,12 +184,16 @@ class SharpenedMixture(Saved):
     """Several sharpened predictors, each calibrated on the rows that its sharpener did not see: every row draws one.
 
     Each covers with probability 1 − α, and so does one of them chosen at random.
+
+    Attributes:
+        parts: the predictors that are drawn from.
     """
 
     parts: tuple[SharpenedPredictor, ...]
 
     @property
     def alpha(self) -> float:
+        """The share of errors allowed."""
         return self.parts[0].alpha
 
     @property
@@ -192,6 +203,7 @@ class SharpenedMixture(Saved):
 
     @property
     def classes(self) -> Classes:
+        """The names of the columns, in their order."""
         return self.parts[0].classes
 
     @property

@@ -30,7 +30,14 @@ BLOCK = 1 << 17  # probabilities that are sharpened at once: they fit a processo
 
 
 class Confusion(NamedTuple):
-    """Of the rows of class `true`, the share taken for `predicted`, before and after sharpening, out of fold."""
+    """Of the rows of class `true`, the share taken for `predicted`, before and after sharpening, out of fold.
+
+    Attributes:
+        true: the true class.
+        predicted: the class that they were taken for.
+        before: the share of them, before sharpening.
+        after: the share of them, after it.
+    """
 
     true: str | int
     predicted: str | int
@@ -41,8 +48,13 @@ class Confusion(NamedTuple):
 class Learnt(NamedTuple):
     """How it did on rows that its members were not fitted to, before and after.
 
-    `gain_error` is the standard error of what cross-entropy gained, `prints` are the fingerprints
-    of all rows that it has seen.
+    Attributes:
+        n: how many rows.
+        cross_entropy: before and after; the smaller the better.
+        accuracy: before and after.
+        gain_error: the standard error of what cross-entropy gained.
+        confusions: which classes are taken for which, before and after.
+        prints: the fingerprints of all rows that it has seen.
     """
 
     n: int
@@ -57,8 +69,12 @@ class Learnt(NamedTuple):
 class Sharpener(Saved):
     """A frozen map from a classifier's probabilities to better ones, made by `pippin.sharpen`.
 
-    `weights` are those of its members, by name; `takes_features` says how many features it wants beside
-    the probabilities.
+    Attributes:
+        classes: the names of the columns, in their order.
+        weights: those of its members, by name.
+        learnt: how it did on rows that its members were not fitted to.
+        model: the members themselves.
+        takes_features: how many features it wants beside the probabilities.
     """
 
     classes: Classes

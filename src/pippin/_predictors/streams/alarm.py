@@ -6,7 +6,11 @@ from typing import NamedTuple
 class Alarm(NamedTuple):
     """True once the evidence has passed 1/delta; `str()` of it is a sentence.
 
-    `row` counts the rows from 0; `changepoint` is the row with which the change most likely began.
+    Attributes:
+        raised: whether the evidence has passed 1/delta.
+        evidence: how large it is now.
+        row: the row that was looked at, counted from 0.
+        changepoint: the row with which the change most likely began; None before an alarm.
     """
 
     raised: bool

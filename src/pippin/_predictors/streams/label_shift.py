@@ -21,7 +21,13 @@ SMALLEST = 1e-12  # a share of zero would stay zero
 
 
 class LabelRatios(NamedTuple):
-    """How much more common each class is where one predicts: P_new(y)/P(y), and the standard error of each."""
+    """How much more common each class is where one predicts.
+
+    Attributes:
+        ratios: P_new(y)/P(y) of each class.
+        errors: the standard error of each.
+        classes: the names of the columns, in their order.
+    """
 
     ratios: Vector
     errors: Vector

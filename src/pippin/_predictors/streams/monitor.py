@@ -59,6 +59,14 @@ class Monitor:
             first of the pool, where no labels come. Without them the stream is held against itself.
         seed: of the draws v, a whole number; the state of the draws is saved with the monitor.
 
+    Attributes:
+        predictor (ConformalPredictor): what is watched.
+        delta (float | None): the chance of a false alarm, over its whole life.
+        mean_time (float | None): rows between false alarms on average, if that was asked for instead.
+        detector (str): how evidence is gathered.
+        n_rows (int): how many rows have come.
+        n_alarms (int): how many alarms there were.
+
     >>> import pippin
     >>> data = pippin.load_example()
     >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)

@@ -25,12 +25,18 @@ class RiskMonitor:
     miss, given all before, stays at most m, P(ever an alarm) ≤ delta. `lower_bound` is below a constant
     rate of misses at all times at once with probability 1 − delta.
 
-    `n_rows` outcomes have come, `n_missed` of them misses; `drift_detected` stays once it was raised.
-
     Args:
         alpha: the share of misses that was promised.
         tolerance: how much more is borne; a calibration with n rows is itself off by about √(alpha(1 − alpha)/n).
         delta: the probability of a false alarm, over the whole life of the monitor.
+
+    Attributes:
+        alpha (float): the share of errors allowed.
+        delta (float): the chance of a false alarm, over its whole life.
+        tolerance (float): how much more than alpha is still let pass.
+        n_rows (int): how many outcomes have come.
+        n_missed (int): how many of them were misses.
+        drift_detected (bool): whether there was an alarm; it stays once it was raised.
 
     >>> import pippin
     >>> monitor = pippin.RiskMonitor(alpha=0.1, tolerance=0.02)

@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 class Ticket(NamedTuple):
     """One object's set, to come back with when its label is known: in any order, once, or never.
 
-    `members` are its class indices, most probable first; a ticket holds all that learning needs,
-    and may be pickled.
+    A ticket holds all that learning needs, and may be pickled.
+
+    Attributes:
+        number: how many objects came before it.
+        members: the class indices of its set, most probable first.
+        threshold: the threshold then, or the threshold of every class.
+        row: its probabilities.
+        u: what was drawn for a randomised score.
+        n_learnt: how many labels were known then.
+        group: its group, by number.
     """
 
     number: int
@@ -64,6 +72,15 @@ class Stream:
             apart; of "aci", by default 0.005.
         window: how many scores a "window" holds, by default as many as calibrated.
         seed: for a randomised score, and for the order in which calibration scores leave a window.
+
+    Attributes:
+        predictor (ConformalPredictor): what it began with.
+        update (str): how it follows the labels.
+        rate (float | None): how fast.
+        window (int | None): how many rows back.
+        n_predicted (int): how many objects have come.
+        n_learnt (int): how many labels have come.
+        n_missed (int): how many of these were outside their set.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -127,7 +144,7 @@ class Stream:
 
     @property
     def bound(self) -> float | None:
-        """What |coverage − (1 − alpha)| is at most by now, whatever came; None for ways that have no such bound.
+        """What `|coverage − (1 − alpha)|` is at most by now, whatever came; None for ways that have no such bound.
 
         Where kinds have levels of their own, it holds for each kind's coverage around its own.
 

@@ -67,7 +67,7 @@ def check_calibration(part: str, predictor: Any, training: Training, calibration
         calibration: the .npz file that calibrated it, to tell what is wrong.
 
     Raises:
-        ValueError: it was calibrated on images that trained the network, or on logits of another one.
+        InputError: it was calibrated on images that trained the network, or on logits of another one.
     """
     if calibration is not None:
         _check_files(part, calibration, training)

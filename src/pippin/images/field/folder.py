@@ -23,7 +23,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What field.json holds, if every part is there as it was saved.
 
     Raises:
-        ValueError: it is no field model, it needs a newer pippin, or a part is missing, strange or damaged.
+        InputError: it is no field model, it needs a newer pippin, or a part is missing, strange or damaged.
     """
     try:
         content = json.loads((folder / MANIFEST).read_bytes())

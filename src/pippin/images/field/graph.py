@@ -41,7 +41,7 @@ def make_graph(network: Network, size: int, training: Training, heads: list[Any]
         heads: predictors and deciders; what cannot leave Python is left out.
 
     Raises:
-        ValueError: torch cannot put this network into a graph, or the graph gives other logits.
+        InputError: torch cannot put this network into a graph, or the graph gives other logits.
     """
     from onnx import helper
 

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 class Look:
     """One image, window by window: from the top left, row by row; without windows the whole image is the only one.
 
-    `image` is what was looked at, in RGB and upright; `window` the side of a window in its pixels; `shape` how
-    many rows and columns of windows there are; `logits` and `p_values` have a row per window, a column per class.
+    Attributes:
+        image: what was looked at, in RGB and upright.
+        window: the side of a window in its pixels; None for the whole image.
+        shape: how many rows and columns of windows there are.
+        logits: a row per window, a column per class.
+        sets: the set of each window.
+        p_values: a row per window, a column per class.
+        decisions: the action of each window; None where nothing is decided.
     """
 
     image: "Image.Image"

@@ -41,9 +41,17 @@ Place = str | PathLike[str]
 class FieldModel:
     """Everything from a photograph to sets and decisions, in one folder.
 
-    `window` is the side of the windows that a photograph is cut into, in pixels; None takes whole images. Decisions
-    are those of `decider`; or, with a `utility`, the best in the worst case over each set, and `fallback` where a set
-    is empty. `graph` is the network and what follows it in ONNX, if somebody has asked for it.
+    Attributes:
+        network: what turns pixels into logits, in torch or in ONNX.
+        size: the side in pixels of what the network sees.
+        training: what it was trained on, and how images are read.
+        predictor: what makes sets.
+        decider: what decides; None, if sets do, or nothing.
+        utility: what actions are worth: without a decider, the best action in the worst case over each set is
+            taken.
+        fallback: the action where a set is empty.
+        window: the side of the windows that a photograph is cut into, in pixels; None takes whole images.
+        graph: the network and what follows it in ONNX, if somebody has asked for it.
     """
 
     network: Seer
@@ -91,7 +99,7 @@ class FieldModel:
             calibration: the .npz file that calibrated the predictor, where it is to be told what is wrong with it.
 
         Raises:
-            ValueError: a part cannot be used, or does not belong to the network; it is named.
+            InputError: a part cannot be used, or does not belong to the network; it is named.
         """
         folder = Path(weights)
         training = read_training(folder)
@@ -115,7 +123,7 @@ class FieldModel:
         The graph takes pixels as `pippin.images.reading` gives them. It has no sets where a predictor is sharpened.
 
         Raises:
-            ValueError: the network cannot be put into a graph, or gives other logits there.
+            InputError: the network cannot be put into a graph, or gives other logits there.
         """
         if isinstance(self.network, OnnxNetwork):
             return replace(self, graph=self.network.graph)
@@ -159,7 +167,7 @@ class FieldModel:
             device: where the network is to work, such as "cpu" or "cuda".
 
         Raises:
-            ValueError: a part is missing, damaged or of another model; it is named.
+            InputError: a part is missing, damaged or of another model; it is named.
         """
         folder = Path(path)
         told = read_manifest(folder)
@@ -186,7 +194,7 @@ class FieldModel:
             image: a path, a Pillow image, a NumPy array (height, width[, 3]) or a torch tensor (3, height, width).
 
         Raises:
-            ValueError: it cannot be read, could be read in several ways, or is smaller than a window.
+            InputError: it cannot be read, could be read in several ways, or is smaller than a window.
         """
         with without_doubts():
             opened = open_image(image)

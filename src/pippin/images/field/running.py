@@ -37,7 +37,7 @@ def list_photographs(given: Sequence[Path], out: Path) -> list[Path]:
     """The files that were named, and all images below the folders that were, each once.
 
     Raises:
-        ValueError: there is no such file, no image at all, or the results would be taken for photographs.
+        InputError: there is no such file, no image at all, or the results would be taken for photographs.
     """
     found: dict[Path, None] = {}
     for path in given:
@@ -180,7 +180,7 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
         checksum: of the model's manifest.
 
     Raises:
-        ValueError: the folder holds something else, or results of another model or other windows.
+        InputError: the folder holds something else, or results of another model or other windows.
     """
     path, run = out / JOURNAL, {"format": FORMAT, "model": checksum, "window": model.window}
     found = list(entries(path.read_bytes())) if path.is_file() else []

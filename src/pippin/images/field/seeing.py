@@ -83,7 +83,7 @@ def seeing(folder: Path, training: Training) -> tuple[Seer, int]:
     """What sees, and the size of its images: of a folder of weights, and without torch of the graph beside it.
 
     Raises:
-        ValueError: the folder is damaged, or the graph is that of another network.
+        InputError: the folder is damaged, or the graph is that of another network.
         ImportError: neither torch nor onnxruntime and a graph are there.
     """
     size, mean, sd = _read_config(folder, training)

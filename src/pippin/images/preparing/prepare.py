@@ -82,7 +82,7 @@ def prepare_we3ds(
         draw: called with the folder, an example and the record before the record is written.
 
     Raises:
-        ValueError: the download or the output folder is something else, or a photograph is bad under `strict`.
+        InputError: the download or the output folder is something else, or a photograph is bad under `strict`.
     """
     need("Cutting photographs", "vision", "PIL")
     began = time.monotonic()

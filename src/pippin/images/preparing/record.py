@@ -79,7 +79,7 @@ def earlier_record(folder: Path, run: dict[str, Any]) -> Record | None:
     """What a finished run left in the folder, if it was this one; None if it was stopped or there was none.
 
     Raises:
-        ValueError: the folder holds something else.
+        InputError: the folder holds something else.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None

@@ -85,7 +85,7 @@ def find_download(path: Path) -> Download:
     """Lists the photographs and masks of a folder or a zip file.
 
     Raises:
-        ValueError: there is no such thing, or its layout is another.
+        InputError: there is no such thing, or its layout is another.
     """
     if not path.exists():
         raise InputError(f"Expected the WE3DS folder or zip file, but there is no {path}", "check the path")

@@ -68,7 +68,7 @@ def train(
         cache: bytes of pixels to keep in memory; more are read again in every epoch.
 
     Raises:
-        ValueError: the images, options, weights or checkpoint cannot be used; says why and what to do.
+        InputError: the images, options, weights or checkpoint cannot be used; says why and what to do.
     """
     options, folder, out = options or Options(), Path(folder), Path(out)
     device = _device(options.device)

@@ -71,7 +71,7 @@ def list_images(folder: Path) -> Images:
     """The images of every sub-folder; the sub-folder's name is the class.
 
     Raises:
-        ValueError: no such folder, fewer than two classes, or a class with fewer than two images.
+        InputError: no such folder, fewer than two classes, or a class with fewer than two images.
     """
     if not folder.is_dir():
         raise InputError(f"Expected a folder of images, but there is no folder {folder}", "check the path")
@@ -104,7 +104,7 @@ def divide(images: Images, fraction: float, by_photo: bool, seed: int) -> tuple[
     """The images that train and those held out, at random: the share of every class, or whole photographs.
 
     Raises:
-        ValueError: photographs are asked for, but the names tell none, or only one.
+        InputError: photographs are asked for, but the names tell none, or only one.
     """
     rng = np.random.default_rng(seed)
     if by_photo:

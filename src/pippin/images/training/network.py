@@ -98,7 +98,7 @@ def last_layer(model: Any) -> nn.Module:
     """The linear layer that gives the logits.
 
     Raises:
-        ValueError: the network ends otherwise.
+        InputError: the network ends otherwise.
     """
     ends = [
         part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == model.config.num_labels
@@ -152,7 +152,7 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
         weights: a name on the Hugging Face hub, a folder that `save_pretrained` wrote, or `none`.
 
     Raises:
-        ValueError: there are no such weights, they cannot be had without a network, or the size does not suit them.
+        InputError: there are no such weights, they cannot be had without a network, or the size does not suit them.
     """
     names = {"id2label": dict(enumerate(classes)), "label2id": {name: k for k, name in enumerate(classes)}}
     with torch.random.fork_rng(devices=[]), _quiet():

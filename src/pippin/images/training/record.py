@@ -51,7 +51,7 @@ def read_training(folder: Path) -> Training:
     """What `pippin train` noted beside these weights.
 
     Raises:
-        ValueError: nothing is noted there, it is damaged, or it is of other weights.
+        InputError: nothing is noted there, it is damaged, or it is of other weights.
     """
     path = folder / TRAINING
     if not path.is_file():

@@ -1,0 +1,43 @@
+"""The directive `pippin-names`: the names that a page of the reference has, each with its first sentence and a link."""
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.rst import escape
+
+
+class Names(SphinxDirective):
+    """A line for each public name of the page."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        path = Path(self.env.doc2path(f"reference/{self.arguments[0]}"))
+        self.env.note_dependency(str(path))
+        names = [
+            name
+            for name in re.findall(r"^\.\. auto\w+:: (\S+)", path.read_text("utf-8"), re.MULTILINE)
+            if "._" not in name
+        ]
+        lines = [":class: names", ""]
+        for name in names:
+            lines += [f"* - :py:obj:`~{name}`", f"  - {escape(first_line(name))}"]
+        return self.parse_text_to_nodes("\n".join([".. list-table::", *(f"   {line}" for line in lines)]))
+
+
+def first_line(name: str) -> str:
+    """The first line of a name's docstring; data has none that is its own."""
+    module, _, key = name.rpartition(".")
+    found = getattr(import_module(module), key)
+    own = inspect.isfunction(found) or inspect.isclass(found)
+    return (inspect.getdoc(found) or "").splitlines()[0] if own else ", ".join(map(str, found))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.add_directive("pippin-names", Names)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,259 @@
+"""Types in the reference as the source writes them: `Vector`, where Python would spell NumPy's out.
+
+Annotations become text before autodoc reads them, as `from __future__ import annotations` would make them; the names
+that `docs/reference/types.rst` explains stay names. What the source leaves open, since the door takes arrays,
+frames and tensors alike, is told by the argument's name (`OPEN`).
+"""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Literal, get_origin, get_overloads
+
+from sphinx.pycode import ModuleAnalyzer
+
+MODULES = (
+    "pippin",
+    "pippin.sklearn",
+    "pippin.torch",
+    "pippin.dask",
+    "pippin.images",
+    "pippin.testing",
+    "pippin.export.onnx",
+    "pippin.export.c_header",
+    "pippin.tables.reading",
+    "pippin.tables.layout",
+    "pippin.tables.writing",
+)
+
+# What an argument is whose annotation is Any; "return" is what is given back.
+OPEN = {
+    "X": "Table",
+    "X_source": "Table",
+    "X_target": "Table",
+    "alpha": "Level",
+    "classifier": "Estimator",
+    "cv": "int | Estimator | None",
+    "estimator": "Estimator",
+    "fit_params": "ArrayLike",
+    "fold_probs": "Probabilities",
+    "group": "str | int | None",
+    "groups": "ArrayLike | None",
+    "image": "Image",
+    "index": "ArrayOrFrame | None",
+    "key": "int | str | slice | ArrayLike",
+    "label": "str | int | None",
+    "labels": "Labels",
+    "missed": "float | bool",
+    "new_probs": "Probabilities",
+    "per": "Literal['class', 'group', 'class and group', 'cluster', 'rc3p'] | Mapping[str, str] | None",
+    "probs": "Probabilities",
+    "random_state": "Seed",
+    "reference": "Probabilities",
+    "return": "ArrayOrFrame",
+    "row": "Row",
+    "rows": "Probabilities",
+    "sample_weight": "ArrayLike | None",
+    "text": "Score | Method | str",
+    "values": "Table",
+    "y": "Labels",
+}
+
+# Arguments that are looked at before anything is computed.
+DOORS = {
+    "X",
+    "alpha",
+    "candidate",
+    "classes",
+    "delta",
+    "fold_probs",
+    "groups",
+    "image",
+    "labels",
+    "level",
+    "n",
+    "novel",
+}
+DOORS |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
+DOORS |= {"values", "weights", "x"}
+
+# Names of ours that say less than what they stand for.
+SPELLED = {
+    "Column": "float | Vector",
+    "Counts": "Codes",
+    "Exported": "Predictor | ConditionalPredictor | Decider",
+    "GroupNames": "tuple[str | int | None, ...]",
+    "Ids": "tuple[str, NDArray[Any]]",
+    "Image.Image": "Image",
+    "Loss": "Callable[[list[str | int], str | int], float]",
+    "Measure": "Literal['surprise', 'entropy', 'energy'] | Callable[[Table], ArrayLike]",
+    "NDArray[np.bool_]": "Flags",
+    "NDArray[np.float32]": "Singles",
+    "NDArray[np.float64]": "Vector",
+    "NDArray[np.int64]": "Codes",
+    "NDArray[np.intp]": "Codes",
+    "PathLike[str]": "Path",
+    "Place": "Path",
+    "Value": "float | int | bool | tuple[float, ...]",
+    "str | Path": "Path",
+}
+
+# Classes of what public functions return, which nobody makes.
+RETURNED = (
+    "pippin._compare.deciding.DecisionCurve",
+    "pippin._compare.evidence.Difference",
+    "pippin._compare.influence.Influence",
+    "pippin._inputs.batched.Batch",
+    "pippin._inputs.example.Example",
+    "pippin._predictors.coverage_by.Tally",
+    "pippin._predictors.explaining.ExplainedClass",
+    "pippin._predictors.partitions.part.Part",
+    "pippin._predictors.sharpening.sharpener.Learnt",
+)
+
+NEVER = {"as it is written": "NotToBeEvaluated"}  # no such name: Sphinx then leaves every annotation as it is
+
+
+class Expanded(ast.NodeTransformer):
+    """Names that stand for a few words, `Per`, replaced by the words."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        meant = self.names.get(node.id)
+        return ast.parse(repr(meant).replace("typing.", "")).body[0].value if get_origin(meant) is Literal else node
+
+
+def written(annotation: ast.expr, name: str, names: dict[str, Any]) -> str:
+    """The text of an annotation; what is left open, by the argument's name."""
+    text = annotation.value if isinstance(annotation, ast.Constant) and annotation.value else ast.unparse(annotation)
+    if names.get(text) is Any:
+        text = OPEN.get(name, text)
+    text = ast.unparse(Expanded(names).visit(ast.parse(text, mode="eval").body))
+    for long, short in SPELLED.items():
+        text = re.sub(rf"\b{re.escape(long)}(?!\w)", short, text)
+    return text
+
+
+def of_function(function: FunctionType) -> None:
+    """A function's annotations as they are written."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    told = {arg.arg: arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.arg != "self"}
+    names = {"return": node.returns} | told
+    function.__annotations__ = {k: written(v, k, function.__globals__) for k, v in names.items() if v} | NEVER
+
+
+@cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_text(encoding="utf-8"))
+
+
+def home(cls: type) -> tuple[ast.ClassDef, dict[str, Any]]:
+    """Where a class is written, whatever module it says, and the names that are known there."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("pippin")]:
+        if vars(module).get(cls.__name__) is cls:
+            for node in parsed(str(module.__file__)).body:
+                if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+                    return node, vars(module)
+    raise LookupError(f"No module of pippin has the class {cls.__name__}.")
+
+
+def of_class(cls: type) -> None:
+    """The annotations of its fields, methods and properties."""
+    for value in vars(cls).values():
+        function = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
+        if isinstance(function, FunctionType) and "pippin" in Path(function.__code__.co_filename).parts:
+            of_function(function)
+    node, names = home(cls)
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    cls.__annotations__ = {each.target.id: written(each.annotation, each.target.id, names) for each in fields} | NEVER
+
+
+def public(modules: tuple[str, ...] = MODULES) -> list[tuple[str, str, Any]]:
+    """Every public name: the module, the name, what it is."""
+    return [
+        (name, key, getattr(module, key))
+        for name in modules
+        for module in [import_module(name)]
+        for key in module.__all__
+    ]
+
+
+def write_types(app: Any) -> None:
+    """All of them, and one signature for a function that has several for type checkers."""
+    returned = [getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in RETURNED]
+    for found in [*(found for _, _, found in public()), *returned]:
+        if inspect.isclass(found):
+            for cls in found.__mro__:
+                if cls.__module__.startswith("pippin"):
+                    of_class(cls)
+        elif inspect.isfunction(found):
+            of_function(found)
+            if get_overloads(found):
+                analyzer = ModuleAnalyzer.for_module(found.__module__)
+                analyzer.analyze()
+                analyzer.overloads.clear()
+
+
+def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
+    """What a function gives back stands in its signature."""
+    told = getattr(getattr(found, "__func__", found), "__annotations__", {}).get("return")
+    return (signature, told) if what in ("function", "method") and told not in (None, "None") else None
+
+
+def types_first(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """The type of an attribute stands beside its name, not below what is said of it."""
+    for number, line in enumerate(lines):
+        if line.startswith(".. attribute::"):
+            end = next((i for i in range(number + 1, len(lines)) if lines[i][:1].strip()), len(lines))
+            types = [i for i in range(number, end) if lines[i].startswith("   :type:")]
+            if types:
+                lines.insert(number + 1, lines.pop(types[0]))
+
+
+def refusals(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """Whatever takes data refuses what it cannot use, and says so."""
+    told = [i for i, line in enumerate(lines) if line.startswith(":param ")]
+    if not DOORS & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(lines):
+        return
+    end = next((i for i in range(told[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    lines.insert(
+        end, ":raises ~pippin.InputError: What was given cannot be used; the sentence says why and what to do."
+    )
+
+
+def skip_fields(app: Any, what: str, name: str, found: object, skip: bool, options: Any) -> bool | None:
+    """Fields have their entry under Attributes, in the words of the class."""
+    return True if type(found).__name__ in ("_tuplegetter", "member_descriptor") else None
+
+
+COLON = "\ua789"  # one that only looks like it
+
+
+def hide_colons(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    """A property may say more after a colon; Google's style would take what stands before it for the type."""
+    if what in ("property", "attribute"):
+        lines[:] = [line.replace(":", COLON) for line in lines]
+
+
+def show_colons(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
+    lines[:] = [line.replace(COLON, ":") for line in lines]
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("builder-inited", write_types, priority=900)  # when the gallery has run
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("autodoc-process-docstring", hide_colons, priority=100)  # before Google's style is read
+    app.connect("autodoc-process-docstring", show_colons, priority=900)
+    app.connect("autodoc-process-docstring", types_first, priority=900)
+    app.connect("autodoc-process-docstring", refusals, priority=900)
+    app.connect("autodoc-process-signature", returned)
+    return {"parallel_read_safe": True}

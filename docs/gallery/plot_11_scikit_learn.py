@@ -1,0 +1,149 @@
+"""
+Where do my Pipeline and my grid search go?
+===========================================
+
+``ConformalClassifier`` is a classifier around a classifier. It holds out a quarter of
+the rows, fits on the others and calibrates on what it held out. Everything that learns
+from rows belongs inside it.
+
+.. admonition:: The guarantee
+   :class: guarantee
+
+   Sets hold the true class with probability at least 1 − alpha, if nothing in the
+   fitted pipeline has seen the rows that calibrate.
+"""
+
+# %%
+# The pipeline goes inside
+# ------------------------
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pippin.sklearn import ConformalClassifier, coverage, fewest_classes, singletons
+
+X, y = load_digits(return_X_y=True)
+X = X[:, ::2] + np.random.default_rng(0).normal(
+    scale=6, size=(len(X), 32)
+)  # half of the pixels, by a bad camera
+X, X_new, y, y_new = train_test_split(X, y, test_size=0.4, random_state=0)
+model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+clf = ConformalClassifier(model, score="repip", alpha=0.1, random_state=0).fit(X, y)
+clf.predict_set(X_new)
+
+# %%
+# It is a scikit-learn estimator in all respects: ``predict``, ``predict_proba``,
+# ``score``, ``clone``, ``cross_val_score``.
+
+print(
+    f"{clf.score(X_new, y_new):.1%} right, {coverage(clf, X_new, y_new):.1%} of "
+    "the sets hold the true digit"
+)
+
+# %%
+# The grid search goes outside
+# ----------------------------
+# Search over the score and over what is inside at once. Accuracy cannot choose a score,
+# since all leave the most probable class as it is; ``singletons`` and
+# ``fewest_classes`` can.
+
+search = GridSearchCV(
+    clf,
+    {
+        "estimator__logisticregression__C": [0.003, 0.03, 0.3, 3],
+        "score": ["ip", "margin", "repip", "socop"],
+    },
+    scoring={"singletons": singletons, "classes": fewest_classes, "coverage": coverage},
+    refit="singletons",
+    cv=3,
+).fit(X, y)
+print(search.best_params_)
+search.best_estimator_.predict_set(X_new)
+
+# %%
+
+import matplotlib.pyplot as plt
+
+results = search.cv_results_
+fig, ax = plt.subplots()
+sizes = {0.003: 30, 0.03: 60, 0.3: 110, 3: 180}
+for score, marker in zip(["ip", "margin", "repip", "socop"], "osPD", strict=True):
+    those = np.array([params["score"] == score for params in results["params"]])
+    strength = [
+        sizes[params["estimator__logisticregression__C"]]
+        for params in np.array(results["params"])[those]
+    ]
+    x, up = (
+        -results["mean_test_classes"][those],
+        100 * results["mean_test_singletons"][those],
+    )
+    ax.scatter(x, up, s=strength, marker=marker, alpha=0.75, label=score)
+best = search.best_index_
+at = (-results["mean_test_classes"][best], 100 * results["mean_test_singletons"][best])
+ax.annotate(
+    "chosen", at, xytext=(-14, 0), textcoords="offset points", ha="right", va="center"
+)
+ax.set(
+    xlabel="classes per set (fewer is better)", ylabel="singletons, % (more is better)"
+)
+ax.set_title("Sixteen candidates; the larger a mark, the larger C")
+ax.legend()
+plt.show()
+
+# %%
+# The search refits on all rows, and that fit holds some out again: what calibrates at
+# the end has chosen nothing, so the guarantee stands.
+#
+# What can go wrong
+# -----------------
+# **A step outside that looks at y.** Here nothing can be learned at all: 2,000 columns
+# of noise, of which the 20 are kept that seem to tell the classes apart. Inside, they
+# are chosen without the rows that calibrate. Outside, with them:
+
+from sklearn.feature_selection import SelectKBest
+
+inside, outside = [], []
+for seed in range(10):
+    rng = np.random.default_rng(seed)
+    noise, labels = rng.normal(size=(600, 2000)), rng.integers(0, 4, 600)
+    kept_in = ConformalClassifier(
+        make_pipeline(SelectKBest(k=20), LogisticRegression()), random_state=seed
+    )
+    kept_out = make_pipeline(
+        SelectKBest(k=20), ConformalClassifier(LogisticRegression(), random_state=seed)
+    )
+    for found, made in ((inside, kept_in), (outside, kept_out)):
+        found.append(
+            coverage(made.fit(noise[:200], labels[:200]), noise[200:], labels[200:])
+        )
+print(f"selected inside:  {np.mean(inside):.1%} covered")
+print(f"selected outside: {np.mean(outside):.1%} covered")
+
+# %%
+# **A model that was fitted before, calibrated on its own rows.** ``cv="prefit"`` takes
+# a fitted model and calibrates it on what you pass. Pass other rows than those it was
+# fitted on:
+
+from sklearn.ensemble import RandomForestClassifier
+
+half = len(y) // 2
+forest = RandomForestClassifier(50, max_depth=8, random_state=0).fit(X[:half], y[:half])
+for name, rows in (("its own rows", slice(0, half)), ("other rows", slice(half, None))):
+    share = coverage(
+        ConformalClassifier(forest, score="pip", cv="prefit").fit(X[rows], y[rows]),
+        X_new,
+        y_new,
+    )
+    print(f"calibrated on {name}: {share:.1%} covered")
+
+# %%
+# Read on
+# -------
+# - :doc:`/scikit-learn`: pipelines inside, outside and beside; names of parameters
+# - :doc:`plot_08_few_labels`: every row to train and to calibrate
+# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singletons`,
+#   :func:`pippin.sklearn.fewest_classes`

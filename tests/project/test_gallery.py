@@ -1,0 +1,72 @@
+"""The gallery: every page has its parts, and the quickest run here. `make docs` executes all of them."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
+PAGES = sorted(GALLERY.glob("plot_*.py"))
+QUICK = ("plot_03_what_does_90_mean", "plot_04_empty_and_large_sets", "plot_06_spray_leave_or_ask")
+GUARANTEE = re.compile(r"\n\.\. admonition:: The guarantee\n   :class: guarantee\n\n((?:   .+\n)+)")
+
+
+def names(page):
+    return page.stem
+
+
+def test_eighteen_questions_in_order():
+    """Numbered without a gap, so that the order on the site is the order of the files."""
+    assert [page.name[5:7] for page in PAGES] == [f"{number:02}" for number in range(1, 19)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_page_has_its_parts(page):
+    """It compiles; a question is its title; the guarantee is one sentence; a picture, what goes wrong, where to go."""
+    text = page.read_text()
+    told = ast.get_docstring(ast.parse(text)) + "\n"
+    title, line = told.splitlines()[:2]
+    assert title.endswith("?")
+    assert line == "=" * len(title)
+    sentence = " ".join(GUARANTEE.search(told)[1].split())
+    assert sentence.endswith(".")
+    assert not re.search(r"[.?!] [A-Z]", sentence), sentence
+    assert "plt.show()" in text
+    assert re.search(r"^# What can go wrong\n# -+$", text, re.MULTILINE)
+    assert re.search(r"^# Read on\n# -+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_what_goes_wrong_is_shown(page):
+    """Not only told: code stands in that part."""
+    wrong = page.read_text().split("# What can go wrong\n")[1].split("# Read on\n")[0]
+    assert any(line and not line.startswith("#") for line in wrong.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_links_lead_somewhere(page):
+    """To a page of docs/, or to another question."""
+    for target in re.findall(r":doc:`(?:[^`<]*<)?([^`>]+)>?`", page.read_text()):
+        if target.startswith("/"):
+            assert (GALLERY.parent / f"{target[1:]}.md").is_file(), target
+        else:
+            assert (GALLERY / f"{target}.py").is_file(), target
+
+
+def test_quick_pages_run(tmp_path):
+    """As scripts, in an empty folder, with no warning; each draws, and none leaves anything behind."""
+    code = (
+        "import runpy, sys, matplotlib; matplotlib.use('agg'); sys.path.insert(0, sys.argv[1])\n"
+        "import gallery_style, matplotlib.pyplot as plt\n"
+        "for page in sys.argv[2:]:\n"
+        "    gallery_style.fresh({}, page); runpy.run_path(page)\n"
+        "    assert plt.get_fignums(), page; plt.close('all')"
+    )
+    pages = [GALLERY / f"{name}.py" for name in QUICK]
+    asked = [sys.executable, "-W", "error::UserWarning", "-c", code, GALLERY.parent / "_site", *pages]
+    ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert not list(tmp_path.iterdir())

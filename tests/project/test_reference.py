@@ -1,0 +1,245 @@
+"""The site: it builds without a warning, and its reference leaves no public name, attribute or argument out."""
+
+import dataclasses
+import inspect
+import re
+import zlib
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import pippin
+from support.browser import open_browser
+from support.site import ROOT, build_site
+
+MODULES = (
+    *("pippin", "pippin.sklearn", "pippin.torch", "pippin.dask", "pippin.images", "pippin.testing"),
+    *("pippin.export.onnx", "pippin.export.c_header"),
+    *("pippin.tables.layout", "pippin.tables.reading", "pippin.tables.writing"),
+)
+# What scikit-learn and torch give every estimator and module, documented there.
+THEIRS = {"pippin.sklearn": {"score", "set_fit_request", "set_score_request"}, "pippin.torch": {"extra_repr"}}
+
+
+def public_names():
+    """The full name of everything public, and what it is."""
+    for module in map(import_module, MODULES):
+        for name in module.__all__:
+            yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+PUBLIC = dict(public_names())
+CLASSES = {name: found for name, found in PUBLIC.items() if inspect.isclass(found)}
+
+
+def members(name, cls):
+    """Every public attribute and method that a class of ours has: fields, properties, methods."""
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("pippin")]
+    fields = {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    found = {*fields, *getattr(cls, "_fields", ()), *(key for base in ours for key in vars(base))}
+    theirs = THEIRS.get(name.rpartition(".")[0], set())
+    return {key for key in found if not key.startswith("_")} - theirs
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, and what its build said."""
+    folder = tmp_path_factory.mktemp("site")
+    built = build_site(folder)
+    return folder / "site", built
+
+
+@pytest.fixture(scope="module")
+def entries(site):
+    """The full names that the reference has an entry for, and the page of each."""
+    content = (site[0] / "objects.inv").read_bytes()
+    lines = zlib.decompress(content.split(b"zlib.\n", 1)[1]).decode().splitlines()
+    return {line.split(" py:")[0]: line.split()[-2] for line in lines if " py:" in line}
+
+
+def test_it_builds_without_a_warning(site):
+    assert site[1].returncode == 0, site[1].stdout + site[1].stderr
+    assert not site[1].stderr.strip()
+
+
+def test_every_public_name_has_an_entry(entries):
+    assert len(PUBLIC) > 100
+    assert sorted(set(PUBLIC) - set(entries)) == []
+
+
+def test_every_public_attribute_has_an_entry(entries):
+    wanted = {f"{name}.{key}" for name, cls in CLASSES.items() for key in members(name, cls)}
+    assert len(wanted) > 400
+    assert sorted(wanted - set(entries)) == []
+
+
+def test_what_objects_carry_has_an_entry(entries):
+    """Attributes that are set when an object is made, of the classes that are no record."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, classes=data.classes)
+    utility = pippin.Utility([[1, -1], [-1, 1]], actions=["spray", "leave"])
+    decider = pippin.calibrate_decisions([[0.4, 0.6]] * 30, [1] * 30, utility)
+    made = [
+        pippin.Monitor(predictor),
+        pippin.Stream(predictor),
+        pippin.RiskMonitor(0.1),
+        pippin.Calibration(classes=data.classes),
+        pippin.InputError("x"),
+    ]
+    made += [PUBLIC["pippin.torch.ConformalHead"](predictor), PUBLIC["pippin.torch.DecisionHead"](decider)]
+    names = {type(one): name for one in made for name, cls in CLASSES.items() if type(one) is cls}
+    wanted = {f"{names[type(one)]}.{key}" for one in made for key in vars(one) if not key.startswith("_")}
+    assert sorted(name for name in wanted - set(entries) if not name.endswith(".training")) == []  # torch's own
+
+
+def functions():
+    """Every public function and method, and every class that is called with arguments of its own."""
+    for name, found in PUBLIC.items():
+        if inspect.isclass(found):
+            for key in members(name, found):
+                method = inspect.getattr_static(found, key, None)
+                method = getattr(method, "__func__", method)
+                if inspect.isfunction(method):
+                    yield f"{name}.{key}", method, inspect.getdoc(method)
+            if "__init__" in vars(found) and found.__init__.__code__.co_filename.endswith(".py"):
+                yield name, found.__init__, inspect.getdoc(found)
+        elif inspect.isfunction(found):
+            yield name, found, inspect.getdoc(found)
+
+
+FUNCTIONS = {name: (function, doc) for name, function, doc in functions()}
+
+
+def section(doc, title):
+    """The names that a section of a docstring tells of."""
+    text = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", doc or "", re.DOTALL | re.MULTILINE)
+    return re.findall(r"^    (\w+)(?: \([^)]*\))?:", text.group(1), re.MULTILINE) if text else []
+
+
+def test_every_argument_is_told_of():
+    assert len(FUNCTIONS) > 250
+    missing = []
+    for name, (function, doc) in FUNCTIONS.items():
+        given = [key for key in inspect.signature(function).parameters if key not in ("self", "cls", "args", "kwargs")]
+        missing += [f"{name}({key})" for key in given if key not in section(doc, "Args")]
+    assert missing == []
+
+
+def test_every_argument_has_its_type_in_the_reference(site, entries):
+    """The pages say, beside each argument, what it is; and never just Any."""
+    pages = {page: (site[0] / page.split("#")[0]).read_text() for page in set(entries.values())}
+    text = "\n".join(dict.fromkeys(pages.values()))
+    arguments = re.findall(r"<li><p><strong>(\w+)</strong>(.{0,80})", text) + re.findall(
+        r'<dd class="field-(?:odd|even)"><p><strong>(\w+)</strong>(.{0,80})', text
+    )
+    assert len(arguments) > 500
+    assert [name for name, after in arguments if not after.startswith(" (") and not name.endswith("Error")] == []
+    assert not re.search(r"<strong>\w+</strong> \(<em>Any</em>\)", text)
+
+
+class Page(HTMLParser):
+    """The links of a page, the places in it, and whatever it would fetch from elsewhere."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.places, self.fetched = [], set(), []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        told = dict(attributes)
+        self.places |= {told[key] for key in ("id", "name") if told.get(key)}
+        if tag == "a" and told.get("href"):
+            self.links.append(told["href"])
+        elif tag in ("script", "img", "source", "iframe") and told.get("src"):
+            self.fetched.append(told["src"])
+        elif tag == "link" and told.get("rel") != "canonical" and told.get("href"):
+            self.fetched.append(told["href"])
+
+
+def test_every_link_leads_somewhere(site):
+    """Within the site, to the place in the page too; and no page fetches anything from elsewhere."""
+    pages = {path.resolve(): Page(path) for path in site[0].rglob("*.html")}
+    assert len(pages) > 40
+    lost, remote = [], []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = unquote(parts.fragment)
+            if not target.exists() or (place and target in pages and place not in pages[target].places):
+                lost.append(f"{path.name}: {link}")
+        for link in page.fetched:
+            parts = urlsplit(link)
+            if parts.netloc or not ((path.parent / unquote(parts.path)).exists() or parts.scheme == "data"):
+                remote.append(f"{path.name}: {link}")
+    assert lost == []
+    assert remote == []
+    styles = "\n".join(path.read_text() for path in (site[0] / "_static").rglob("*.css"))
+    assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", styles)
+
+
+def test_questions_lead_to_every_page_of_the_gallery():
+    asked = set(re.findall(r"\(gallery/(\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
+    assert asked == {path.stem for path in Path(ROOT / "docs" / "gallery").glob("plot_*.py")}
+
+
+READ = ("index", "questions", "reference/calibrating", "command-line", "answers/plot_04_empty_and_large_sets")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+def opened(browser, address, scheme="light", width=1440):
+    """A page of the site from its file, what it asked for, and what went wrong in it."""
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(address)
+    return page, asked, wrong
+
+
+def test_search_finds_from_a_file(site, browser):
+    """The words, where they stand, and nothing fetched from elsewhere."""
+    page, asked, wrong = opened(browser, (site[0] / "index.html").as_uri())
+    page.fill("input.sidebar-search", "empty set")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results > p:has-text('finished')", timeout=0)
+    page.wait_for_selector("#search-results li p.context", timeout=0)
+    found = page.locator("#search-results li").all_inner_texts()
+    page.close()
+    assert found[0].startswith("Why is this set empty")
+    assert len(found) >= 5
+    assert any("Questions and answers" in each for each in found)
+    assert wrong == []
+    assert {urlsplit(address).scheme for address in asked} <= {"file", "data"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site, browser, scheme):
+    serious = {}
+    for name in READ:
+        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), scheme)
+        found = Axe().run(page).response["violations"]
+        page.close()
+        serious |= {f"{name}: {each['id']}": each for each in found if each["impact"] in ("serious", "critical")}
+    told = {name: [node["html"][:200] for node in each["nodes"][:3]] for name, each in serious.items()}
+    assert told == {}
+
+
+def test_pages_fit_a_phone(site, browser):
+    """Wide things scroll by themselves; the page does not."""
+    for name in READ:
+        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), width=360)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        page.close()
+        assert width <= 360, name
