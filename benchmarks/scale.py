@@ -1,8 +1,9 @@
 """Tables past memory: seconds beside a read by polars, peak memory, time per row as rows grow, bytes that leave a part.
 
-    python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000
+    python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000 --partitions 256 1024
 
-makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do.
+makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do. Of a cluster it
+counts the bytes that pass the scheduler.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import polars
+from scale_traffic import measure_traffic
 
 import pippin
 from pippin._predictors.partitions.batches import Held
@@ -33,13 +35,17 @@ def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return p, (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(0, 11)
 
 
+def made_table(rows: int, seed: int) -> polars.DataFrame:
+    """The same with the names of the classes."""
+    p, labels = made_rows(rows, seed)
+    return polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
+
+
 def make_tables(folder: Path, rows: int) -> None:
     """A table for every million rows."""
     folder.mkdir(parents=True)
     for i in range(max(1, rows // PIECE)):
-        p, labels = made_rows(min(rows, PIECE), i)
-        table = polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
-        table.write_parquet(folder / f"{i:04}.parquet")
+        made_table(min(rows, PIECE), i).write_parquet(folder / f"{i:04}.parquet")
 
 
 RUN = """
@@ -113,8 +119,11 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--folder", type=Path, default=Path("out/scale"))
     parser.add_argument("--grow", type=int, default=10_000_000)
+    parser.add_argument("--partitions", type=int, nargs="*", default=[256])
     options = parser.parse_args()
     if options.grow:
         measure_growth(options.grow)
     if options.rows:
         measure_commands(options.folder, options.rows)
+    if options.partitions:
+        measure_traffic(made_table(4096, 0), options.partitions, options.folder)

@@ -1,5 +1,6 @@
 """A real cluster of processes: the same bits as on one machine."""
 
+import sys
 from pathlib import Path
 
 import dask
@@ -12,6 +13,7 @@ from distributed import Client, LocalCluster
 
 import pippin
 import pippin.dask
+from pippin._runtime import progress
 from pippin.cli import predict_tables
 from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, write_tables
 from support.partitions import PER
@@ -181,6 +183,38 @@ def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call
     assert "tables/3.parquet: Row 1000 sums to " in err
     assert not list(tmp_path.glob(".sets*"))
     assert Path("sets.csv").read_bytes() == found
+
+
+def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, capsys):
+    """On a terminal, after a second: rows a second where tables say how many there are, else partitions."""
+    monkeypatch.chdir(tmp_path)
+    write_tables(tmp_path / "tables")
+    monkeypatch.setattr(progress, "PATIENCE", -1)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    predictor = pippin.dask.calibrate(pippin.scan("tables/*.parquet", id="photo"))
+    told = capsys.readouterr().err
+    assert "rows counted" in told
+    assert "2100/2100" in told
+    assert " a second " in told
+    pippin.dask.evaluate(predictor, pippin.scan("tables", id="photo"))
+    assert "partitions" in (told := capsys.readouterr().err)
+    assert "4/4" in told
+    asked = predict_tables.Asked((".csv",), 0, False, None)
+    assert len(list(predict_tables._made_far(pippin.scan("tables", id="photo"), predictor, asked, 0))) == 1
+    assert "4000/4000" in capsys.readouterr().err
+
+
+def test_ids_are_no_groups_on_a_cluster(cluster, tmp_path):
+    """As on one machine."""
+    write_tables(tmp_path / "tables")
+    for path in tmp_path.glob("tables/*.parquet"):
+        polars.read_parquet(path).drop("group").rename({"photo": "group"}).write_parquet(path)
+    scan = pippin.scan(str(tmp_path / "tables" / "*.parquet"))
+    with pytest.raises(pippin.InputError, match=r"2,100 groups of 2,100 rows, such as '0\.png', are ids"):
+        pippin.dask.calibrate(scan, per="group")
+    with pytest.warns(UserWarning, match="They are left out"):
+        assert pippin.dask.evaluate(pippin.calibrate(scan), scan).group_coverage == {}
 
 
 def test_wrong_use(cluster):

@@ -17,7 +17,7 @@ from pippin._inputs.rows import as_rows
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation
-from pippin._predictors.partitions.batches import Held
+from pippin._predictors.partitions.batches import Held, refusing_ids
 from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.partitions.measuring import Measured, measure
 from pippin._predictors.partitions.part import Part, positioned
@@ -86,7 +86,7 @@ def calibrate(
     def ask(question: Any) -> Any:
         return _total([dask.delayed(_answer)(question, several) for several in parts], rows, "rows counted")
 
-    return calibration.merged(ask)
+    return calibration.merged(refusing_ids(ask, probs.name) if isinstance(probs, Scan) else ask)
 
 
 def predict(
@@ -159,7 +159,7 @@ def evaluate(
     )
     if total is None:
         raise InputError("Expected at least one row of probabilities, got partitions without any")
-    return total.evaluation(predictor)
+    return (total.without_ids() if isinstance(probs, Scan) else total).evaluation(predictor)
 
 
 def score(

@@ -54,7 +54,8 @@ def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> It
         while begun:
             yield client.gather(begun.popleft(), direct=True)
     finally:
-        client.cancel([*begun, held])
+        if begun:
+            client.cancel(list(begun))
 
 
 def _itself(one: Any) -> Any:

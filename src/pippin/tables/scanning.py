@@ -20,12 +20,12 @@ from pippin._runtime.errors import InputError
 from pippin.tables.formats import (
     NO_PARQUET,
     PLAIN_WHOLE,
-    are_whole,
     csv_body,
     csv_content,
     opened,
     parquet_content,
     parsed,
+    whole_if_all,
 )
 from pippin.tables.layout import Layout, no_class, strangers
 from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless
@@ -213,9 +213,7 @@ class Scan:
             content = parquet_content(frame, present, source.path)
         else:
             content = csv_content(frame, present, source.path, in_file)
-            labels = content.get("labels")
-            if isinstance(labels, np.ndarray) and are_whole(labels):
-                content["labels"] = labels.astype(np.int64)
+            content["labels"] = whole_if_all(content.get("labels"))
         probs = content["probs"]
         if self.layout.normalize:
             probs = normalized_unless(self.layout.logits, probs, source.path, in_file)
@@ -230,7 +228,7 @@ class Scan:
             self.layout.logits,
             content.get("labels"),
             self.classes,
-            content.get("groups"),
+            whole_if_all(content.get("groups")),
             self.layout.labels_are,
             ids,
             in_file,
@@ -241,7 +239,7 @@ class Scan:
         """Ids of one type in all tables: as text, where they differ."""
         if len(self._id_types) == 1:
             return ids
-        return np.array([None if one is None else str(one) for one in ids.tolist()], dtype=object)
+        return _as_text(ids)
 
     def _truth(self, data: Data) -> tuple[Codes, str | None]:
         """The classes of a batch by number, and whether its labels are names or numbers, where they are not both."""
@@ -334,9 +332,13 @@ def _checksum(paths: Sequence[Path]) -> str:
 
 
 def _joined(several: Sequence[Any]) -> Any:
-    """Arrays as one; as objects where their types differ."""
-    alike = len({array.dtype.kind for array in several}) == 1
-    return np.concatenate(several if alike else [array.astype(object) for array in several])
+    """Arrays as one; as text where their types differ."""
+    alike = len({array.dtype.kind for array in several if len(array)}) == 1
+    return np.concatenate(several if alike else [_as_text(array) for array in several])
+
+
+def _as_text(array: NDArray[Any]) -> NDArray[Any]:
+    return np.array([None if one is None else str(one) for one in array.tolist()], dtype=object)
 
 
 def _wanted(source: Source, needs: Iterable[str]) -> list[str]:
