@@ -155,6 +155,10 @@ class Scan:
 
         All of them must say how many rows they have. What is left says no more of them than these rows
         need, for a process in another folder.
+
+        Args:
+            start: the first row.
+            stop: the row behind the last.
         """
         found: list[Source] = []
         before, first = 0, start
