@@ -1,6 +1,7 @@
 """Tables in batches: whatever the files, what is calibrated and predicted is what all rows at once give."""
 
 import gzip
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -241,3 +242,21 @@ def test_where_text_is_entered_it_is_not_read_from_the_top(mixed, monkeypatch):
     monkeypatch.setattr(scanning, "csv_body", lambda text, path: read.append(len(text)) or body(text, path))
     assert sum(len(batch.labels) for batch in some.batches("labels", start=start)) == 9
     assert sum(read) < (mixed / "3.CSV").stat().st_size / 3
+
+
+def test_what_lies_on_disk_is_not_in_memory_too(mixed, monkeypatch):
+    """No batch of probabilities outlives its being written."""
+    monkeypatch.setattr(scanning, "HELD", 100)
+    read, alive = [], []
+    batches = scanning.Scan.batches
+
+    def followed(self, *needs, start=0):
+        for batch in batches(self, *needs, start=start):
+            alive.append(sum(one() is not None for one in read))
+            read.append(weakref.ref(batch.rows.array))
+            yield batch
+
+    monkeypatch.setattr(scanning.Scan, "batches", followed)
+    assert len(pippin.scan(mixed, id="photo").gathered().probs) == N
+    assert len(read) > 10
+    assert max(alive) <= 1

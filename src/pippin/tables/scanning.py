@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pippin._inputs.batched import Batch, no_rows
 from pippin._inputs.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
-from pippin._inputs.rows import as_rows
+from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Codes
 from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
@@ -180,13 +180,13 @@ class Scan:
         columns = self.sources[0].columns
         beside = {"labels": columns.label, "groups": columns.group, "ids": columns.id}
         needs = [need for need, column in beside.items() if column is not None]
-        every: list[Batch] = []
+        every: list[Batch] = []  # without their rows, which would stay in memory
 
         def checked() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):
                 with batch.naming():
                     rows = batch.rows.verified()
-                every.append(batch._replace(rows=replace(rows, array=rows.array[:0])))
+                every.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
                 yield rows.array
 
         probs = joined_on_disk(checked(), self._kind, HELD)
