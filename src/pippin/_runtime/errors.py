@@ -60,6 +60,5 @@ class InputError(ValueError):
         return InputError, (self._said, self.remedy, self.in_files, self.row)
 
 
-class UnknownScore(InputError):
+class UnknownScoreError(InputError):
     """A score that nobody has registered, here or yet."""
-
