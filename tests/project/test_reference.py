@@ -189,7 +189,14 @@ def test_questions_lead_to_every_page_of_the_gallery():
     assert asked == {path.stem for path in Path(ROOT / "docs" / "gallery").glob("plot_*.py")}
 
 
-READ = ("index", "questions", "reference/measuring", "command-line", "answers/plot_04_empty_and_large_sets")
+READ = (
+    "index",
+    "questions",
+    "reference/measuring",
+    "command-line",
+    "answers/index",
+    "answers/plot_04_empty_and_large_sets",
+)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +233,7 @@ def test_search_finds_from_a_file(site, browser):
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
 def test_axe_finds_nothing_serious(site, browser, scheme, rules):
-    """On five pages; of the dark ones, what can differ there."""
+    """On six pages; of the dark ones, what can differ there."""
     serious = {}
     for name in READ:
         page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), scheme)
