@@ -56,6 +56,8 @@ for seed in range(40):
         shares[name].append([found.class_coverage[species] for species in data.classes])
         sizes[name].append(found.efficiency)
 means = {name: np.mean(found, axis=0) for name, found in shares.items()}
+for name, found in means.items():
+    print(f"{name:23} worst species {found.min():.0%}, best {found.max():.0%}")
 
 # %%
 

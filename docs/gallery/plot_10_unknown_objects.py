@@ -103,8 +103,8 @@ plt.show()
 
 # %%
 # Known digits spread evenly from 0 to 1; that is what makes the p-value valid. Those
-# flagged by distance, the strangest first, with what they are; a black number is a
-# false alarm:
+# flagged by distance, the strangest first, with what they are; a number that is not
+# orange is a false alarm:
 
 flagged = np.flatnonzero(pippin.discoveries(by_distance, level=0.1))
 strangest = flagged[np.argsort(by_distance[flagged], kind="stable")][:12]

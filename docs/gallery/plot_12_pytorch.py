@@ -73,24 +73,19 @@ sets.classes[:5]
 
 import matplotlib.pyplot as plt
 
-order = torch.argsort(sets.sizes, stable=True)
-shown = torch.cat([order[sets.sizes[order] == size][:3] for size in (1, 2, 3)])
-fig, axes = plt.subplots(1, len(shown), figsize=(9, 1.9))
-for ax, i in zip(axes, shown.tolist(), strict=True):
-    members = [int(c) for c in sets.classes[i] if c >= 0]
-    ax.imshow(-x[test][i, 0].numpy(), cmap="gray", interpolation="bicubic")
-    ax.set_title(
-        "{" + ", ".join(map(str, members)) + "}",
-        loc="center",
-        color="C0" if y[test][i] in members else "C1",
-    )
+fig, axes = plt.subplots(3, 6, figsize=(7.5, 4.6))
+for size, line in enumerate(axes, 1):
+    of_size = torch.nonzero(sets.sizes == size)[:, 0].tolist()
+    for ax, i in zip(line, of_size, strict=False):
+        members = sets.classes[i, :size].tolist()
+        colour = "C0" if y[test][i] in members else "C1"
+        ax.imshow(-x[test][i, 0].numpy(), cmap="gray", interpolation="bicubic")
+        ax.set_title(
+            "{" + ", ".join(map(str, members)) + "}", loc="center", color=colour
+        )
+for ax in axes.flat:
     ax.axis("off")
-fig.suptitle(
-    "Sets of one, two and three digits; orange ones miss the truth",
-    x=0.01,
-    ha="left",
-    weight="bold",
-)
+fig.suptitle("One, two and three digits; orange sets miss the truth", weight="bold")
 plt.show()
 
 # %%

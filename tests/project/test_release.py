@@ -1,0 +1,32 @@
+"""Version, changelog and citation name the same release; `make release-check` does the rest."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pippin
+from support.release_check import EXTRAS, ROOT, agreement
+
+FILES = ("src/pippin/_runtime/version.py", "CHANGELOG.md", "CITATION.cff")
+
+
+def test_they_agree():
+    assert agreement() == pippin.__version__
+
+
+@pytest.mark.parametrize("wrong", FILES)
+def test_a_difference_is_told(wrong, tmp_path):
+    for name in FILES:
+        copy = tmp_path / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy)
+    (tmp_path / wrong).write_text((ROOT / wrong).read_text().replace(pippin.__version__, "9.9.9"))
+    with pytest.raises(AssertionError, match=r"CITATION.cff say .*9\.9\.9"):
+        agreement(tmp_path)
+
+
+def test_extras_exist():
+    """Those that the check asks for are in pyproject.toml."""
+    text = Path(ROOT / "pyproject.toml").read_text()
+    assert all(f"\n{extra} = [" in text for extra in EXTRAS.values())
