@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test docs lint compiled bench format release-check clean
+.PHONY: run test docs lint compiled bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -29,12 +29,17 @@ docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: o
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
+.PHONY: release-check
+release-check: $(VENV)/installed-release  ## builds both packages and tries the wheel in an empty environment
+	$(BIN)/python tests/support/release_check.py
+
+$(VENV)/installed-release: pyproject.toml | $(BIN)/python
+	@$(PIP) install --editable ".[release]"
+	@touch $@
+
 format: $(VENV)/installed-test  ## mends what `make test` would complain about
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-release-check: $(VENV)/installed-release  ## builds both packages and tries the wheel in an empty environment
-	$(BIN)/python tests/support/release_check.py
 
 clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -59,10 +64,6 @@ $(VENV)/installed-docs: pyproject.toml | $(BIN)/python
 	@echo "Setting up the site (once) …"
 	@$(PIP) install --no-compile --editable ".[docs]"
 	@touch $(VENV)/installed $@
-
-$(VENV)/installed-release: pyproject.toml | $(BIN)/python
-	@$(PIP) install --editable ".[release]"
-	@touch $@
 
 # The report is tested in a real browser: installed here if that is allowed, else asked for.
 .PHONY: browser

@@ -189,6 +189,15 @@ def test_decisions_show_actions_and_certificates():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "0.3"]
 
 
+def test_certificates_of_an_action_stand_beside_each_other():
+    """The best first, then less, then nothing; of four objects."""
+    given = np.array([1.0, 0.3, -np.inf, 1.0])
+    ax = pippin.Decisions(np.array([0, 0, 0, 1]), given, ("spray", "leave"), C).plot()
+    drawn = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
+    assert drawn == [(0, 0.25), (0, 0.25), (0.25, 0.25), (0.25, 0), (0.5, 0.25), (0.25, 0)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "0.3", "nothing"]
+
+
 def test_a_decider_shows_what_beta_buys():
     decider = pippin.calibrate_decisions(P, Y, UTILITY, {"weed": 0.1, "crop": 0.02}, classes=C, per="kind")
     ax = decider.plot()

@@ -3,6 +3,7 @@
 import numpy as np
 
 import pippin
+from pippin._runtime.showing import AMBER, BLUE
 
 DATA = pippin.load_example()
 ROWS, LABELS, C = DATA.probs[:1000], DATA.labels[:1000], DATA.classes
@@ -30,9 +31,37 @@ def test_objects_show_themselves():
         "evidence": pippin.Monitor(predictor),
         "best response": pippin.compare_decisions(ROWS, LABELS, utility, "ip", splits=2, classes=C),
         "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),
+        "4,986 seedlings of 12 species": DATA,
+        "chosen on 500 rows": pippin.tune(ROWS, LABELS, ["ip", "pip"], splits=2, classes=C),
+        "credibility: the largest": predictor.forced(DATA.probs[1000:]),
+        "acted on": pippin.calibrate_selective(ROWS, LABELS, error=0.1, classes=C).predict(DATA.probs[1000:]),
+        "0 of 0 labels were missed": pippin.RiskMonitor(0.1),
+        "What each action is worth by the kind": utility,
+        "playing safe": pippin.evaluate_decisions(decider.decide(DATA.probs[1000:]), DATA.labels[1000:], utility),
+        "times as common": pippin.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
     }
     for wanted, thing in shown.items():
         assert wanted in thing._repr_html_(), type(thing)
+
+
+def test_sets_are_told_apart_by_colour():
+    """A singleton blue, several classes amber; of many members the first twelve."""
+    sets = pippin.PredictionSets(np.array([1, 2, 20]), np.array([0, 0, 1, *range(20)]), range(30))
+    html = sets._repr_html_()
+    assert (html.count(BLUE), html.count(AMBER)) == (1, 2 + 12)
+    assert "and 8 more" in html
+    assert " – novel" in sets.flagged([True, False, False])._repr_html_()
+
+
+def test_shares_have_bars():
+    """As long as the share, amber where it is short of what was asked."""
+    sets = pippin.PredictionSets(np.array([1, 1, 1, 1]), np.array([0, 1, 1, 1]), ("crop", "weed"))
+    html = pippin.evaluate(sets, ["crop", "crop", "weed", "weed"], alpha=0.1)._repr_html_()
+    assert f"{AMBER} 50.0%" in html
+    assert f"{BLUE} 100.0%" in html
+    assert "CovGap: mean distance of the classes" in html
+    assert "SSCV: largest distance" in html
+    assert "CovGap" not in pippin.evaluate(sets, ["crop", "crop", "weed", "weed"])._repr_html_()
 
 
 def test_names_do_no_harm_and_empty_sets_are_told():

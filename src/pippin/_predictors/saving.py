@@ -102,7 +102,6 @@ def decoded(content: dict[str, Any]) -> dict[str, Any]:
 
 FACTS = {  # what a notebook shows of a predictor, where it has it
     "score": "score",
-    "utility": "actions",
     "alpha": "alpha, the share of errors allowed",
     "threshold": "threshold",
     "n_calibration": "calibration rows",

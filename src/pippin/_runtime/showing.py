@@ -145,5 +145,5 @@ def _is_number(cell: Cell) -> bool:
     try:
         float(shorn or "0")
     except ValueError:
-        return shorn == "∞"
+        return shorn in ("∞", "–")
     return True

@@ -67,7 +67,7 @@ def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
         values.mean(axis=1), places, linestyle="", marker="|", markersize=15, markeredgewidth=2.2, color=INK, zorder=4
     )
     title, label = PANELS[metric]
-    ax.set_title(title, loc="left", pad=18 if metric == "coverage" else None)
+    ax.set_title(title, loc="left")
     ax.set_xlabel(label)
     ax.grid(axis="x")
     if ax.get_xscale() == "linear":

@@ -15,6 +15,7 @@ from pippin._predictors.decisions.results import Decisions
 from pippin._predictors.decisions.utility import Utility
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import Share, html_table, shown_share
 from pippin._theory.level import as_alpha
 
 SURE = 4  # standard errors
@@ -85,6 +86,16 @@ class DecisionEvaluation:
                 f"{told}: {off:.0f} standard errors above; the worst case over sets, tied scores or easier rows do that"
             )
         return f"{told}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, Share(share), shown_share(self.errors[name]) if name in self.errors else "–")
+            for name, share in self.shares.items()
+        ]
+        told = f"{self.n:,} objects: {self.verdict}. Mean certificate {self.mean_certificate:.3f}, "
+        note = "Errors: of the objects with this action, those on which playing safe would have been worth more."
+        heads = ("action", "share of objects", "errors")
+        return html_table(f"{told}mean utility {self.mean_utility:.3f}.", heads, rows, note=note)
 
     def __str__(self) -> str:
         width = max(6, *(len(name) for name in self.shares))

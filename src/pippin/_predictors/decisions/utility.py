@@ -13,9 +13,11 @@ from pippin._predictors.decisions.reading import Given, as_given
 from pippin._predictors.kinds import by_text
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_table, shown_number
 from pippin._runtime.warn import warn
 from pippin._theory.policy import Policy, make_policy
 
+COLUMNS_SHOWN = 12  # in a notebook
 Source = Any  # an array, a dict of dicts, a data frame, or a path
 
 
@@ -160,6 +162,18 @@ class Utility:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("actions", "columns", "values", "kinds", "notes")}
+
+    def _repr_html_(self) -> str:
+        shown = list(self.columns)[:COLUMNS_SHOWN]
+        rows = [
+            (name, *map(shown_number, own[: len(shown)])) for name, own in zip(self.actions, self.values, strict=True)
+        ]
+        left = len(self.columns) - len(shown)
+        note = (
+            f"What each action is worth by the {'class' if self.kinds is None else 'kind of the class'} that is true."
+        )
+        more = f" {left:,} more classes are not shown." if left else ""
+        return html_table(f"{self!r}", ("action", *map(str, shown)), rows, note=note + more)
 
     def __repr__(self) -> str:
         told = f" of {len(set(self.kinds.values())):,} kinds" if self.kinds is not None else ""

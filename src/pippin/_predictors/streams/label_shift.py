@@ -10,6 +10,7 @@ from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +32,12 @@ class LabelRatios(NamedTuple):
     ratios: Vector
     errors: Vector
     classes: Classes
+
+    def _repr_html_(self) -> str:
+        told = zip(self.classes, self.ratios, self.errors, strict=True)
+        rows = [(str(name), f"{ratio:.3f}", f"± {error:.3f}") for name, ratio, error in told]
+        caption = "How many times as common each class has become, with its standard error"
+        return html_table(caption, ("class", "ratio", "error"), rows[:12], left_out=len(rows) - 12)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The ratio of every class, with two standard errors; Matplotlib axes.
