@@ -68,7 +68,9 @@ print(
 )
 
 # %%
-# C - A program reads rows of probabilities and prints each set. The header has one
+# In C
+# ----
+# A program reads rows of probabilities and prints each set. The header has one
 # function, allocates nothing and needs no library.
 
 program = """
