@@ -24,7 +24,7 @@ compiled: $(VENV)/installed-test
 	$(BIN)/python -c "import pippin; pippin.warm_up()"
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
-	$(BIN)/python -m sphinx -W --keep-going -b html -d out/site-doctrees docs out/site
+	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
 
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))

@@ -26,16 +26,18 @@ class Names(SphinxDirective):
         ]
         lines = [":class: names", ""]
         for name in names:
-            lines += [f"* - :py:obj:`~{name}`", f"  - {escape(first_line(name))}"]
+            lines += [f"* - :py:obj:`~{name}`", f"  - {first_line(name)}"]
         return self.parse_text_to_nodes("\n".join([".. list-table::", *(f"   {line}" for line in lines)]))
 
 
 def first_line(name: str) -> str:
-    """The first line of a name's docstring; data has none that is its own."""
+    """The first line of a name's docstring, code in backticks left as it is; data has none that is its own."""
     module, _, key = name.rpartition(".")
     found = getattr(import_module(module), key)
-    own = inspect.isfunction(found) or inspect.isclass(found)
-    return (inspect.getdoc(found) or "").splitlines()[0] if own else ", ".join(map(str, found))
+    if not (inspect.isfunction(found) or inspect.isclass(found)):
+        return escape(", ".join(map(str, found)))
+    parts = (inspect.getdoc(found) or "").splitlines()[0].split("`")
+    return "`".join(part if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def setup(app: Any) -> dict[str, bool]:
