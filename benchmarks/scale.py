@@ -1,8 +1,9 @@
 """Tables past memory: seconds beside a read by polars, peak memory, time per row as rows grow, bytes that leave a part.
 
-    python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000
+    python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000 --partitions 256 1024
 
-makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do.
+makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do. Of a cluster it
+counts the bytes that pass the scheduler.
 """
 
 import argparse
@@ -15,13 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import polars
+from scale_traffic import measure_traffic
 
 import pippin
 from pippin._predictors.partitions.batches import Held
 
 NAMES = [f"class_{k:02d}" for k in range(12)]
 READ = "import polars, sys; polars.read_parquet(sys.argv[1] + '/*.parquet', columns={!r})".format([*NAMES, "label"])
+STREAM = (
+    "import polars, sys; table = polars.scan_parquet(sys.argv[1] + '/*.parquet').select({!r})\n"
+    "for batch in table.collect_batches(chunk_size=1 << 17, maintain_order=True): pass"
+).format([*NAMES, "label"])
 PIECE = 1_000_000
+COMPARED = ("--scores", "repip,aps", "--splits", "10")
+COLUMNS = ("s", "× a read", "× in batches", "processor s", "× a read", "× in batches", "MB beyond the interpreter")
 
 
 def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,13 +41,17 @@ def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return p, (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(0, 11)
 
 
+def made_table(rows: int, seed: int) -> polars.DataFrame:
+    """The same with the names of the classes."""
+    p, labels = made_rows(rows, seed)
+    return polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
+
+
 def make_tables(folder: Path, rows: int) -> None:
     """A table for every million rows."""
     folder.mkdir(parents=True)
     for i in range(max(1, rows // PIECE)):
-        p, labels = made_rows(min(rows, PIECE), i)
-        table = polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
-        table.write_parquet(folder / f"{i:04}.parquet")
+        made_table(min(rows, PIECE), i).write_parquet(folder / f"{i:04}.parquet")
 
 
 RUN = """
@@ -59,23 +71,28 @@ def timed(*command: str) -> tuple[float, ...]:
 
 
 def measure_commands(folder: Path, rows: int) -> None:
-    """Calibrate and predict beside a read of the same columns."""
+    """The commands beside two ways to read the same columns; each twice, in turn, and the smaller counts."""
     make_tables(folder / "tables", rows)
     tables, predictor, sets = (str(folder / name) for name in ("tables", "predictor.json", "sets.parquet"))
     cli = (sys.executable, "-m", "pippin.cli")
     runs = {
         "the interpreter": (sys.executable, "-c", "import pippin.cli, numba, polars"),
         "read by polars": (sys.executable, "-c", READ, tables),
+        "read in batches by polars": (sys.executable, "-c", STREAM, tables),
         "calibrate": (*cli, "calibrate", tables, "--out", predictor),
         "predict": (*cli, "predict", predictor, tables, "--out", sets),
         "evaluate": (*cli, "evaluate", predictor, tables),
+        "compare": (*cli, "compare", tables, *COMPARED, "--out", str(folder / "compared")),
     }
-    found: dict[str, tuple[float, ...]] = {name: timed(*command) for name, command in runs.items()}
-    base, read = found["the interpreter"][2], found["read by polars"]
-    print(f"\n{rows:,} × 12 in Parquet\n| | s | × a read | processor s | × a read | MB beyond the interpreter |")
+    every = [{name: timed(*command) for name, command in runs.items()} for _ in range(2)]
+    found = {name: tuple(min(one[name][i] for one in every) for i in range(3)) for name in runs}
+    base = found["the interpreter"][2]
+    reads = [found[name] for name in ("read by polars", "read in batches by polars")]
+    print(f"\n{rows:,} × 12 in Parquet\n| | {' | '.join(COLUMNS)} |")
     for name, (wall, used, peak) in found.items():
-        ratios = f"{wall / read[0]:.1f} | {used:.1f} | {used / read[1]:.1f}"
-        print(f"| {name} | {wall:.1f} | {ratios} | {peak - base:,.0f} |")
+        times = [f"{wall:.1f}", *(f"{wall / one[0]:.1f}" for one in reads)]
+        work = [f"{used:.1f}", *(f"{used / one[1]:.1f}" for one in reads)]
+        print(f"| {name} | {' | '.join(times)} | {' | '.join(work)} | {peak - base:,.0f} |")
     shutil.rmtree(folder)
 
 
@@ -113,8 +130,11 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--folder", type=Path, default=Path("out/scale"))
     parser.add_argument("--grow", type=int, default=10_000_000)
+    parser.add_argument("--partitions", type=int, nargs="*", default=[256])
     options = parser.parse_args()
     if options.grow:
         measure_growth(options.grow)
     if options.rows:
         measure_commands(options.folder, options.rows)
+    if options.partitions:
+        measure_traffic(made_table(4096, 0), options.partitions, options.folder)

@@ -118,7 +118,7 @@ def test_groups_that_are_ids(halves, call):
         np.savez("ids.npz", **kept, groups=ids)
     code, out, err = call("compare ids.npz --splits 5 --scores ip --out out")
     assert (code, "worst group" in out) == (0, False)
-    assert "such as '0.png', are ids rather than groups: they are left out" in err
+    assert "such as '0.png', are ids rather than groups: a group is what several rows share" in err
     assert call("calibrate ids.npz --per group --out p.json")[0] == 2
     with pytest.warns(UserWarning, match="thresholds are infinite"):
         made = pippin.calibrate(EXAMPLE.probs[:30], EXAMPLE.labels[:30], groups=ids[:30])

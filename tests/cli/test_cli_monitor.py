@@ -56,6 +56,18 @@ def test_an_alarm_and_the_state(here, call):
     assert pippin.Monitor.load("s.json").evidence == watched.evidence
 
 
+@pytest.mark.parametrize(("cell", "told"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
+def test_rows_go_on_and_errors_name_those_of_the_stream(here, call, cell, told):
+    """After 250 rows of another file: the lines say how many came before; both kinds of error count alike."""
+    assert {line["before"] for line in lines(call("monitor p.json good.csv --state s.json --every 100")[1])} == {0}
+    table = (here / "dim.csv").read_text().splitlines()
+    table[8] = ",".join([cell, *table[8].split(",")[1:]])
+    (here / "bad.csv").write_text("\n".join(table))
+    code, out, err = call("monitor p.json bad.csv --state s.json --every 251")
+    assert (code, [(line["rows"], line["before"]) for line in lines(out)]) == (2, [(251, 250)])
+    assert err.startswith(f"pippin: bad.csv: {told}")
+
+
 def test_without_labels(here, call):
     code, out, _ = call("monitor p.json silent.csv --reference before.csv --seed 1")
     assert code == 0

@@ -102,6 +102,45 @@ def test_the_same_judgement(tables, call, options):
     assert told[0][2] == told[1][2]
 
 
+@pytest.mark.parametrize("kinds", [("csv", "csv"), ("csv", "parquet"), ("parquet", "csv")], ids="-".join)
+@pytest.mark.parametrize("names", [("2", "10"), ("2", "b"), ("02", "10")], ids="-".join)
+def test_groups_are_numbers_where_one_table_says_so(tables, call, kinds, names):
+    """Text that looks like whole numbers in every row of every table; and text where one is not."""
+    groups = [names[0]] * 30 + [names[1]] * 30  # so that the batches of a table differ
+    frame = polars.read_parquet("whole.parquet").drop("photo").with_columns(group=polars.Series(groups))
+    (tables / "halves").mkdir()
+    frame.write_csv("one.csv")
+    for part, kind, name in ((frame[:30], kinds[0], "a"), (frame[30:], kinds[1], "b")):
+        path = f"halves/{name}.{kind}"
+        part.write_csv(path) if kind == "csv" else part.write_parquet(path)
+    made, told = [], []
+    for data in ("one.csv", "halves"):
+        code, out, _ = call(f"calibrate {data} --per group --alpha 0.3 --out p.json")
+        assert (code, call("predict p.json one.csv --out far.csv")[0]) == (0, 0)
+        made.append((json.loads((tables / "p.json").read_text()), (tables / "far.csv").read_text()))
+        told.append([out, call(f"evaluate p.json {data}")[1], call(f"calibrate {data} --units --out u.json")[1]])
+    assert made[0] == made[1]
+    assert told[0] == [line.replace("halves", "one.csv") for line in told[1]]
+    assert pippin.load("p.json").groups == ((2, 10) if names == ("2", "10") else tuple(sorted(names)))
+
+
+def test_ids_are_no_groups_in_batches_either(tables, call):
+    """Refused where thresholds were per group, and left out where coverage was."""
+    frame = polars.read_parquet("whole.parquet").drop("group").rename({"photo": "group"})
+    (tables / "ids").mkdir()
+    frame.write_csv("one.csv")
+    frame[:25].write_csv("ids/a.csv")
+    frame[25:].write_parquet("ids/b.parquet")
+    call("calibrate one.csv --out p.json")
+    said = "60 groups of 60 rows, such as '0.png', are ids rather than groups: a group is what several rows share"
+    for data in ("one.csv", "ids"):
+        code, _, err = call(f"calibrate {data} --per group --out q.json")
+        assert (code, said in err) == (2, True)
+        code, out, err = call(f"evaluate p.json {data}")
+        assert (code, said in err, "0.png" in out) == (0, True, False)
+    assert not (tables / "q.json").exists()
+
+
 def test_what_cannot_be_divided_is_read_at_once(tables, call):
     for options in ("--score ip/ms --seed 1", "--score ip --weights w.npy"):
         np.save("w.npy", np.linspace(1, 2, 60))

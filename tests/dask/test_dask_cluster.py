@@ -1,9 +1,7 @@
-"""A real cluster of processes: the same bits as on one machine, though workers are killed in every round."""
+"""A real cluster of processes: the same bits as on one machine."""
 
-import os
-import signal
-from contextlib import contextmanager, suppress
-from itertools import pairwise
+import sys
+from pathlib import Path
 
 import dask
 import dask.array
@@ -15,42 +13,25 @@ from distributed import Client, LocalCluster
 
 import pippin
 import pippin.dask
-from pippin.dask import calling
+from pippin._runtime import progress
+from pippin.cli import predict_tables
+from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, write_tables
 from support.partitions import PER
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of infinite thresholds, and what Dask says of lost workers
 
-RNG = np.random.default_rng(6)
-N = 4000
-PROBS = RNG.dirichlet(np.full(12, 0.3), N)
-LABELS = (PROBS.cumsum(axis=1) < RNG.random((N, 1))).sum(axis=1).clip(0, 11)
-GROUPS = RNG.choice(["north", "south"], N)
-CUTS = [0, 1, 1, 900, 2500, 2501, N]
 
-
-@contextmanager
-def processes(workers):
-    """A cluster of so many workers, each a process of its own, and who asks it."""
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers, each a process of its own, and who asks them."""
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 100, "distributed.worker.daemon": True}),
+        dask.config.set({"distributed.worker.daemon": True}),
         LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         ) as made,
         Client(made) as client,
     ):
         yield client
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two workers."""
-    with processes(2) as client:
-        yield client
-
-
-def divided(array):
-    """In parts of very different sizes, one of them empty."""
-    return [dask.delayed(np.array(array[a:b])) for a, b in pairwise(CUTS)]
 
 
 def by_group(per):
@@ -105,43 +86,6 @@ def test_arrays_and_frames(cluster):
     np.testing.assert_array_equal(np.concatenate([part.sizes for part in parts]), whole.predict(PROBS, seed=8).sizes)
 
 
-class KilledOnce:
-    """A question that ends the worker that is asked first in a round."""
-
-    def __init__(self, question, folder, number):
-        self.question, self.folder, self.number = question, folder, number
-
-    def __call__(self, part):
-        with suppress(FileExistsError):
-            (self.folder / f"round {self.number}").touch(exist_ok=False)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.question(part)
-
-
-def test_workers_are_killed_in_every_round(tmp_path, monkeypatch):
-    """One at the first question of each round, with all the scores that it held; whether it is replaced or not."""
-    rounds = []
-    total = calling.Calibration.merged
-
-    def merged(self, ask):
-        def killing(question):
-            rounds.append(type(question).__name__)
-            return ask(KilledOnce(question, tmp_path, len(rounds)))
-
-        return total(self, killing)
-
-    monkeypatch.setattr(calling.Calibration, "merged", merged)
-    monkeypatch.setattr(
-        calling.Calibration.__init__, "__kwdefaults__", {"per": None, "unseen": "error", "seed": None, "most_scores": 0}
-    )
-    with processes(4):  # one more than are killed
-        found = pippin.dask.calibrate(divided(PROBS), divided(LABELS), "aps", seed=3)
-    monkeypatch.undo()
-    same(found, pippin.calibrate(PROBS, LABELS, "aps", seed=3), scores=False)
-    assert rounds == ["Counting", "Round", "Search"]
-    assert {path.name for path in tmp_path.iterdir()} == {"round 1", "round 2", "round 3"}
-
-
 def test_tables_are_read_by_the_workers(cluster, tmp_path):
     """And a bad row, or a table that is gone when it is its turn, is told in one sentence."""
     names = [f"class {k}" for k in range(12)]
@@ -184,6 +128,93 @@ def test_the_command_line_on_a_cluster(cluster, tmp_path, monkeypatch, call):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "tables/1.parquet: Row 0 sums to " in err
     assert not (tmp_path / "bad.json").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, ending):
+    """Those of one machine, in order, with ids and p-values; of Parquet, text and packed text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(predict_tables, "PIECE", 300)
+    write_tables(tmp_path / "tables")
+    call("calibrate tables --id photo --score aps --per group --seed 1 --out p.json")
+    made = []
+    for where in ("", f"--scheduler {cluster.scheduler.address}"):
+        words = f"predict p.json tables --id photo --seed 2 {where} --out sets.{ending} --p-values p.parquet"
+        code, out, err = call(words)
+        assert (code, err) == (0, "")
+        table = polars.read_parquet(f"sets.{ending}") if ending == "parquet" else Path(f"sets.{ending}").read_text()
+        made.append((out, table, polars.read_parquet("p.parquet")))
+    assert made[0][0] == made[1][0]
+    assert made[0][1].equals(made[1][1]) if ending == "parquet" else made[0][1] == made[1][1]
+    assert made[0][2].equals(made[1][2])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json", "p.parquet", f"sets.{ending}", "tables"]
+
+
+def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call):
+    """What one machine began, a cluster ends: pieces that are there are not made again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(predict_tables, "PIECE", 300)
+    write_tables(tmp_path / "tables")
+    call("calibrate tables --id photo --score aps --seed 1 --out p.json")
+    words = "predict p.json tables --id photo --seed 2 --out"
+    assert call(f"{words} whole.csv")[0] == 0
+
+    def stopped(source, predictor, asked, start):
+        for number, made in enumerate(here(source, predictor, asked, start)):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield made
+
+    here = predict_tables._made_here
+    monkeypatch.setattr(predict_tables, "_made_here", stopped)
+    assert call(f"{words} sets.csv")[0] == 130
+    first = min((tmp_path / ".sets.csv.pieces" / "0").glob("[0-9]*"))
+    first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))  # a mark, which stays if it is not made again
+    assert call(f"{words} sets.csv --scheduler {cluster.scheduler.address}")[0] == 0
+    found = Path("sets.csv").read_bytes()
+    assert found.startswith(b"PHOTO")
+    assert found.replace(b"PHOTO", b"photo") == Path("whole.csv").read_bytes()
+    assert call(f"{words} - --scheduler {cluster.scheduler.address}")[1] == Path("whole.csv").read_text()
+    rows = polars.read_parquet("tables/3.parquet")
+    rows[1000, "class 3"] = 2.5
+    rows.write_parquet("tables/3.parquet")
+    code, out, err = call(f"{words} sets.csv --scheduler {cluster.scheduler.address}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "tables/3.parquet: Row 1000 sums to " in err
+    assert not list(tmp_path.glob(".sets*"))
+    assert Path("sets.csv").read_bytes() == found
+
+
+def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, capsys):
+    """On a terminal, after a second: rows a second where tables say how many there are, else partitions."""
+    monkeypatch.chdir(tmp_path)
+    write_tables(tmp_path / "tables")
+    monkeypatch.setattr(progress, "PATIENCE", -1)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    predictor = pippin.dask.calibrate(pippin.scan("tables/*.parquet", id="photo"))
+    told = capsys.readouterr().err
+    assert "rows counted" in told
+    assert "2100/2100" in told
+    assert " a second " in told
+    pippin.dask.evaluate(predictor, pippin.scan("tables", id="photo"))
+    assert "partitions" in (told := capsys.readouterr().err)
+    assert "4/4" in told
+    asked = predict_tables.Asked((".csv",), 0, False, None)
+    assert len(list(predict_tables._made_far(pippin.scan("tables", id="photo"), predictor, asked, 0))) == 1
+    assert "4000/4000" in capsys.readouterr().err
+
+
+def test_ids_are_no_groups_on_a_cluster(cluster, tmp_path):
+    """As on one machine."""
+    write_tables(tmp_path / "tables")
+    for path in tmp_path.glob("tables/*.parquet"):
+        polars.read_parquet(path).drop("group").rename({"photo": "group"}).write_parquet(path)
+    scan = pippin.scan(str(tmp_path / "tables" / "*.parquet"))
+    with pytest.raises(pippin.InputError, match=r"2,100 groups of 2,100 rows, such as '0\.png', are ids"):
+        pippin.dask.calibrate(scan, per="group")
+    with pytest.warns(UserWarning, match="They are left out"):
+        assert pippin.dask.evaluate(pippin.calibrate(scan), scan).group_coverage == {}
 
 
 def test_wrong_use(cluster):

@@ -89,14 +89,18 @@ def test_a_score_within_beta_keeps_its_certificate(problem):
         assert (utilities[actions, labels] >= certificates)[scores <= own].all()
 
 
-@pytest.mark.parametrize("sharpness", [1, 3, 8])
+@pytest.mark.parametrize(("sharpness", "seed"), [(1, 1), (3, 3), (8, 8), (60, 61), (60, 65)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_many_lines_are_passed_over_without_a_trace(kind, sharpness):
-    """Five actions and 300 classes of all utilities: 1,500 lines; both engines to the last bit."""
-    rng = np.random.default_rng(sharpness)
+def test_many_lines_are_passed_over_without_a_trace(kind, sharpness, seed):
+    """Five actions and 300 classes of all utilities: 1,500 lines; both engines to the last bit.
+
+    The sharpest rows have masses that differ by rounding only, and utilities of very different sizes.
+    """
+    rng = np.random.default_rng(seed)
     logits = sharpness * rng.normal(size=(60, 300))
-    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    probs, policy = probs.astype(kind), make_policy(rng.normal(size=(5, 300)))
+    probs = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs, utilities = probs / probs.sum(axis=1, keepdims=True), rng.normal(size=(5, 300))
+    probs, policy = probs.astype(kind), make_policy(np.exp(3 * utilities) if sharpness == 60 else utilities)
     labels = np.where(np.arange(60) % 2, probs.argmax(axis=1), rng.integers(0, 300, 60))
     scores = scores_of(plain, probs, labels, policy)
     np.testing.assert_array_equal(scores_of(compiled, probs, labels, policy), scores)

@@ -88,7 +88,8 @@ def test_the_command_line_knows_it_once_its_module_is_imported(call, tmp_path, m
         FAMILIES.pop("steep")
     code, _, err = call("predict p.json data.npz --out sets.csv")
     assert (code, err.count("\n")) == (2, 1)
-    assert "p.json holds no sound predictor (Unknown score 'steep'" in err
+    assert "p.json holds a predictor that needs a score not known here (Unknown score 'steep'" in err
+    assert "import the module that registers it, --import on the command line" in err
     sys.modules.pop("my_scores")
     assert call("predict p.json data.npz --out sets.csv --import my_scores")[0] == 0
     code, _, err = call("toy --import no_such_module")

@@ -1,6 +1,8 @@
 """Tables in batches: whatever the files, what is calibrated and predicted is what all rows at once give."""
 
 import gzip
+import weakref
+from dataclasses import replace
 
 import numpy as np
 import polars
@@ -215,3 +217,46 @@ def test_scores_wait_on_disk_when_they_are_many(mixed, monkeypatch):
         monkeypatch.setattr(batches.Held.__init__, "__defaults__", (2000,))
         assert batches.calibrate_batched(scan, calibration).content(scores=False) == expected
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("cut", [(0, 700), (0, 1), (199, 202), (210, 450), (333, 601), (455, 470), (699, 700)])
+def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
+    """Where a block of text began; by a process that sees no more than the tables of its rows."""
+    scan = pippin.scan(mixed, id="photo")
+    known = replace(scan, sources=tuple(map(sources.counted, scan.sources)))
+    assert known.rows == N
+    assert [len(source.marks) > 1 for source in known.sources] == [False, False, True, True, False]
+    some, start = known.some(*cut)
+    assert sum(len(source.marks) for source in some.sources) <= len(some.sources) < 6
+    found = list(some.batches("labels", "ids", start=start))
+    ids = np.concatenate([batch.ids[1] for batch in found])[: cut[1] - cut[0]]
+    assert ids.tolist() == FRAME["photo"][cut[0] : cut[1]].to_list()
+    assert len(next(iter(found)).labels) <= 64
+
+
+def test_where_text_is_entered_it_is_not_read_from_the_top(mixed, monkeypatch):
+    scan = pippin.scan(mixed / "3.CSV", id="photo")
+    some, start = replace(scan, sources=(sources.counted(scan.sources[0]),)).some(240, 249)
+    read = []
+    body = scanning.csv_body
+    monkeypatch.setattr(scanning, "csv_body", lambda text, path: read.append(len(text)) or body(text, path))
+    assert sum(len(batch.labels) for batch in some.batches("labels", start=start)) == 9
+    assert sum(read) < (mixed / "3.CSV").stat().st_size / 3
+
+
+def test_what_lies_on_disk_is_not_in_memory_too(mixed, monkeypatch):
+    """No batch of probabilities outlives its being written."""
+    monkeypatch.setattr(scanning, "HELD", 100)
+    read, alive = [], []
+    batches = scanning.Scan.batches
+
+    def followed(self, *needs, start=0):
+        for batch in batches(self, *needs, start=start):
+            alive.append(sum(one() is not None for one in read))
+            read.append(weakref.ref(batch.rows.array))
+            yield batch
+
+    monkeypatch.setattr(scanning.Scan, "batches", followed)
+    assert len(pippin.scan(mixed, id="photo").gathered().probs) == N
+    assert len(read) > 10
+    assert max(alive) <= 1

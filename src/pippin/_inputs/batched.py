@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,17 @@ class Batch(NamedTuple):
     ids: tuple[str, NDArray[Any]] | None
     first: int
     naming: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def cut(self, part: slice) -> "Batch":
+        """Some of these rows, from the first on."""
+        if part.stop >= self.rows.n:
+            return self
+        return self._replace(
+            rows=replace(self.rows, array=self.rows.array[part]),
+            labels=None if self.labels is None else self.labels[part],
+            groups=None if self.groups is None else self.groups[part],
+            ids=None if self.ids is None else (self.ids[0], self.ids[1][part]),
+        )
 
 
 class Batched(Protocol):
@@ -70,7 +82,12 @@ def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
             yield batch
             advance(batch.rows.n)
         if not some:
-            raise InputError(f"{source.name} has no rows, expected one at least")
+            raise no_rows(source.name)
+
+
+def no_rows(name: str) -> InputError:
+    """Data of this name are nothing but a header."""
+    return InputError(f"{name} has no rows, expected one at least")
 
 
 def labels_of(source: Batched) -> ColumnNumbers:

@@ -1,7 +1,7 @@
 """The door for what belongs to rows: true classes, groups, and the names of the columns."""
 
 import re
-from collections.abc import Set
+from collections.abc import Collection, Set
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from pippin._inputs.index import same_index
 from pippin._inputs.rows import Rows, as_array, as_rows
 from pippin._runtime.arrays import NATIVE, Classes, Codes, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
 
 Reading = Literal["names", "indices"]  # what labels are
 WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -250,6 +251,32 @@ def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Group
     """Groups numbered in the order of their names."""
     names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
     return Groups(codes, tuple(names.tolist()))
+
+
+FEW_ROWS = 20  # so few may have a group each
+
+
+def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
+    """What is wrong with the groups of a table's rows, if nearly every row has one of its own.
+
+    >>> print(ids_not_groups(range(900), 1000))
+    900 groups of 1,000 rows, such as '0', are ids rather than groups: a group is what several rows share, such as a
+    photograph or a field.
+    """
+    if n < FEW_ROWS or len(names) <= n / 2:
+        return None
+    return InputError(
+        f"{len(names):,} groups of {n:,} rows, such as {min(map(str, names))!r}, are ids rather than groups",
+        "a group is what several rows share, such as a photograph or a field",
+    )
+
+
+def are_ids(names: Collection[Any], n: int) -> bool:
+    """Whether it is so, for whoever does without groups then; it is warned of."""
+    found = ids_not_groups(names, n)
+    if found is not None:
+        warn(f"{found} They are left out.")
+    return found is not None
 
 
 def as_classes(classes: Classes | None, rows: Rows) -> Classes:

@@ -10,7 +10,7 @@ from pippin._predictors.decisions import files as decisions
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.saving import Content, need, parse_predictor
 from pippin._predictors.sharpening import sharpened
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, UnknownScore
 
 KINDS: dict[str | None, Callable[[Content], ConformalPredictor]] = {
     None: marginal.from_content,
@@ -55,6 +55,9 @@ def parse(text: bytes, path: object) -> ConformalPredictor:
         raise InputError(f"{path} holds a predictor of the unknown kind {kind!r}", "upgrade pippin-conformal")
     try:
         return read(content)
+    except UnknownScore as error:
+        told = f"{path} holds a predictor that needs a score not known here ({error.what})"
+        raise InputError(told, "import the module that registers it, --import on the command line") from error
     except InputError as error:
         raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error
 

@@ -58,3 +58,8 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[str, str | None, str | None, int | None]]:
         return InputError, (self._said, self.remedy, self.in_files, self.row)
+
+
+class UnknownScore(InputError):
+    """A score that nobody has registered, here or yet."""
+

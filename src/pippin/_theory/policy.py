@@ -17,7 +17,7 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
-LINES = 64  # that are looked at, or passed over, together
+LINES = 32  # that are looked at, or passed over, together
 
 
 class Policy(NamedTuple):
@@ -29,7 +29,7 @@ class Policy(NamedTuple):
     that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order
     (of all outcomes, their sum by number, so that no action has more than another by rounding):
     the entry `place[t]` of all masses, (outcomes, actions), in a row. `last[b, a]` is the last
-    line of action a among the first (b + 1)·LINES lines, or −1.
+    line of action a among the first (b + 1)·LINES lines, or the first of all.
     """
 
     grouped: Indices
@@ -88,8 +88,8 @@ def make_policy(utilities: Vector) -> Policy:
 
 
 def _last_lines(action: Codes, n_actions: int) -> Codes:
-    """(blocks, actions): the last line of each action up to the end of each block of LINES lines."""
-    seen = np.where(action[:, None] == np.arange(n_actions), np.arange(len(action))[:, None], -1)
+    """(blocks, actions): the last line of each action up to the end of each block of LINES lines; if none, line 0."""
+    seen = np.where(action[:, None] == np.arange(n_actions), np.arange(len(action))[:, None], 0)
     ends = np.minimum(np.arange(LINES, len(action) + LINES, LINES), len(action)) - 1
     return np.asarray(np.maximum.accumulate(seen, axis=0)[ends])
 

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from pippin._runtime.arrays import Vector
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, UnknownScore
 from pippin._theory.formula import (
     COLUMNS,
     FAMILIES,
@@ -259,7 +259,7 @@ def coefficients(score: Score, n_classes: int) -> Coefficients:
 
 def _family(name: str) -> Family:
     if name not in FAMILIES:
-        raise InputError(
+        raise UnknownScore(
             f"Unknown score {name!r}: expected one of {', '.join(FAMILIES)}",
             "a score of your own is known once the module that registers it is imported",
             "a score of your own is known once its module is named with --import",

@@ -25,21 +25,41 @@ Scheduler = Annotated[
 ]
 
 
-@contextmanager
-def on_cluster(address: str, paths: Sequence[Path], layout: "Layout | None") -> "Iterator[Scan]":
-    """The tables, while whatever Dask computes is computed there.
+def tables_of(paths: Sequence[Path], layout: "Layout | None") -> "Scan":
+    """The tables that a cluster is to read, as this process sees them.
 
     Raises:
-        InputError: no scheduler answers, or the data are no tables.
+        InputError: the data are no tables.
     """
-    from pippin._runtime.extras import need
     from pippin.tables.layout import Layout
     from pippin.tables.scanning import scan_tables
 
-    need("--scheduler", "dask", "dask", "distributed")
-    from distributed import Client, LocalCluster
+    return scan_tables(list(paths), layout or Layout())
 
-    tables = scan_tables(list(paths), layout or Layout())
+
+@contextmanager
+def on_cluster(address: str, paths: Sequence[Path], layout: "Layout | None") -> "Iterator[Scan]":
+    """The tables, while whatever Dask computes is computed there."""
+    tables = tables_of(paths, layout)
+    with connected(address):
+        yield tables
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[bool]:
+    """Whatever Dask computes is computed there, which is True; False without an address.
+
+    Raises:
+        InputError: no scheduler answers.
+    """
+    if address is None:
+        yield False
+        return
+    from pippin._runtime.extras import need
+
+    need("--scheduler", "dask", "dask", "distributed")
+    from distributed import Client, KilledWorker, LocalCluster
+
     with ExitStack() as stack:
         if address == LOCAL:
             made = stack.enter_context(LocalCluster(threads_per_worker=1, dashboard_address=None, silence_logs=50))
@@ -51,4 +71,10 @@ def on_cluster(address: str, paths: Sequence[Path], layout: "Layout | None") -> 
                 raise InputError(
                     f"No Dask scheduler answers at {address}", "check the address, or pass local"
                 ) from error
-        yield tables
+        try:
+            yield True
+        except KilledWorker as error:
+            raise InputError(
+                "Workers of the cluster ended again and again over the same rows",
+                "give them more memory, or raise distributed.scheduler.allowed-failures, and run this again",
+            ) from error

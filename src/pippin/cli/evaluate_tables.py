@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pippin._runtime.warn import warn
-
 if TYPE_CHECKING:
     from pippin._predictors.metrics import Evaluation
     from pippin._predictors.protocol import ConformalPredictor
@@ -19,7 +17,6 @@ def evaluate_tables(
     from pippin._inputs.labels import ColumnNumbers
     from pippin._predictors.partitions.measuring import measure
     from pippin.cli.evaluate import scores_seen
-    from pippin.tables.reading import FEW_ROWS, too_many_groups
 
     generator, seen, known, measured = generator_of(seed), scores_seen(predictor), 0, None
     needs = ("labels", "groups") if source.has_groups else ("labels",)
@@ -32,7 +29,4 @@ def evaluate_tables(
         known += seen(batch.rows, ColumnNumbers(truth)) if seen else 0
         measured = found if measured is None else measured + found
     assert measured is not None
-    if measured.groups and measured.n >= FEW_ROWS and len(measured.groups) > measured.n / 2:
-        warn(too_many_groups(len(measured.groups), measured.n, next(iter(measured.groups))))
-        measured = measured.without_groups()
-    return measured.evaluation(predictor), 2 * known > measured.n
+    return measured.without_ids().evaluation(predictor), 2 * known > measured.n

@@ -68,7 +68,9 @@ def monitor(
 ) -> None:
     """Watch rows as they come, and print JSON lines: at the first alarm, every so many rows, and at the end.
 
-    A line is printed after the state was written: rows up to the last line are never lost.
+    A line is printed after the state was written: rows up to the last line are never lost. Rows are counted from the
+    one with which the state began; "before" is how many of them came before this stream. An error names the
+    row of this stream.
     """
     from pippin.tables.following import follow_rows
     from pippin.tables.layout import Layout
@@ -77,19 +79,19 @@ def monitor(
         need("A plot", "report", "matplotlib")
         check_target(plot, ".png", ".svg", ".html", option="--plot")
     watching = _begun(predictor, state, (delta, mean_time), reference, seed)
-    told = -1
+    told, before = -1, watching.n_rows
     with _opened(stream) as lines:
         grouped = "groups" in watching.predictor.takes
         for row, truth, group in follow_rows(lines, stream, Layout(label=label), watching.predictor.classes):
             try:
                 alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
             except InputError as error:
-                raise error.at(f"{stream}: Row {watching.n_rows}") from error
+                raise error.at(f"{stream}: Row {watching.n_rows - before}") from error
             new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
             if new or watching.n_rows % every == 0:
-                told = _tell(watching, state, alarm)
+                told = _tell(watching, before, state, alarm)
     if told != watching.n_rows and watching.n_rows:
-        _tell(watching, state, None)
+        _tell(watching, before, state, None)
     if plot is not None:
         _draw(watching, plot)
 
@@ -136,12 +138,13 @@ def _begun(
     return found
 
 
-def _tell(monitor: "Monitor", state: Path | None, alarm: "Alarm | None") -> int:
-    """Writes the state, then the line; how many rows it speaks of."""
+def _tell(monitor: "Monitor", before: int, state: Path | None, alarm: "Alarm | None") -> int:
+    """Writes the state, then the line; how many rows it speaks of, of which so many came before this stream."""
     if state is not None:
         monitor.save(state)
     line = {
         "rows": monitor.n_rows,
+        "before": before,
         "alarm": monitor.drift_detected,
         "evidence": monitor.evidence if alarm is None else alarm.evidence,
         "changepoint": monitor.changepoint,

@@ -18,6 +18,7 @@ PIECE = 1 << 19  # rows
 NOTE = "made_from.json"
 ARROW = ".arrow"  # how pieces of a Parquet file are kept: they are quickly written and read
 GROUP = 1 << 18  # rows of a Parquet file's row group
+Numbers = tuple[int, int, int, int]  # of a piece: first row, stop, the sum of the sets' sizes, how many are empty
 
 
 class Pieces:
@@ -52,7 +53,7 @@ class Pieces:
             if _numbers(path)[1] > rows:
                 path.unlink()
 
-    def add(self, numbers: tuple[int, int, int, int], data: bytes) -> None:
+    def add(self, numbers: Numbers, data: bytes) -> None:
         """One more piece, whole or not at all."""
         first, stop, sizes, empty = numbers
         write_whole(self.folder / f"{first:015}-{stop:015}-{sizes}-{empty}{self.ending}", data, lasting=False)
@@ -131,6 +132,6 @@ def _noted(note: Path, made_from: dict[str, Any]) -> dict[str, Any] | None:
     return found if same == wanted else None
 
 
-def _numbers(path: Path) -> tuple[int, int, int, int]:
+def _numbers(path: Path) -> Numbers:
     first, stop, sizes, empty = map(int, path.stem.split("-"))
     return first, stop, sizes, empty

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
+from pippin.cli.cluster import Scheduler, connected, tables_of
 from pippin.cli.options import (
     DataFiles,
     DrawSeed,
@@ -52,6 +53,7 @@ def predict(
     non_empty: NonEmpty = False,
     p_values: PValuesFile = None,
     weights: WeightsFile = None,
+    scheduler: Scheduler = None,
     layout: "Layout | None" = None,
 ) -> None:
     """Write the prediction set of every row.
@@ -72,7 +74,10 @@ def predict(
     if not printed:
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated = pippin.load(predictor)
-    found = read_or_scan(data, None, layout)
+    by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+    if scheduler is not None and (weights is not None or not by_threshold):
+        raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
+    found = read_or_scan(data, None, layout) if scheduler is None else tables_of(data, layout)
     files = data if isinstance(found, Data) else [source.path for source in found.sources]
     if p_values is not None:
         _check(p_values, out, files)
@@ -86,7 +91,9 @@ def predict(
 
         if weights is not None:
             raise InputError(f"A {type(calibrated).__name__} takes no weights", "leave --weights out")
-        n, total, empty = predict_tables(calibrated, predictor, found, [out, p_values], seed, non_empty)
+        given_to = (calibrated, predictor, found, [out, p_values], seed, non_empty)
+        with connected(scheduler) as far:
+            n, total, empty = predict_tables(*given_to, far=far)
         _tell(tell, None if printed else out, n, total, empty, calibrated.alpha)
         if p_values is not None:
             tell(P_VALUES.format(p_values))

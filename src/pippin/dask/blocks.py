@@ -1,6 +1,7 @@
 """What Dask holds of rows, as one delayed block per partition."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -8,9 +9,12 @@ import dask
 import dask.array
 from dask.delayed import Delayed
 
+from pippin._inputs.batched import Batch
 from pippin._inputs.labels import ColumnNumbers
 from pippin._runtime.errors import InputError
+from pippin.dask.watching import computed
 from pippin.tables.scanning import Scan
+from pippin.tables.sources import counted
 
 ROWS = 1 << 20  # of a table, that one task reads
 Work = Callable[..., Any]  # of rows, labels, groups, and the number of rows before
@@ -32,6 +36,16 @@ class Slice(NamedTuple):
     start: int
     stop: int | None
     needs: tuple[str, ...]
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """The rows, some at a time; so many come before in all."""
+        at = self.start
+        for batch in self.scan.batches(*self.needs, start=at):
+            part = slice(0, batch.rows.n if self.stop is None else min(batch.rows.n, self.stop - at))
+            yield batch.cut(part)._replace(first=first + at - self.start)
+            at += part.stop
+            if at == self.stop:
+                return
 
 
 def blocks_of(probs: Any, labels: Any = None, groups: Any = None) -> list[Block]:
@@ -98,20 +112,37 @@ def each(block: Block, number: int, first: int, work: Work) -> list[Any]:
             return [work(block.probs, block.labels, block.groups, first)]
         except InputError as error:
             raise error.at(f"Partition {number}") from error
-    scan, start, stop, needs = block.probs
     found: list[Any] = []
-    at = start
-    for batch in scan.batches(*needs, start=start):
-        rows, left = batch.rows, None if stop is None else stop - at
-        part = slice(None) if left is None or left >= rows.n else slice(0, left)
+    for batch in block.probs.batches(first):
         with batch.naming():
-            labels = None if batch.labels is None else ColumnNumbers(batch.labels[part])
-            groups = None if batch.groups is None else batch.groups[part]
-            cut = rows if part == slice(None) else type(rows)(rows.array[part], rows.logits, rows.names)
-            found.append(work(cut, labels, groups, first + at - start))
-        at += cut.n
-        if stop is not None and at >= stop:
-            break
+            labels = None if batch.labels is None else ColumnNumbers(batch.labels)
+            found.append(work(batch.rows, labels, batch.groups, batch.first))
+    return found
+
+
+def with_rows(scan: Scan) -> Scan:
+    """Tables that all say how many rows they have: those of text are counted by the cluster."""
+    tasks = [
+        dask.delayed(counted)(source._replace(path=source.path.absolute()))
+        for source in scan.sources
+        if source.rows is None
+    ]
+    if not tasks:
+        return scan
+    known = iter(computed(dask.delayed(list)(tasks), tasks, [1] * len(tasks), "tables"))
+    sources = tuple(
+        next(known)._replace(path=source.path) if source.rows is None else source for source in scan.sources
+    )
+    return replace(scan, sources=sources)
+
+
+def slices(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) -> list[tuple[int, Slice]]:
+    """The tables' rows from `start` on in slices of so many, each with how many rows come before."""
+    every, found = scan.rows or 0, []
+    for first in range(start, every, rows):
+        stop = min(first + rows, every)
+        some, begin = scan.some(first, stop)
+        found.append((first, Slice(some, begin, begin + stop - first, needs)))
     return found
 
 
@@ -126,7 +157,7 @@ def firsts(blocks: list[Block], exact: bool) -> list[int]:
     """How many rows come before each partition; where that is not `exact`, numbers in the same order."""
     if not exact and any(block.rows is None for block in blocks):
         return list(range(len(blocks)))
-    unknown = [block for block in blocks if block.rows is None]
-    counted = iter(dask.compute(*[dask.delayed(length)(block) for block in unknown]))
-    sizes = [next(counted) if block.rows is None else block.rows for block in blocks]
+    tasks = [dask.delayed(length)(block) for block in blocks if block.rows is None]
+    known = iter(computed(dask.delayed(list)(tasks), tasks, [1] * len(tasks), "partitions counted") if tasks else ())
+    sizes = [next(known) if block.rows is None else block.rows for block in blocks]
     return list(accumulate(sizes, initial=0))[:-1]

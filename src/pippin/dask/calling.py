@@ -1,6 +1,7 @@
 """What to call: `calibrate`, `predict`, `evaluate` and `score` of rows that Dask holds."""
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from pippin._inputs.rows import as_rows
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.metrics import Evaluation
-from pippin._predictors.partitions.batches import Held
+from pippin._predictors.partitions.batches import Held, refusing_ids
 from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.partitions.measuring import Measured, measure
 from pippin._predictors.partitions.part import Part, positioned
@@ -26,6 +27,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin.dask.blocks import Block, blocks_of, each, firsts
+from pippin.dask.watching import computed, persisted
 from pippin.tables.scanning import Scan
 
 MERGED_AT_ONCE = 16  # answers that one task adds up
@@ -78,12 +80,13 @@ def calibrate(
         dask.delayed(each)(block, number, first, partial(_part, calibration))
         for number, (block, first) in enumerate(zip(blocks, firsts(blocks, exact), strict=True))
     ]
-    parts = dask.persist(*tasks)
+    rows = [block.rows for block in blocks]
+    parts = persisted(tasks, rows)
 
     def ask(question: Any) -> Any:
-        return _total([dask.delayed(_answer)(question, several) for several in parts])
+        return _total([dask.delayed(_answer)(question, several) for several in parts], rows, "rows counted")
 
-    return calibration.merged(ask)
+    return calibration.merged(refusing_ids(ask, probs.name) if isinstance(probs, Scan) else ask)
 
 
 def predict(
@@ -150,11 +153,13 @@ def evaluate(
         [
             dask.delayed(_sum_of)(block, number, first, measured)
             for number, (block, first) in enumerate(zip(blocks, firsts(blocks, _randomized(predictor)), strict=True))
-        ]
+        ],
+        [block.rows for block in blocks],
+        "rows",
     )
     if total is None:
         raise InputError("Expected at least one row of probabilities, got partitions without any")
-    return total.evaluation(predictor)
+    return (total.without_ids() if isinstance(probs, Scan) else total).evaluation(predictor)
 
 
 def score(
@@ -207,13 +212,12 @@ def _randomized(predictor: Any) -> bool:
     return bool(predictor.score.randomized)
 
 
-def _total(answers: list[Any]) -> Any:
+def _total(answers: list[Any], rows: Sequence[int | None], what: str) -> Any:
     """The sum of what tasks answer, added up by tasks, a few at a time: one answer comes here."""
-    while len(answers) > 1:
-        answers = [
-            dask.delayed(_added)(answers[i : i + MERGED_AT_ONCE]) for i in range(0, len(answers), MERGED_AT_ONCE)
-        ]
-    return dask.compute(answers[0])[0]
+    sums = answers
+    while len(sums) > 1:
+        sums = [dask.delayed(_added)(sums[i : i + MERGED_AT_ONCE]) for i in range(0, len(sums), MERGED_AT_ONCE)]
+    return computed(sums[0], answers, rows, what)
 
 
 def _added(answers: list[Any]) -> Any:

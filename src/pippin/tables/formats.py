@@ -136,15 +136,19 @@ def _read_gzip(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
 def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
     body = csv_body(stream.read(), path)
     content = csv_content(body, find_columns(body.columns, layout, path), path)
-    labels = content.get("labels")
-    if isinstance(labels, np.ndarray) and are_whole(labels):
-        content["labels"] = labels.astype(np.int64)  # a table of text has no types: these look like numbers
-    return content
+    return content | {"labels": whole_if_all(content.get("labels"))}
 
 
-def are_whole(labels: NDArray[Any]) -> bool:
-    """Whether labels from a table of text look like whole numbers, all of them."""
-    return all(isinstance(label, str) and PLAIN_WHOLE.fullmatch(label) for label in labels.tolist())
+def whole_if_all(values: Any) -> Any:
+    """Labels or groups of a table as whole numbers, if they are text that looks so in every row.
+
+    >>> whole_if_all(np.array(["10", "9"])), whole_if_all(np.array(["10", "09"]))
+    (array([10,  9]), array(['10', '09'], dtype='<U2'))
+    """
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "OU":
+        return values
+    whole = all(isinstance(value, str) and PLAIN_WHOLE.fullmatch(value) for value in set(values.tolist()))
+    return values.astype(np.int64) if whole else values
 
 
 def csv_body(text: bytes, path: Path) -> "polars.DataFrame":

@@ -23,20 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, as_classes, as_groups, as_labels
+from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
-from pippin._runtime.warn import warn
-from pippin.tables.formats import PLAIN_WHOLE, STDIN, read_arrays, read_column
+from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
 from pippin.tables.layout import Layout, no_class, normalized, strangers
 
 __all__ = ["Data", "read_data"]
 
 EXAMPLE = "the embedded example"
 BLOCK = 4096  # rows checked at once
-FEW_ROWS = 20  # so few may have a group each
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,17 +253,4 @@ def checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
-    several = len(np.unique(checked))
-    if n >= FEW_ROWS and several > n / 2:
-        warn(too_many_groups(several, n, checked[0]))
-        return None
-    whole = checked.dtype.kind == "U" and all(PLAIN_WHOLE.fullmatch(name) for name in checked.tolist())
-    return checked.astype(np.int64) if whole else checked
-
-
-def too_many_groups(several: int, n: int, one: object) -> str:
-    """That nearly every row has a group of its own, in words."""
-    return (
-        f"{several:,} groups of {n:,} rows, such as {str(one)!r}, are ids rather than groups: they are left out. "
-        "A group is what several rows share, such as a photograph or a field."
-    )
+    return None if are_ids(np.unique(checked), n) else whole_if_all(checked)

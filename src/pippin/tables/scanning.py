@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.batched import Batch
+from pippin._inputs.batched import Batch, no_rows
 from pippin._inputs.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
-from pippin._inputs.rows import as_rows
+from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Codes
 from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
 from pippin.tables.formats import (
     NO_PARQUET,
     PLAIN_WHOLE,
-    are_whole,
     csv_body,
     csv_content,
     opened,
     parquet_content,
     parsed,
+    whole_if_all,
 )
 from pippin.tables.layout import Layout, no_class, strangers
 from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless
-from pippin.tables.sources import Source, check_types, csv_blocks, described, expand
+from pippin.tables.sources import Mark, Source, check_types, csv_blocks, described, expand
 
 if TYPE_CHECKING:
     import polars
@@ -96,6 +96,7 @@ class Scan:
     paths: tuple[Path, ...]
     sources: tuple[Source, ...]
     layout: Layout
+    id_types: frozenset[Any] | None = None  # of all tables, where these are some of them
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -124,8 +125,13 @@ class Scan:
     @property
     def id_type(self) -> Any:
         """The polars type of the ids, where all tables say the same; None where nobody does."""
-        kinds = {dict(source.schema).get(source.columns.id or "") for source in self.sources}
-        return kinds.pop() if len(kinds) == 1 else None
+        return next(iter(self._id_types)) if len(self._id_types) == 1 else None
+
+    @property
+    def _id_types(self) -> frozenset[Any]:
+        if self.id_types is not None:
+            return self.id_types
+        return frozenset(dict(source.schema).get(source.columns.id or "") for source in self.sources)
 
     def __repr__(self) -> str:
         n = len(self.sources)
@@ -150,6 +156,27 @@ class Scan:
             yield Batch(data.rows, labels, data.groups, data.ids, first, _Naming(data, not source.columns.chosen))
             first += len(data.probs)
 
+    def some(self, start: int, stop: int) -> "tuple[Scan, int]":
+        """Those tables that hold the rows from `start` to `stop`, and how many rows of them come before.
+
+        All of them must say how many rows they have. What is left says no more of them than these rows
+        need, for a process in another folder.
+
+        Args:
+            start: the first row.
+            stop: the row behind the last.
+        """
+        found: list[Source] = []
+        before, first = 0, start
+        for source in self.sources:
+            rows = source.rows or 0
+            if before < stop and start < before + rows:
+                first = start - before if not found else first
+                marks = tuple(mark for mark in source.marks if mark.row <= max(0, start - before))[-1:]
+                found.append(source._replace(path=source.path.absolute(), marks=marks))
+            before += rows
+        return Scan(self.paths, tuple(found), self.layout, self._id_types), first
+
     def settled(self) -> "Scan":
         """The same tables, where what whole numbers mean as labels is said, if it has to be."""
         return replace(self, layout=self.layout._replace(labels_are=self._reading()))
@@ -159,18 +186,18 @@ class Scan:
         columns = self.sources[0].columns
         beside = {"labels": columns.label, "groups": columns.group, "ids": columns.id}
         needs = [need for need, column in beside.items() if column is not None]
-        every: list[Batch] = []
+        every: list[Batch] = []  # without their rows, which would stay in memory
 
         def checked() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):
                 with batch.naming():
                     rows = batch.rows.verified()
-                every.append(batch._replace(rows=replace(rows, array=rows.array[:0])))
+                every.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
                 yield rows.array
 
         probs = joined_on_disk(checked(), self._kind, HELD)
         if not len(probs):
-            raise InputError(f"{self.name} has no rows, expected one at least")
+            raise no_rows(self.name)
         groups = None if columns.group is None else checked_groups(_joined([b.groups for b in every]), len(probs))
         labels = None if columns.label is None else ColumnNumbers(np.concatenate([b.labels for b in every]))
         ids = None if columns.id is None else (columns.id, _joined([b.ids[1] for b in every if b.ids]))
@@ -196,9 +223,7 @@ class Scan:
             content = parquet_content(frame, present, source.path)
         else:
             content = csv_content(frame, present, source.path, in_file)
-            labels = content.get("labels")
-            if isinstance(labels, np.ndarray) and are_whole(labels):
-                content["labels"] = labels.astype(np.int64)
+            content["labels"] = whole_if_all(content.get("labels"))
         probs = content["probs"]
         if self.layout.normalize:
             probs = normalized_unless(self.layout.logits, probs, source.path, in_file)
@@ -213,7 +238,7 @@ class Scan:
             self.layout.logits,
             content.get("labels"),
             self.classes,
-            content.get("groups"),
+            whole_if_all(content.get("groups")),
             self.layout.labels_are,
             ids,
             in_file,
@@ -222,10 +247,9 @@ class Scan:
 
     def _alike(self, ids: NDArray[Any]) -> NDArray[Any]:
         """Ids of one type in all tables: as text, where they differ."""
-        kinds = {dict(source.schema).get(source.columns.id or "") for source in self.sources}
-        if len(kinds) == 1:
+        if len(self._id_types) == 1:
             return ids
-        return np.array([None if one is None else str(one) for one in ids.tolist()], dtype=object)
+        return _as_text(ids)
 
     def _truth(self, data: Data) -> tuple[Codes, str | None]:
         """The classes of a batch by number, and whether its labels are names or numbers, where they are not both."""
@@ -270,7 +294,9 @@ class Scan:
                 skipped = max(0, skipped - held)
             else:
                 wanted = _wanted(alike[0], needs)
-                for in_file, rows in _csv_frames(alike[0]):
+                mark = next((mark for mark in reversed(alike[0].marks) if mark.row <= skipped), Mark(0, 0))
+                skipped -= mark.row
+                for in_file, rows in _csv_frames(alike[0].path, mark):
                     frame = rows.select(wanted)
                     left_out = min(skipped, len(frame))
                     skipped -= left_out
@@ -316,9 +342,13 @@ def _checksum(paths: Sequence[Path]) -> str:
 
 
 def _joined(several: Sequence[Any]) -> Any:
-    """Arrays as one; as objects where their types differ."""
-    alike = len({array.dtype.kind for array in several}) == 1
-    return np.concatenate(several if alike else [array.astype(object) for array in several])
+    """Arrays as one; as text where their types differ."""
+    alike = len({array.dtype.kind for array in several if len(array)}) == 1
+    return np.concatenate(several if alike else [_as_text(array) for array in several])
+
+
+def _as_text(array: NDArray[Any]) -> NDArray[Any]:
+    return np.array([None if one is None else str(one) for one in array.tolist()], dtype=object)
 
 
 def _wanted(source: Source, needs: Iterable[str]) -> list[str]:
@@ -328,10 +358,10 @@ def _wanted(source: Source, needs: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*columns.classes, *(name for need in needs if (name := beside[need]) is not None)]))
 
 
-def _csv_frames(source: Source) -> "Iterator[tuple[int, polars.DataFrame]]":
-    seen = 0
-    for text in csv_blocks(source.path):
-        body = csv_body(text, source.path)
+def _csv_frames(path: Path, mark: Mark) -> "Iterator[tuple[int, polars.DataFrame]]":
+    seen = mark.row
+    for _, text in csv_blocks(path, mark.byte):
+        body = csv_body(text, path)
         for start in range(0, len(body), BATCH):
             yield seen + start, body[start : start + BATCH]
         seen += len(body)

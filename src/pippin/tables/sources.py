@@ -17,13 +17,24 @@ TABLES = (".parquet", ".csv", ".csv.gz")
 BLOCK = 1 << 23  # bytes of text that are parsed at once
 
 
+class Mark(NamedTuple):
+    """A place in a table of text: how many rows come before it, and how many bytes."""
+
+    row: int
+    byte: int
+
+
 class Source(NamedTuple):
-    """A table: where it is, its columns in the order of the first table's, and its rows and their types, if it says."""
+    """A table: where it is, its columns in the order of the first table's, and its rows and their types, if it says.
+
+    Of a table of text that was counted, `marks` say where it can be entered.
+    """
 
     path: Path
     columns: Columns
     rows: int | None
     schema: tuple[tuple[str, Any], ...]
+    marks: tuple[Mark, ...] = ()
 
     @property
     def is_parquet(self) -> bool:
@@ -91,23 +102,37 @@ def described(paths: Iterable[Path], layout: Layout) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def csv_blocks(path: Path) -> Iterator[bytes]:
-    """The text in blocks of whole lines, each below the header."""
+def csv_blocks(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The text in blocks of whole lines, each below the header, and the byte of the text at which it begins.
+
+    Args:
+        path: the table.
+        start: a byte at which a block began, if not the first.
+    """
     with _text(path) as stream:
-        header, rest, empty = b"", b"", True
+        header, line = b"", b"-"
+        while line and (not header or header.count(b'"') % 2):  # a name may hold a line's end
+            header += (line := stream.readline())
+        at, rest, empty = max(start, len(header)), b"", True
+        stream.seek(at)
         while text := stream.read(BLOCK):
             rest += text
-            if not header:
-                end = rest.find(b"\n") + 1
-                while end and rest[:end].count(b'"') % 2:  # a name may hold a line's end
-                    end = rest.find(b"\n", end) + 1
-                header, rest = rest[:end], rest[end:]
-            cut = _last_line_end(rest)
-            if header and cut:
-                yield header + rest[:cut]
-                rest, empty = rest[cut:], False
+            if cut := _last_line_end(rest):
+                yield at, header + rest[:cut]
+                at, rest, empty = at + cut, rest[cut:], False
         if rest or empty:
-            yield header + rest
+            yield at, header + rest
+
+
+def counted(source: Source) -> Source:
+    """A table that says how many rows it has, and where one of text can be entered."""
+    if source.rows is not None:
+        return source
+    marks, rows = [], 0
+    for byte, text in csv_blocks(source.path):
+        marks.append(Mark(rows, byte))
+        rows += len(csv_body(text, source.path))
+    return source._replace(rows=rows, marks=tuple(marks))
 
 
 def _last_line_end(text: bytes) -> int:
@@ -132,7 +157,7 @@ def _text(path: Path) -> Iterator[Any]:
 
 
 def _csv_head(path: Path) -> tuple[list[str], None, tuple[tuple[str, Any], ...]]:
-    body = csv_body(next(csv_blocks(path)), path)
+    body = csv_body(next(csv_blocks(path))[1], path)
     return body.columns, None, ()
 
 

@@ -14,7 +14,6 @@ from numba.extending import intrinsic
 Step = Callable[..., Any]
 
 LANES = 16
-ROWS = 4  # numbers in float64 that are added at once
 
 _BITS = ir.IntType(32)
 
@@ -105,22 +104,3 @@ def first(typing: Any, lanes: Any) -> Any:
     return types.intp(types.uint32), lambda _, builder, __, arguments: builder.zext(
         builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0)), ir.IntType(64)
     )
-
-
-@step
-def add_rows(typing: Any, target: Any, here: Any, before: Any, source: Any, of: Any) -> Any:
-    """target[here:] = target[before:] + source[of:], each of them ROWS numbers in float64; whoever asks has seen that
-    they exist."""
-
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(ir.DoubleType(), ROWS)
-
-        def at(array: int, index: int) -> Any:
-            found = context.make_array(signature.args[array])(context, builder, arguments[array])
-            return builder.bitcast(builder.gep(found.data, [arguments[index]]), vector.as_pointer())
-
-        total = builder.fadd(builder.load(at(0, 2), align=8), builder.load(at(3, 4), align=8))
-        builder.store(total, at(0, 1), align=8)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, types.intp, source, types.intp), make

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._inputs.batched import Batch, Batched, needed, watched
-from pippin._inputs.labels import ColumnNumbers, Groups
+from pippin._inputs.labels import ColumnNumbers, Groups, ids_not_groups
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.partitions.calibration import Calibration
 from pippin._predictors.partitions.part import Part
+from pippin._predictors.partitions.per_cell import Census
+from pippin._predictors.partitions.selecting import Ask
 
 IN_MEMORY = 1 << 28  # bytes of scores; more of them wait on disk
 
@@ -28,7 +30,19 @@ def calibrate_batched(
                 labels = ColumnNumbers(needed(batch.labels))
                 held.add(calibration.part(batch.rows, labels, groups=batch.groups, first=batch.first))
             watch(batch)
-        return calibration.merged(held.ask)
+        return calibration.merged(refusing_ids(held.ask, source.name))
+
+
+def refusing_ids(ask: Ask, name: str) -> Ask:
+    """The same questions to tables of this name, whose groups must not be ids."""
+
+    def asked(question: Callable[[Part], Any]) -> Any:
+        answer = ask(question)
+        if isinstance(answer, Census) and (ids := ids_not_groups(answer.groups, answer.n)) is not None:
+            raise ids.in_file(name)
+        return answer
+
+    return asked
 
 
 class Held:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._inputs.labels import as_numbered_groups
+from pippin._inputs.labels import are_ids, as_numbered_groups
 from pippin._inputs.rows import Rows
 from pippin._predictors.coverage_by import Counts, Tally, tally
 from pippin._predictors.metrics import Evaluation, judged
@@ -35,9 +35,9 @@ class Measured:
             groups[name] = groups[name] + counts if name in groups else counts
         return Measured(self.tally + other.tally, groups, self.right + other.right)
 
-    def without_groups(self) -> "Measured":
-        """The same for all rows together."""
-        return replace(self, groups={})
+    def without_ids(self) -> "Measured":
+        """The same, but of all rows together where the groups of tables are ids, which is warned of."""
+        return replace(self, groups={}) if are_ids(self.groups, self.n) else self
 
     def evaluation(self, predictor: ConformalPredictor) -> Evaluation:
         """What `pippin.evaluate` says of all sets at once."""

@@ -24,6 +24,7 @@ WIDTH = 16  # bits of a round, where cells are few
 MOST_COUNTS = 1 << 20  # of one round
 FEW = 1 << 16  # keys that may be gathered
 SIGN = np.uint64(1 << 63)
+LOWEST = np.int64(-(1 << 63))  # the same bit
 
 
 def keys_of(values: Vector) -> Keys:
@@ -32,8 +33,11 @@ def keys_of(values: Vector) -> Keys:
     >>> keys_of(np.array([-np.inf, -1.0, -0.0, 0.0, 2.5, np.inf])).argsort(kind="stable")
     array([0, 1, 2, 3, 4, 5])
     """
-    bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
-    return np.where(bits & SIGN, ~bits, bits | SIGN)
+    bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.int64)
+    turned = bits >> 63  # all bits of a negative number, and none but the sign of others
+    turned |= LOWEST
+    bits ^= turned
+    return bits.view(np.uint64)
 
 
 def values_of(keys: Keys) -> Vector:
@@ -61,10 +65,10 @@ class Counts:
     times: Codes
 
     def __add__(self, other: "Counts") -> "Counts":
-        places, which = np.unique(np.concatenate([self.places, other.places]), return_inverse=True)
-        times = np.zeros(len(places), dtype=np.int64)
-        np.add.at(times, which, np.concatenate([self.times, other.times]))
-        return Counts(places, times)
+        total = self.dense(1 + max(self.places.max(initial=-1), other.places.max(initial=-1)))
+        total[other.places] += other.times
+        places = np.flatnonzero(total)
+        return Counts(places, total[places])
 
     def dense(self, n: int) -> Codes:
         """All places, most of them with 0."""
@@ -98,18 +102,32 @@ class Search:
 
     def __call__(self, part: Part) -> Rest:
         values, cell = self.view(part)
-        keys, n_cells = keys_of(values), self.begins.shape[1]
-        found = Rest(cell[:0], keys[:0])
+        n_cells = self.begins.shape[1]
+        found = Rest(cell[:0], keys_of(values[:0]))
         for number, (begin, wanted) in enumerate(zip(self.begins, self.wanted, strict=True)):
-            like: Any = slice(None)
+            some = self._near(values, cell, begin)
+            keys, whose = keys_of(values[some]), cell[some]
             if self.known:
-                like = keys >> np.uint64(64 - self.known) == (begin if n_cells == 1 else begin[cell])
-            own, whose = keys[like], cell[like] + number * n_cells
+                like = keys >> np.uint64(64 - self.known) == (begin if n_cells == 1 else begin[whose])
+                keys, whose = keys[like], whose[like]
             if not wanted.all():
-                sought = wanted[cell[like]]
-                own, whose = own[sought], whose[sought]
-            found = Rest(whose, own) if number == 0 else found + Rest(whose, own)
+                sought = wanted[whose]
+                keys, whose = keys[sought], whose[sought]
+            own = Rest(whose + number * n_cells, keys)
+            found = own if number == 0 else found + own
         return found
+
+    def _near(self, values: Vector, cell: Codes, begin: Keys) -> Any:
+        """Where the numbers are whose keys may begin so: they tell by their size, before they become keys."""
+        if not self.known:
+            return slice(None)
+        rest = np.uint64(64 - self.known)
+        first = begin << rest
+        ends = np.stack([first, first | ((np.uint64(1) << rest) - np.uint64(1))])
+        low, high = values_of(np.clip(ends, *keys_of(np.array([-np.inf, np.inf]))))  # what is beyond are no numbers
+        if len(begin) == 1:
+            return (values >= low[0]) & (values <= high[0])
+        return (values >= low[cell]) & (values <= high[cell])
 
 
 @dataclass(frozen=True, eq=False)
