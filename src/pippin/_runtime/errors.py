@@ -62,4 +62,3 @@ class InputError(ValueError):
 
 class UnknownScore(InputError):
     """A score that nobody has registered, here or yet."""
-
