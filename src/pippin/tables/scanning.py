@@ -91,12 +91,13 @@ class Scan:
         paths: the files, in the order in which they are read.
         sources: what each file is.
         layout: what their columns mean.
+        id_types: the polars types of the ids of all tables, where these are some of them.
     """
 
     paths: tuple[Path, ...]
     sources: tuple[Source, ...]
     layout: Layout
-    id_types: frozenset[Any] | None = None  # of all tables, where these are some of them
+    id_types: frozenset[Any] | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
