@@ -17,15 +17,13 @@ from pippin.torch.kernels.filled import Found, Limits, Placed, one_limit, severa
 from pippin.torch.kernels.language import PRESENT, serve
 from pippin.torch.kernels.ranked import scores_of_ranked
 from pippin.torch.kernels.rows import few_classes, labels_of_rows, probabilities_of_rows, sets_of_rows
-from pippin.torch.kernels.selecting import smallest
-from pippin.torch.kernels.softmax import SCALE, SUM, Measured, measure, unmeasured, written
+from pippin.torch.kernels.softmax import NEAR, Measured, measure, unmeasured, written
 from pippin.torch.kernels.tops import list_tops, rank_labels
 from pippin.torch.kernels.whole import can_sort, whole_labels, whole_sets
 
 __all__ = [
+    "NEAR",
     "PRESENT",
-    "SCALE",
-    "SUM",
     "label_scores",
     "listed",
     "one_limit",
@@ -34,7 +32,6 @@ __all__ = [
     "serve",
     "sets",
     "several_limits",
-    "smallest",
 ]
 
 AT_ONCE = 1 << 24  # probabilities that are sorted at once
@@ -89,14 +86,15 @@ def label_scores(
     linear: bool,
     weighty: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The scores of labels in float64, their ranks from 0 (−1 for a label that is no class), and the rows' numbers.
+    """The scores of labels in float64, their ranks from 0, and how many faults there are, (1,).
 
-    `weighty` says of how many of the best classes the weights are not 0.
+    A fault is a label that is no class (its rank is −1), or a row that may be no distribution: where the softmax is NaN,
+    or a sum is not near 1. `weighty` says of how many of the best classes the weights are not 0.
     """
     measured = unmeasured(x, softmax)
     placed = Placed(labels, measured.numbers.dtype)
     if not len(x):
-        return placed.scores, placed.ranks, measured.numbers
+        return placed.scores, placed.ranks, placed.faults
     if few_classes(x):
         labels_of_rows(measured, table, formula, u, placed, linear, weighty)
     else:
@@ -110,7 +108,7 @@ def label_scores(
             ranked = written(measured, rows).sort(dim=1, descending=True).values
             scores = scores_of_ranked(ranked, table, formula, u[rows], linear)
             placed.scores[rows] = scores.gather(1, placed.ranks[rows].long()[:, None]).squeeze(1)
-    return placed.scores, placed.ranks, measured.numbers
+    return placed.scores, placed.ranks, placed.faults
 
 
 def _left(found: Found | Placed, n_classes: int) -> Iterator[torch.Tensor]:

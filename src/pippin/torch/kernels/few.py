@@ -60,9 +60,7 @@ def _sets(
     K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr,
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
-    row, real, count, value, k, place, cut, broken = _rows_of(
-        values, classes, counts, numbers, n, ROWS, LISTED
-    )
+    row, real, count, value, k, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
     u = tl.load(draws + row, mask=real, other=0.0)
@@ -152,9 +150,7 @@ def _labels(
     values, classes, counts, numbers, table, formula, draws, ranks, owns, scores, left, n_left, n, weighty,
     K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr,
 ):  # fmt: skip
-    row, real, count, value, _, place, cut, broken = _rows_of(
-        values, classes, counts, numbers, n, ROWS, LISTED
-    )
+    row, real, count, value, _, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
     u = tl.load(draws + row, mask=real, other=0.0)

@@ -87,7 +87,16 @@ def scores_of_ranked(
     if n:
         with on_device_of(ranked):
             _scores[(n,)](
-                ranked, table, formula, u, scores, n_classes, large, SMALL, linear,
-                num_warps=max(1, large // 256), enable_fp_fusion=False,
+                ranked,
+                table,
+                formula,
+                u,
+                scores,
+                n_classes,
+                large,
+                SMALL,
+                linear,
+                num_warps=max(1, large // 256),
+                enable_fp_fusion=False,
             )
     return scores

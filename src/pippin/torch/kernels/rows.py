@@ -11,7 +11,7 @@ import torch
 from pippin.torch.kernels.filled import Found, Limits, Placed
 from pippin.torch.kernels.formula import linear, note
 from pippin.torch.kernels.language import constexpr, jit, on_device_of, tl
-from pippin.torch.kernels.softmax import Measured, prob
+from pippin.torch.kernels.softmax import NEAR, Measured, is_odd, prob
 
 MOST = 4096
 STEPS = 32
@@ -44,12 +44,12 @@ def of_row(
     else:
         real = tl.where(index < K, value, 0.0)
         whole = tl.sum(tl.sum(real, axis=0), axis=0)
-        tl.store(numbers + 3 * n + row, tl.where(tl.min(tl.min(real, axis=0), axis=0) < 0, float("nan"), whole))
+        whole = tl.where(tl.min(tl.min(real, axis=0), axis=0) < 0, float("nan"), whole)
         scale = tl.where(top == top, 1.0, float("nan")).to(kind)
         p = prob(value, top, scale, False)
     tl.store(numbers + row, top)
     tl.store(numbers + n + row, scale)
-    return index, tl.where(index < K, p, -1.0), scale != scale
+    return index, tl.where(index < K, p, -1.0), scale, whole
 
 
 @jit
@@ -93,7 +93,8 @@ def _sets(
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    index, p, broken = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    index, p, scale, whole = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    broken = scale != scale
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
     u = tl.load(draws + row)
     g = tl.full((), 0, tl.int64)
@@ -146,11 +147,13 @@ def _sets(
 
 @jit
 def _labels(
-    x, labels, numbers, table, formula, draws, ranks, owns, scores, left, n_left, n, weighty,
+    x, labels, numbers, table, formula, draws, ranks, owns, scores, left, n_left, faults, n, weighty,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, STEPS: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
+    NEAR: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    index, p, broken = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    index, p, scale, whole = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    broken = scale != scale
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
     label = tl.load(labels + row).to(tl.int32)
     valid = (label >= 0) & (label < K)
@@ -181,6 +184,8 @@ def _labels(
     tl.store(scores + row, tl.where(broken, float("nan"), score))
     tl.store(ranks + row, tl.where(valid, last, -1))
     tl.store(owns + row, own)
+    if is_odd(scale, whole, SOFTMAX, NEAR) | (valid == 0):
+        tl.atomic_add(faults, 1, sem="relaxed")
     if (known == 0) & (broken == 0) & valid:
         note(left, n_left, row)
 
@@ -190,7 +195,7 @@ def _probabilities(
     x, numbers, out, n, K: constexpr, DEEP: constexpr, WIDE: constexpr, SOFTMAX: constexpr
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    index, p, _ = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    index, p, _, _ = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
     tl.store(out + row * K + index, p, mask=index < K)
 
 
@@ -236,8 +241,8 @@ def labels_of_rows(
     with on_device_of(measured.x):
         _labels[(n,)](
             measured.x, placed.labels, measured.numbers, table, formula, u, placed.ranks, placed.own, placed.scores,
-            placed.left, placed.n_left, n, weighty, n_classes, deep, wide, STEPS, measured.softmax, linear,
-            num_warps=warps, enable_fp_fusion=False,
+            placed.left, placed.n_left, placed.faults, n, weighty, n_classes, deep, wide, STEPS, measured.softmax, linear,
+            NEAR, num_warps=warps, enable_fp_fusion=False,
         )  # fmt: skip
 
 

@@ -17,13 +17,14 @@ import torch
 from pippin.torch.kernels.language import constexpr, jit, on_device_of, power_of_2, tl
 
 WIDE, DEEP = 1024, 8
-TOP, SCALE, CUT, SUM = range(4)
+NEAR = 9e-4  # how far a row's sum may be from 1 without a second look
 
 
 class Measured(NamedTuple):
-    """Rows, and what one read of them found: `numbers[TOP]`, `[SCALE]` and, of probabilities, `[SUM]`.
+    """Rows, and what one read of them found: four `numbers` of each, the top, the scale, a cut, and the sum.
 
-    `groups` (n, ⌈K/group⌉) are the largest values of every so many neighbours. `numbers[CUT]` is for `tops.py`.
+    The cut is that of `tops.py`; only probabilities have a sum, NaN where one is negative. `groups` (n, ⌈K/group⌉) are the
+    largest values of every so many neighbours.
     """
 
     x: torch.Tensor
@@ -38,6 +39,14 @@ def prob(x, top, scale, SOFTMAX: constexpr):
     if SOFTMAX:
         return tl.exp2((x - top) * 1.4426950408889634) * scale
     return x * scale + 0.0  # −0 counts as 0
+
+
+@jit
+def is_odd(scale, total, SOFTMAX: constexpr, NEAR: constexpr):
+    """Whether a row may be no distribution."""
+    if SOFTMAX:
+        return scale != scale
+    return (tl.abs(total - 1.0) <= NEAR) == 0
 
 
 @jit

@@ -12,7 +12,7 @@ import torch
 
 from pippin.torch.kernels.filled import Placed
 from pippin.torch.kernels.language import constexpr, jit, on_device_of, power_of_2, tl
-from pippin.torch.kernels.softmax import Measured, prob
+from pippin.torch.kernels.softmax import NEAR, Measured, is_odd, prob
 
 LISTED = 32  # values above the cut that have room, and groups
 SOME = 16  # groups with a value above the cut
@@ -78,8 +78,8 @@ def _list(
 
 @jit
 def _rank(
-    x, numbers, groups, labels, ranks, owns, n, n_groups,
-    K: constexpr, GROUP: constexpr, AT_ONCE: constexpr, SOFTMAX: constexpr,
+    x, numbers, groups, labels, ranks, owns, faults, n, n_groups,
+    K: constexpr, GROUP: constexpr, AT_ONCE: constexpr, SOFTMAX: constexpr, NEAR: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     kind = numbers.dtype.element_ty
@@ -103,6 +103,11 @@ def _rank(
     rank = tl.sum(tl.sum(above, axis=0), axis=0)
     tl.store(ranks + row, tl.where(known, rank, -1))
     tl.store(owns + row, own)
+    whole = scale
+    if SOFTMAX == 0:
+        whole = tl.load(numbers + 3 * n + row)
+    if is_odd(scale, whole, SOFTMAX, NEAR) | (known == 0):
+        tl.atomic_add(faults, 1, sem="relaxed")
 
 
 def list_tops(measured: Measured) -> Tops:
@@ -127,6 +132,6 @@ def rank_labels(measured: Measured, placed: Placed) -> None:
     n, n_classes = x.shape
     with on_device_of(x):
         _rank[(n,)](
-            x, numbers, groups, placed.labels, placed.ranks, placed.own, n, groups.shape[1], n_classes, measured.group,
-            max(1, 4096 // measured.group), measured.softmax, num_warps=4, enable_fp_fusion=False,
+            x, numbers, groups, placed.labels, placed.ranks, placed.own, placed.faults, n, groups.shape[1], n_classes,
+            measured.group, max(1, 4096 // measured.group), measured.softmax, NEAR, num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
