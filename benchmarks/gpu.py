@@ -2,9 +2,10 @@
 
     PYTHONPATH=src:tests python3 benchmarks/gpu.py out/gpu.json
 
-Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds and sets of some
-rows are compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more. Every time is the median over calls that are waited for, by CUDA
-events, Python included; "in a row" is the time per call of ten calls that nobody waits for.
+Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds and sets of some rows are
+compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more. Every
+time is the median over calls that are waited for, by CUDA events, Python included; "in a row" is the time per call of
+ten calls that nobody waits for.
 """
 
 import contextlib
@@ -18,11 +19,11 @@ from statistics import median
 from typing import Any
 
 import torch
-from support.on_device import differing
-from support.peers import _torchcp
 
 import pippin
 import pippin.torch as pt
+from support.on_device import differing
+from support.peers import _torchcp
 
 SHAPES = ((50_000, 1_000), (4_096, 128_256))
 DTYPES = (torch.float32, torch.bfloat16)

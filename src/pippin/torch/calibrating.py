@@ -47,9 +47,9 @@ def calibrate(
     """A predictor from logits and labels, or from a model and a loader of (inputs, labels) batches.
 
     The model runs in eval mode, without gradients, on the device of its parameters. On a CUDA device everything stays
-    there but thresholds and, if they are kept, scores; a batch leaves its labels' scores and is forgotten. With Triton the predictor
-    is, to the last bit, the one that `pippin.calibrate` makes of `probabilities(logits)`. From any other device
-    probabilities come to the CPU's memory and are scored there.
+    there but thresholds and, if they are kept, scores; a batch leaves its labels' scores and is forgotten. With
+    Triton the predictor is, to the last bit, the one that `pippin.calibrate` makes of `probabilities(logits)`. From
+    any other device probabilities come to the CPU's memory and are scored there.
 
     Args:
         model_or_logits: gives logits (n, K), or is them; probabilities with `from_probs=True`.

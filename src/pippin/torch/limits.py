@@ -39,7 +39,7 @@ def limited_sets(
     sizes = torch.empty(n, dtype=torch.int64, device=x.device)
     classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
     mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
-    for rows in torch.arange(n, device=x.device).split(max(1, AT_ONCE // n_classes)):
+    for rows in torch.split(torch.arange(n, device=x.device), max(1, AT_ONCE // n_classes)):
         probs = softmax(x[rows]) if logits else x[rows].to(wide(x))
         values, order = torch.sort(probs, dim=1, descending=True, stable=True)
         group = torch.zeros_like(rows) if which is None else which[rows]

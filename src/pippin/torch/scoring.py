@@ -69,7 +69,7 @@ class Scoring:
     def _refuse(self, x: torch.Tensor, labels: Any, names: Classes) -> None:
         """Raises what the core says of rows and labels like these; rows may turn out to be good in float64."""
         as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
-        for rows in torch.arange(len(x), device=x.device).split(max(1, AT_ONCE // x.shape[1])):
+        for rows in torch.split(torch.arange(len(x), device=x.device), max(1, AT_ONCE // x.shape[1])):
             probs = softmax(x[rows]) if self.logits else x[rows].to(wide(x))
             try:
                 Rows(probs.cpu().numpy()).check(0, len(rows))
@@ -121,7 +121,7 @@ def _ranked_scores(
     ranks = torch.full((n,), -1, dtype=torch.int32, device=x.device)
     faults = torch.zeros(1, dtype=torch.int64, device=x.device)
     column = torch.arange(n_classes, device=x.device)
-    for rows in torch.arange(n, device=x.device).split(max(1, AT_ONCE // n_classes)):
+    for rows in torch.split(torch.arange(n, device=x.device), max(1, AT_ONCE // n_classes)):
         probs = softmax(x[rows]) if logits else x[rows].to(wide(x))
         odd = ~((probs.sum(dim=1) - 1).abs() <= kernels.NEAR) | (probs < 0).any(dim=1)
         label = labels[rows]

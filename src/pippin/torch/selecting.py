@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pippin._inputs.labels import as_numbered_groups
 from pippin._predictors import by_cell, marginal
 from pippin._predictors.cells import Cells, Placement
 from pippin._predictors.conditional import ConditionalPredictor, at_level
@@ -14,14 +15,13 @@ from pippin._predictors.grouping import Grouping, places
 from pippin._predictors.kinds import as_levels
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.partitions.part import Part
-from pippin._inputs.labels import as_numbered_groups
 from pippin._runtime.arrays import Classes, Codes, Vector, read_only
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score
 from pippin.torch.scoring import Scored
 
 
-def one_threshold(scored: Scored, score: Score, alpha: float, classes: Classes, keep: bool) -> Predictor:
+def one_threshold(scored: Scored, score: Score, alpha: Any, classes: Classes, keep: bool) -> Predictor:
     """A predictor with one threshold; it keeps the scores, if it is to."""
     level, n = as_alpha(alpha), len(scored.scores)
     k = quantile_rank(n, level)
@@ -44,11 +44,8 @@ def several_thresholds(
     n = len(scored.scores)
     groups = None if grouping.groups is None else as_numbered_groups(grouping.groups, n)
     if grouping.per in ("cluster", "rc3p"):  # these look at more than the k-th score of a cell
-        part = Part(
-            *(t.cpu().numpy() for t in (scored.scores, scored.labels)),
-            groups,
-            (scored.ranks + 1).cpu().numpy() if grouping.per == "rc3p" else None,
-        )
+        ranks = (scored.ranks + 1).cpu().numpy() if grouping.per == "rc3p" else None
+        part = Part(scored.scores.cpu().numpy(), scored.labels.cpu().numpy(), groups, ranks)
         made = by_cell.warned(*by_cell.from_part(part, score, alpha, classes, grouping, generator))
         return made if keep else without_scores(made)
     codes, names = (None, None) if groups is None else groups

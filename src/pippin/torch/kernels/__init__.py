@@ -1,11 +1,10 @@
 """Triton kernels: what the core does with rows, on the GPU where they are, with the core's bits.
 
-Rows of up to 4,096 classes are read once: `rows.py` makes the softmax, walks the ranks and finds the set, or the score of
-the label; `whole.py` sorts the few rows that this leaves. Of longer rows `softmax.py` finds two numbers that make their
-probabilities, and the largest value of every group of classes; `tops.py` looks into the groups that can have the best few
-and ranks the label, and `few.py` walks the ranks of many rows at once; what is left is sorted by torch, and scored by
-`ranked.py`. `sums.py` says how a sum in rank
-order is made of many terms at once.
+Rows of up to 4,096 classes are read once: `rows.py` makes the softmax, walks the ranks and finds the set, or the score
+of the label; `whole.py` sorts the few rows that this leaves. Of longer rows `softmax.py` finds two numbers that make
+their probabilities, and the largest value of every group of classes; `tops.py` looks into the groups that can have the
+best few and ranks the label, and `few.py` walks the ranks of many rows at once; what is left is sorted by torch, and
+scored by `ranked.py`. `sums.py` says how a sum in rank order is made of many terms at once.
 """
 
 from collections.abc import Iterator
@@ -88,8 +87,8 @@ def label_scores(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The scores of labels in float64, their ranks from 0, and how many faults there are, (1,).
 
-    A fault is a label that is no class (its rank is −1), or a row that may be no distribution: where the softmax is NaN,
-    or a sum is not near 1. `weighty` says of how many of the best classes the weights are not 0.
+    A fault is a label that is no class (its rank is −1), or a row that may be no distribution: where the softmax is
+    NaN, or a sum is not near 1. `weighty` says of how many of the best classes the weights are not 0.
     """
     measured = unmeasured(x, softmax)
     placed = Placed(labels, measured.numbers.dtype)
@@ -114,7 +113,7 @@ def label_scores(
 def _left(found: Found | Placed, n_classes: int) -> Iterator[torch.Tensor]:
     """The rows that are left, so many at a time that they can be sorted."""
     many = int(found.n_left)
-    return iter(found.left[:many].long().split(max(1, AT_ONCE // n_classes)) if many else ())
+    return iter(torch.split(found.left[:many].long(), max(1, AT_ONCE // n_classes)) if many else ())
 
 
 def _sort_sets(

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """Scores from the listed values of each row, rank after rank, many rows at once.
 
 Sums run in rank order in float64 and without fused multiply-add: the bits of the core. Where the list ends, no class

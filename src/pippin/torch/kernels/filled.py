@@ -55,7 +55,10 @@ class Found:
 
 
 class Placed:
-    """Labels (int64), and to fill in: their ranks from 0 (−1: no class), probabilities and scores; rows left as above; faults are counted."""
+    """Labels (int64), and to fill in: their ranks from 0 (−1: no class), probabilities and scores.
+
+    Rows are left as above; faults are counted.
+    """
 
     def __init__(self, labels: torch.Tensor, kind: torch.dtype) -> None:
         self.labels = labels
@@ -63,4 +66,5 @@ class Placed:
         self.own = torch.empty_like(labels, dtype=kind)
         self.scores = torch.empty_like(labels, dtype=torch.float64)
         self.left = torch.empty_like(self.ranks)
-        self.n_left, self.faults = torch.zeros(2, dtype=torch.int32, device=labels.device).split(1)
+        counts = torch.zeros(2, dtype=torch.int32, device=labels.device)
+        self.n_left, self.faults = counts[:1], counts[1:]

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """What kernels share: the formula of linear scores, and a list of rows that somebody else must finish."""
 
 from pippin.torch.kernels.language import jit, tl

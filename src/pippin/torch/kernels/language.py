@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Triton, where it is: torch for CPUs and for Apple comes without it, and then nothing here is ever launched."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """The scores of rows that are sorted already, at every rank: for rows whose few best classes do not settle them."""
 
 import torch

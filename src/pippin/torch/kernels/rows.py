@@ -1,9 +1,10 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """A row of up to MOST classes, read once and held by one program: its softmax, its set, the score of its label.
 
-The sum of a softmax is made of whole numbers, 2^((x − top)·log₂e) in units of 2⁻²⁷ (2⁻⁴⁰ of float64), whose sum is exact in any
-order: so every kernel finds the same probabilities, however its threads divide the row. The best class is taken out
-again and again, until a score passes the limit or STEPS are taken; then the row's number is noted for `whole.py`.
+The sum of a softmax is made of whole numbers, 2^((x − top)·log₂e) in units of 2⁻²⁷ (2⁻⁴⁰ of float64), whose sum is
+exact in any order: so every kernel finds the same probabilities, however its threads divide the row. The best class
+is taken out again and again, until a score passes the limit or STEPS are taken; then the row's number is noted for
+`whole.py`.
 """
 
 import torch
@@ -88,12 +89,13 @@ def price_of(p, index, price, enough, K: constexpr, STEPS: constexpr):
 
 @jit
 def _sets(
-    x, numbers, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, left, n_left, n, width,
+    x, numbers, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, left, n_left, n,
+    width,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, STEPS: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    index, p, scale, whole = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
+    index, p, scale, _ = of_row(x, row, numbers, n, K, DEEP, WIDE, SOFTMAX)
     broken = scale != scale
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
     u = tl.load(draws + row)
@@ -118,7 +120,7 @@ def _sets(
         wide = best.to(tl.float64)
         if LINEAR:
             before = mass
-            if rank == 0:
+            if rank == 0:  # noqa: SIM102 - kernels have no "and"
                 if second != 0.0:
                     before = second * best_of(p).to(tl.float64)
             score = linear(table, rank, constant, wide, before, u)
@@ -167,7 +169,7 @@ def _labels(
         needed = tl.minimum(last, weighty)
         known = needed <= STEPS
         rank = tl.full((), 0, tl.int32)
-        if last == 0:
+        if last == 0:  # noqa: SIM102
             if second != 0.0:
                 mass = second * best_of(tl.where(index == label, -1.0, p)).to(tl.float64)
         while known & (rank < needed):
@@ -241,8 +243,8 @@ def labels_of_rows(
     with on_device_of(measured.x):
         _labels[(n,)](
             measured.x, placed.labels, measured.numbers, table, formula, u, placed.ranks, placed.own, placed.scores,
-            placed.left, placed.n_left, placed.faults, n, weighty, n_classes, deep, wide, STEPS, measured.softmax, linear,
-            NEAR, num_warps=warps, enable_fp_fusion=False,
+            placed.left, placed.n_left, placed.faults, n, weighty, n_classes, deep, wide, STEPS, measured.softmax,
+            linear, NEAR, num_warps=warps, enable_fp_fusion=False,
         )  # fmt: skip
 
 

@@ -1,11 +1,11 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """The softmax of a row in two numbers, its largest logit and the inverse of its sum; one read of everything.
 
     p = 2^((x − top)·log₂e)·scale
 
-`prob` is that formula, and every kernel has its probabilities from it and from two numbers that one kernel found, here or
-(of rows of few classes) in `rows.py`: the same bits everywhere, whatever else a kernel does. Given probabilities, x is p
-and the scale is 1. In a row with NaN the scale is NaN, and so is every probability.
+`prob` is that formula, and every kernel has its probabilities from it and from two numbers that one kernel found, here
+or (of rows of few classes) in `rows.py`: the same bits everywhere, whatever else a kernel does. Given probabilities,
+x is p and the scale is 1. In a row with NaN the scale is NaN, and so is every probability.
 
 On the way `_measure` keeps the largest value of every group of neighbours, so that nobody has to read everything again.
 """
@@ -23,8 +23,8 @@ NEAR = 9e-4  # how far a row's sum may be from 1 without a second look
 class Measured(NamedTuple):
     """Rows, and what one read of them found: four `numbers` of each, the top, the scale, a cut, and the sum.
 
-    The cut is that of `tops.py`; only probabilities have a sum, NaN where one is negative. `groups` (n, ⌈K/group⌉) are the
-    largest values of every so many neighbours.
+    The cut is that of `tops.py`; only probabilities have a sum, NaN where one is negative. `groups` (n, ⌈K/group⌉)
+    are the largest values of every so many neighbours.
     """
 
     x: torch.Tensor

