@@ -81,7 +81,7 @@ def test_faults_are_told_as_by_the_core():
     bad[2, 1] = 0.9
     scoring = Scoring(pippin.ip(), None, logits=False, classes=None)
     scoring.add(good, torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(pippin.InputError, match="Row 6 sums to 1.7"):
+    with pytest.raises(pippin.InputError, match=r"Row 6 sums to 1\.7"):
         scoring.add(bad, torch.zeros(4, dtype=torch.int64))
     with pytest.raises(pippin.InputError, match="label 5"):
         scoring.add(good, torch.tensor([0, 1, 5, 2]))

@@ -13,7 +13,7 @@ import torch
 
 from pippin.torch.kernels.few import few_labels, few_sets
 from pippin.torch.kernels.filled import Found, Limits, Placed, one_limit, several_limits
-from pippin.torch.kernels.language import PRESENT, serve
+from pippin.torch.kernels.language import serve
 from pippin.torch.kernels.ranked import scores_of_ranked
 from pippin.torch.kernels.rows import few_classes, labels_of_rows, probabilities_of_rows, sets_of_rows
 from pippin.torch.kernels.softmax import NEAR, Measured, measure, unmeasured, written
@@ -22,7 +22,6 @@ from pippin.torch.kernels.whole import can_sort, whole_labels, whole_sets
 
 __all__ = [
     "NEAR",
-    "PRESENT",
     "label_scores",
     "listed",
     "one_limit",
