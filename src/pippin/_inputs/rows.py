@@ -127,7 +127,11 @@ def as_array(values: Any) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         _refuse_text(values)
         where = getattr(getattr(values, "device", None), "type", "cpu")
-        hint = "move it with .cpu()" if where != "cpu" else "pass one row of numbers per object, all of one length"
+        hint = (
+            "move it with .cpu(), or calibrate with pippin.torch"
+            if where != "cpu"
+            else "pass one row of numbers per object, all of one length"
+        )
         raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", hint) from error
     if array.dtype.kind not in "fiub":
         _refuse_text(values)

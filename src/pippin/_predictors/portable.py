@@ -105,7 +105,7 @@ def portable_sets(predictor: Any) -> PortableSets:
             "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
         )
     groups = _groups(predictor.per, predictor.groups) if isinstance(predictor, ConditionalPredictor) else None
-    if isinstance(predictor, UnitPredictor):
+    if isinstance(predictor, Predictor | UnitPredictor):  # a rule would sort all calibration scores first
         bounds = Bounds(np.array([[predictor.threshold]]))
     else:
         bounds = predictor._rule.limits

@@ -1,51 +1,77 @@
 """Calibrating a network: its logits over a loader, or as a tensor."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
+from pippin._inputs.labels import as_classes
+from pippin._inputs.rows import as_rows
+from pippin._predictors.calibrating import Unseen
 from pippin._predictors.calibrating import calibrate as calibrate_rows
+from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.grouping import Grouping, Per
+from pippin._predictors.kinds import Level
 from pippin._predictors.marginal import Predictor
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
+from pippin._theory.shortage import warn_of_level
+from pippin._theory.spelling import parse_score
+from pippin.torch import kernels
 from pippin.torch.head import floats, probabilities
+from pippin.torch.scoring import Scoring
+from pippin.torch.selecting import one_threshold, several_thresholds, without_scores
+
+Batches = Iterable[tuple[torch.Tensor, Any]]
 
 
 def calibrate(
     model_or_logits: "torch.nn.Module | Callable[[Any], torch.Tensor] | torch.Tensor",
     loader_or_labels: "Iterable[Any] | torch.Tensor",
     score: Score | str = "repip",
-    alpha: float = 0.1,
+    alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
     seed: Seed = None,
+    per: Per | Mapping[Any, str] | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
     from_probs: bool = False,
-) -> Predictor:
+    scores: bool = True,
+) -> Predictor | ConditionalPredictor:
     """A predictor from logits and labels, or from a model and a loader of (inputs, labels) batches.
 
-    The model runs in eval mode, without gradients, on the device of its parameters. Probabilities
-    are made as `ConformalHead` makes them and are scored in the CPU's memory.
+    The model runs in eval mode, without gradients, on the device of its parameters. On a CUDA device everything stays
+    there but thresholds and, if they are kept, scores; a batch leaves its labels' scores and is forgotten. With
+    Triton the predictor is, to the last bit, the one that `pippin.calibrate` makes of `probabilities(logits)`. From
+    any other device probabilities come to the CPU's memory and are scored there.
 
     Args:
         model_or_logits: gives logits (n, K), or is them; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
         score: a score or its spelling.
-        alpha: the share of errors allowed.
+        alpha: the share of errors allowed; where the guarantee is per kind, one for all or {kind: alpha}.
         classes: names of the K columns.
-        seed: for the randomised scores; a seed or a Generator.
+        seed: for the randomised scores and for clusters; a seed or a Generator.
+        per: what the guarantee holds for, as in `pippin.calibrate`.
+        groups: the group of each row, in the order of the loader, for a guarantee per group.
+        unseen: what becomes of a group that is not among them, as in `pippin.calibrate`.
         from_probs: whether the model gives probabilities instead of logits.
+        scores: whether the predictor keeps the calibration scores, for other levels and for p-values.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
     >>> pippin.torch.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True)
     Predictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
+    batches: Batches
     if isinstance(model_or_logits, torch.Tensor):
-        batches: Iterable[tuple[torch.Tensor, Any]] = [(model_or_logits, loader_or_labels)]
+        batches = [(model_or_logits, loader_or_labels)]
     elif callable(model_or_logits):
         batches = _outputs(model_or_logits, loader_or_labels)
     else:
@@ -53,18 +79,40 @@ def calibrate(
             f"Expected a model or a tensor of logits, got {type(model_or_logits).__name__}",
             "pass a torch.nn.Module, or logits of shape (n, K)",
         )
+    chosen, grouping = parse_score(score), None
+    if per is not None or groups is not None or unseen != "error":
+        grouping = Grouping(per or "group", groups, unseen)
+    scoring = Scoring(chosen, seed, not from_probs, classes)
     probs: list[Any] = []
     labels: list[Any] = []
+    width = 0
     for outputs, truth in batches:
-        rows = outputs.detach()
-        rows = floats(rows) if from_probs else probabilities(rows)
-        probs.append(rows.cpu().numpy())
-        labels.append(np.asarray(truth.cpu() if isinstance(truth, torch.Tensor) else truth))
-    if not probs:
-        raise InputError(
-            "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
+        rows, width = outputs.detach(), outputs.shape[-1]
+        if rows.is_cuda or kernels.serve(rows):
+            scoring.add(rows, truth)
+        else:
+            probs.append((floats(rows) if from_probs else probabilities(rows)).cpu().numpy())
+            labels.append(np.asarray(truth.cpu() if isinstance(truth, torch.Tensor) else truth))
+    if probs:
+        made = calibrate_rows(
+            np.concatenate(probs),
+            np.concatenate(labels),
+            chosen,
+            alpha,
+            classes=classes,
+            seed=seed,
+            per=per,
+            groups=groups,
+            unseen=unseen,
         )
-    return calibrate_rows(np.concatenate(probs), np.concatenate(labels), score, alpha, classes=classes, seed=seed)
+        return made if scores else without_scores(made)
+    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
+        warn_of_level(as_alpha(level))
+    scored = scoring.all()
+    names = as_classes(classes, as_rows(np.empty((1, width))))
+    if grouping is None:
+        return one_threshold(scored, chosen, alpha, names, scores)
+    return several_thresholds(scored, chosen, alpha, names, grouping, scoring.generator, scores)
 
 
 def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, Any]]:

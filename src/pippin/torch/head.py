@@ -12,7 +12,7 @@ from pippin._predictors.portable import portable_sets
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
 from pippin.torch.limits import group_numbers, limited_sets, rows_of
-from pippin.torch.ops import conformal_sets
+from pippin.torch.ops import conformal_sets, softmax, wide
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
 
@@ -32,12 +32,16 @@ class TorchSets(NamedTuple):
 
 
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
-    """The softmax over the last axis: of float64 in float64, of anything narrower in float32.
+    """The softmax over the last axis, of float64 in float64, of anything narrower in float32; without gradients.
+
+    On a GPU with Triton these are, to the last bit, the probabilities that `calibrate` and `ConformalHead` see there
+    themselves: what the core makes of them is what they find. Elsewhere it is torch's own softmax.
 
     Args:
         logits: (…, K), of any float type.
     """
-    return torch.softmax(logits, dim=-1, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
+    found: torch.Tensor = softmax(logits.detach().reshape(-1, logits.shape[-1]))
+    return found.reshape(logits.shape)
 
 
 class ConformalHead(torch.nn.Module):
@@ -45,10 +49,9 @@ class ConformalHead(torch.nn.Module):
 
     Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
     listed (64 at most, if not given). Equal probabilities are ranked by class index. On
-    the same float32 or float64 probabilities the sets are the core's to the last bit; on a
-    GPU, where sums run in another order, that holds for SOCOP, for several thresholds, or
-    without Triton, only up to rounding. A compiled softmax may round otherwise than an eager one. A row with NaN
-    has an empty set. Probabilities are not checked for summing to 1.
+    the same float32 or float64 probabilities, of logits those of `probabilities`, the sets are the core's to the last
+    bit; on a GPU without Triton, where sums run in another order, only up to rounding. A row with NaN has an empty
+    set. Probabilities are not checked for summing to 1.
 
     Thresholds may differ by class, kind, cluster or group; per group, forward is told the group
     of every object by its number, which `group_codes` finds by name.
@@ -134,23 +137,24 @@ class ConformalHead(torch.nn.Module):
                 "pass the outputs of the classifier that was calibrated",
             )
         shape = x.shape[:-1]
-        probs = (floats(x) if self.from_probs else probabilities(x)).detach().reshape(-1, n_classes).contiguous()
+        flat = x.detach().reshape(-1, n_classes).contiguous()
         if u is not None:
             draws = u.to(device=x.device, dtype=torch.float64).reshape(-1).contiguous()
         elif self.randomized:
-            draws = torch.rand(probs.shape[0], dtype=torch.float64, device=x.device)
+            draws = torch.rand(flat.shape[0], dtype=torch.float64, device=x.device)
         else:
-            draws = torch.zeros(probs.shape[0], dtype=torch.float64, device=x.device)
+            draws = torch.zeros(flat.shape[0], dtype=torch.float64, device=x.device)
         table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
         rows = rows_of(self._groups, group, x)
+        logits = not self.from_probs
         if self.limit_bits is None:
-            sizes, classes, inside = conformal_sets(probs, table, numbers, draws, self.linear, self.max_size, mask)
+            sizes, classes, inside = conformal_sets(
+                flat, table, numbers, draws, logits, self.linear, self.max_size, mask
+            )
         else:
             limits, ranks = self.limit_bits.view(torch.float64), self.rank_limits
-            if rows is not None:
-                limits, ranks = limits[rows], None if ranks is None else ranks[rows]
             sizes, classes, inside = limited_sets(
-                probs, table, numbers, draws, limits, ranks, self.linear, self.max_size
+                flat, table, numbers, draws, limits, ranks, rows, logits, self.linear, self.max_size, mask
             )
         return TorchSets(
             sizes.reshape(shape),
@@ -176,7 +180,7 @@ class ConformalHead(torch.nn.Module):
 
 
 def floats(probs: torch.Tensor) -> torch.Tensor:
-    return probs if probs.dtype in (torch.float32, torch.float64) else probs.float()
+    return probs.to(wide(probs))
 
 
 def _bits(values: Any) -> torch.Tensor:

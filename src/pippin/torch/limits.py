@@ -6,55 +6,74 @@ from numpy.typing import ArrayLike
 
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.errors import InputError
-from pippin.torch.ops import scores_by_rank
+from pippin.torch import kernels
+from pippin.torch.ops import scores_by_rank, softmax, wide
+
+AT_ONCE = 1 << 24  # probabilities that are sorted at once
 
 
 @torch.library.custom_op("pippin::limited_sets", mutates_args=())
 def limited_sets(
-    probs: torch.Tensor,
+    x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
     u: torch.Tensor,
     limits: torch.Tensor,
     ranks: torch.Tensor | None,
+    which: torch.Tensor | None,
+    logits: bool,
     linear: bool,
     width: int,
+    want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sizes (n,), the first `width` members (n, width), and membership (n, K).
+    """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    A class is a member if its score is at most its limit, and its rank, from 1, at most that of `ranks`. Limits have
-    a row for each object, or one for all; a column for each class, or one for all.
+    Of contiguous logits, or probabilities. A class is a member if its score is at most its limit, and its rank, from
+    1, at most that of `ranks`. Limits have a row for each group, and `which` says which is an object's, where there are
+    several; a column for each class, or one for all.
     """
-    n_classes = probs.shape[1]
-    values, order = torch.sort(probs, dim=1, descending=True, stable=True)
-    inside = scores_by_rank(values, table, numbers, u, linear) <= _by_order(limits, order)
-    if ranks is not None:
-        inside &= torch.arange(n_classes, device=probs.device) < _by_order(ranks, order)
-    sizes = inside.sum(dim=1)
-    first = (~inside).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-    listed = torch.arange(width, device=probs.device) < sizes[:, None]
-    classes = torch.where(listed, order.gather(1, first), -1)
-    return sizes, classes, torch.zeros_like(inside).scatter(1, order, inside)
+    if kernels.serve(x):
+        own = kernels.several_limits(limits, ranks, which)
+        return kernels.sets(x, logits, table, numbers, u, own, linear, width, want_mask)
+    n, n_classes = x.shape
+    sizes = torch.empty(n, dtype=torch.int64, device=x.device)
+    classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
+    mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
+    for rows in torch.split(torch.arange(n, device=x.device), max(1, AT_ONCE // n_classes)):
+        probs = softmax(x[rows]) if logits else x[rows].to(wide(x))
+        values, order = torch.sort(probs, dim=1, descending=True, stable=True)
+        group = torch.zeros_like(rows) if which is None else which[rows]
+        inside = scores_by_rank(values, table, numbers, u[rows], linear) <= _by_order(limits, group, order)
+        if ranks is not None:
+            inside &= torch.arange(n_classes, device=x.device) < _by_order(ranks, group, order)
+        sizes[rows], classes[rows] = kernels.listed(inside, order, width)
+        if want_mask:
+            mask[rows] = torch.zeros_like(inside).scatter(1, order, inside)
+    return sizes, classes, mask
 
 
 @limited_sets.register_fake
 def _shapes(
-    probs: torch.Tensor,
+    x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
     u: torch.Tensor,
     limits: torch.Tensor,
     ranks: torch.Tensor | None,
+    which: torch.Tensor | None,
+    logits: bool,
     linear: bool,
     width: int,
+    want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    n, n_classes = probs.shape
-    sizes, classes = probs.new_empty((n,), dtype=torch.int64), probs.new_empty((n, width), dtype=torch.int64)
-    return sizes, classes, probs.new_empty((n, n_classes), dtype=torch.bool)
+    n, n_classes = x.shape
+    sizes, classes = x.new_empty((n,), dtype=torch.int64), x.new_empty((n, width), dtype=torch.int64)
+    return sizes, classes, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
 
 
-def _by_order(limits: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    return limits if limits.shape[1] == 1 else limits.expand(len(order), -1).gather(1, order)
+def _by_order(limits: torch.Tensor, group: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    own = limits[group]
+    return own if own.shape[1] == 1 else own.gather(1, order)
 
 
 @torch.library.custom_op("pippin::group_rows", mutates_args=())

@@ -1,8 +1,7 @@
-"""The sets of a block of probabilities, as one operation that torch.compile takes whole.
+"""The sets of a block of logits or probabilities, as one operation that torch.compile takes whole.
 
-On a GPU with Triton the kernels of `gpu.py` stop early; elsewhere a top-k, and a stable
-sort only of the rows that it does not settle. Everything stays on its device but one
-flag: whether such rows are left.
+On a GPU with Triton the kernels read each row once or twice; elsewhere a top-k, and a stable sort only of the rows
+that it does not settle. Everything stays on its device but one flag: whether such rows are left.
 """
 
 import math
@@ -10,37 +9,57 @@ import math
 import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
-from pippin.torch import gpu
+from pippin.torch import kernels
 
 FEW = 32  # ranks that are looked at before a row is sorted whole
 
 
+@torch.library.custom_op("pippin::probabilities", mutates_args=())
+def softmax(logits: torch.Tensor) -> torch.Tensor:
+    """The softmax of (n, K) logits: of float64 in float64, of anything narrower in float32."""
+    if kernels.serve(logits):
+        return kernels.probabilities(logits.contiguous())
+    return torch.softmax(logits, dim=-1, dtype=wide(logits))
+
+
+@softmax.register_fake
+def _as_wide(logits: torch.Tensor) -> torch.Tensor:
+    return logits.new_empty(logits.shape, dtype=wide(logits))
+
+
+def wide(x: torch.Tensor) -> torch.dtype:
+    """What probabilities are held in."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
 @torch.library.custom_op("pippin::conformal_sets", mutates_args=())
 def conformal_sets(
-    probs: torch.Tensor,
+    x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
     u: torch.Tensor,
+    logits: bool,
     linear: bool,
     width: int,
     want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    `numbers` holds c, b, μ and the threshold.
+    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold.
     """
+    if kernels.serve(x):
+        limit = kernels.one_limit(numbers[3:])
+        return kernels.sets(x, logits, table, numbers, u, limit, linear, width, want_mask)
+    probs = softmax(x) if logits else x.to(wide(x))
     n, n_classes = probs.shape
     sizes = torch.empty(n, dtype=torch.int64, device=probs.device)
     classes = torch.full((n, width), -1, dtype=torch.int64, device=probs.device)
     last = torch.full((n,), -1, dtype=torch.int64, device=probs.device)
-    settled: torch.Tensor | None
-    if linear and probs.is_cuda and gpu.PRESENT:
-        settled = gpu.walk(probs, table, numbers, u, sizes, classes, last)
-    elif linear and n_classes > 2 * FEW:
+    if linear and n_classes > 2 * FEW:
         settled = _look_at_few(probs, table, numbers, u, sizes, classes, last)
     else:
         settled = torch.zeros(n, dtype=torch.bool, device=probs.device)
-    if settled is not None and not bool(settled.all()):
+    if not bool(settled.all()):
         rows = (~settled).nonzero().squeeze(1)
         sizes[rows], classes[rows], last[rows] = _sorted_sets(probs[rows], table, numbers, u[rows], linear, width)
     if not want_mask:
@@ -52,18 +71,19 @@ def conformal_sets(
 
 @conformal_sets.register_fake
 def _shapes(
-    probs: torch.Tensor,
+    x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
     u: torch.Tensor,
+    logits: bool,
     linear: bool,
     width: int,
     want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    n, n_classes = probs.shape
-    sizes = probs.new_empty((n,), dtype=torch.int64)
-    classes = probs.new_empty((n, width), dtype=torch.int64)
-    return sizes, classes, probs.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+    n, n_classes = x.shape
+    sizes = x.new_empty((n,), dtype=torch.int64)
+    classes = x.new_empty((n, width), dtype=torch.int64)
+    return sizes, classes, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
 
 
 def _look_at_few(
@@ -95,10 +115,7 @@ def _sorted_sets(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sizes, listed members and last members, from a full stable sort."""
     values, order = torch.sort(probs, dim=1, descending=True, stable=True)
-    if linear and probs.is_cuda and gpu.PRESENT:
-        sizes = gpu.count_sorted(values, table, numbers, u)
-    else:
-        sizes = _sizes(values, table, numbers, u, linear)
+    sizes = _sizes(values, table, numbers, u, linear)
     classes = torch.full((len(probs), width), -1, dtype=torch.int64, device=probs.device)
     last = torch.full((len(probs),), -1, dtype=torch.int64, device=probs.device)
     _list(order, sizes, classes, last)
@@ -125,6 +142,8 @@ def scores_by_rank(
     values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
 ) -> torch.Tensor:
     """The scores of ranked probabilities: `score_at` of the formula in its order."""
+    if kernels.serve(values):
+        return kernels.scores_of_ranked(values, table, numbers, u, linear)
     p = values.double()
     constant, second, price = numbers[:3].unbind()
     mass = torch.empty_like(p)

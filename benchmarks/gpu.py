@@ -1,0 +1,165 @@
+"""How long `pippin.torch` takes to calibrate and to predict on a GPU, in reads of the logits, and TorchCP beside it.
+
+    PYTHONPATH=src:tests python3 benchmarks/gpu.py out/gpu.json
+
+Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds and sets of some rows are
+compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more. Every
+time is the median over calls that are waited for, by CUDA events, Python included; "in a row" is the time per call of
+ten calls that nobody waits for.
+"""
+
+import contextlib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+import pippin
+import pippin.torch as pt
+from support.on_device import differing
+from support.peers import _torchcp
+
+SHAPES = ((50_000, 1_000), (4_096, 128_256))
+DTYPES = (torch.float32, torch.bfloat16)
+SCORES = ("ip", "margin", "aps(randomized=False)", "raps(randomized=False)", "pip", "repip", "socop")
+PEERS = {
+    "ip": ("LAC", {}),
+    "margin": ("Margin", {}),
+    "aps(randomized=False)": ("APS", {"randomized": False}),
+    "raps(randomized=False)": ("RAPS", {"randomized": False, "penalty": 0.02, "kreg": 3}),
+    "saps(randomized=False)": ("SAPS", {"randomized": False, "weight": 0.1}),
+}
+REPEATS = 20
+
+
+def made_logits(n: int, n_classes: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows with a few likely classes and a long tail, as a trained network gives them, and labels drawn from them."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    logits = torch.randn((n, n_classes), generator=generator, device="cuda")
+    likely = torch.randint(n_classes, (n, 8), generator=generator, device="cuda")
+    heights = math.log(n_classes) + 2 + 2 * torch.randn((n, 8), generator=generator, device="cuda")
+    logits = logits.scatter_add_(1, likely, heights).to(dtype)
+    labels = torch.multinomial(torch.softmax(logits.float(), dim=1), 1, generator=generator).squeeze(1)
+    return logits, labels
+
+
+def milliseconds(work: Callable[[], Any], calls: int = 1) -> float:
+    """The median time of a call, by CUDA events around so many calls."""
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(REPEATS if calls == 1 else 5):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(calls):
+            work()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) / calls)
+    return median(times)
+
+
+def measure(n: int, n_classes: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    logits, labels = made_logits(n, n_classes, dtype)
+    mask = torch.empty((n, n_classes), dtype=torch.bool, device="cuda")
+    read, write = milliseconds(logits.sum), milliseconds(mask.zero_)
+    read_in_a_row = milliseconds(logits.sum, 10)
+    found = []
+    for name in SCORES:
+        predictor = pt.calibrate(logits, labels, name)
+        head = pt.ConformalHead(predictor).cuda()
+        line = {
+            "n": n,
+            "classes": n_classes,
+            "dtype": str(dtype).removeprefix("torch."),
+            "score": name,
+            "size": float(head(logits).sizes.double().mean()),
+            "read": read,
+            "write": write,
+            "read in a row": read_in_a_row,
+            "calibrate": milliseconds(lambda name=name: pt.calibrate(logits, labels, name)),
+            "calibrate without scores": milliseconds(
+                lambda name=name: pt.calibrate(logits, labels, name, scores=False)
+            ),
+            "head": milliseconds(lambda head=head: head(logits)),
+            "head in a row": milliseconds(lambda head=head: head(logits), 10),
+            "mask": milliseconds(lambda head=head: head(logits, mask=True)),
+        }
+        line["per class"] = milliseconds(lambda name=name: _quiet(pt.calibrate, logits, labels, name, per="class"))
+        found.append(line)
+        reads = {key: f"{line[key] / read:.2f}" for key in ("calibrate", "calibrate without scores", "head", "mask")}
+        row = line["head in a row"] / read_in_a_row
+        over = (line["mask"] - line["head"]) / write
+        print(line["n"], line["classes"], line["dtype"], name, f"size {line['size']:.1f} read {read:.3f} ms", end=" ")
+        print(f"in reads {reads}, in a row {row:.2f}; mask − head {over:.2f} writes; per class {line['per class']:.3f}")
+    return found
+
+
+def _quiet(work: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work(*given, **options)
+
+
+def beside_torchcp(n: int, n_classes: int) -> list[dict[str, Any]]:
+    """Calibrate and predict, with masks: TorchCP's sets are masks."""
+    _, scores, SplitPredictor = _torchcp()  # noqa: N806 - a class
+    logits, labels = made_logits(n, n_classes, torch.float32)
+    found = []
+    for name, (theirs, options) in PEERS.items():
+        peer = SplitPredictor(getattr(scores, theirs)(score_type="softmax", **options), alpha=0.1, device="cuda")
+
+        def they(peer: Any = peer) -> Any:
+            peer.calculate_threshold(logits, labels)
+            return peer.predict_with_logits(logits)
+
+        def we(name: str = name) -> Any:
+            return pt.ConformalHead(pt.calibrate(logits, labels, name)).cuda()(logits, mask=True)
+
+        agree = float((they().bool() == we().mask).float().mean())
+        line = {"n": n, "classes": n_classes, "score": name, "theirs": milliseconds(they), "ours": milliseconds(we)}
+        found.append(line | {"agree": agree, "ratio": line["theirs"] / line["ours"]})
+        print(found[-1], flush=True)
+    return found
+
+
+def checks() -> dict[str, int]:
+    """Rows that differ from the NumPy core: of the example, and of made logits of both shapes."""
+    example, found = pippin.load_example(), {}
+    for score in (*map(pippin.parse_score, SCORES), *pippin.PAPER_SCORES):
+        found[f"example {score}"] = differing(torch.tensor(example.probs).cuda(), score, logits=False)
+        for n, n_classes in ((1_000, 1_000), (48, 128_256)):
+            for dtype in DTYPES:
+                logits = made_logits(n, n_classes, dtype)[0]
+                found[f"{n_classes} made {dtype} {score}"] = differing(logits, score, logits=True)
+    return found
+
+
+def main(out: str) -> None:
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
+    lines: list[dict[str, Any]] = []
+    for shape in SHAPES:
+        for dtype in DTYPES:
+            lines += measure(*shape, dtype)
+    peers = []
+    with contextlib.suppress(ImportError):
+        peers = [line for shape in SHAPES for line in beside_torchcp(*shape)]
+    different = checks()
+    differ = {case: n for case, n in different.items() if n}
+    print(f"{len(different)} cases, rows that differ from NumPy: {differ or 0}")
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    told = {"device": torch.cuda.get_device_name(), "lines": lines, "peers": peers, "differ": differ}
+    Path(out).write_text(json.dumps(told | {"cases": len(different)}, indent=1))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not torch.cuda.is_available():
+        sys.exit("Expected one argument, the path of the JSON file to write, on a machine with a CUDA device.")
+    warnings.simplefilter("ignore")
+    main(sys.argv[1])
