@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, inlined, part
+from pippin._engine.compiled.build import NONE, compiled, inlined, making, part
 from pippin._engine.compiled.lanes import ROWS
-from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._engine.compiled.walk import Row, is_broken, is_doubtful, look
 from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import LINES, Policy
@@ -42,7 +42,7 @@ def _outcome_masses(block: Floats, begin: int, grouped: Indices, ends: Indices, 
         outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = a, b, d, e
 
 
-@part
+@making
 def _add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
     """Fills in the mass of every first so many outcomes in the order of each action, of ROWS rows side by side."""
     n_actions, flat = order.shape[1], order.ravel()
@@ -151,7 +151,7 @@ def _choose(
     return count
 
 
-@part
+@making
 def _envelope(policy: Policy, masses: Vector, side: Side, work: Work, lines: Indices, starts: Vector) -> int:
     """Fills in the lines on the envelope of one of the rows side by side; returns how many there are."""
     value, place = policy.value, policy.place
@@ -187,7 +187,7 @@ def _line_at(starts: Vector, size: int, beta: float) -> int:
     return place
 
 
-@part
+@making
 def _worst(policy: Policy, lines: Indices, starts: Vector, size: int, limits: Vector) -> tuple[int, float]:
     """The best action in the worst case over the outcomes within their limits, and that case; −1 if there is none."""
     best, highest = -1, -np.inf
@@ -206,7 +206,7 @@ def _worst(policy: Policy, lines: Indices, starts: Vector, size: int, limits: Ve
     return best, highest
 
 
-@part
+@making
 def _decide(policy: Policy, lines: Indices, starts: Vector, size: int, limits: Vector) -> tuple[int, float]:
     """The action and certificate under one β, or one per outcome."""
     if limits.size > 1:
@@ -228,17 +228,16 @@ def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) ->
     outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
     work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
-    suspects = NONE
+    flat, suspects = block.reshape(block.size), NONE
     for i in range(block.shape[0]):
         scores[i] = np.inf
         if i % ROWS == 0:
             _outcome_masses(block, i, policy.grouped, policy.ends, outcomes)
             _add_up(outcomes, policy.order, masses)
-        row = block[i]
-        if is_broken(row):
-            suspects += 1
+        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(total(row))
         size = _envelope(policy, masses, (ROWS, i % ROWS), work, lines, starts)
         scores[i] = _kept_from(policy, lines, starts, size, policy.outcome[labels[i]])
     return suspects
@@ -251,16 +250,15 @@ def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: De
     outcomes, masses = np.zeros(ROWS * policy.table.shape[1]), np.zeros(ROWS * policy.order.size)
     work = np.zeros(policy.last.shape[0]), np.zeros(policy.value.size), np.zeros(policy.value.size, np.int32)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
-    suspects = NONE
+    flat, suspects = block.reshape(block.size), NONE
     for i in range(block.shape[0]):
         if i % ROWS == 0:
             _outcome_masses(block, i, policy.grouped, policy.ends, outcomes)
             _add_up(outcomes, policy.order, masses)
-        row = block[i]
-        if is_broken(row):
-            suspects += 1
+        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(total(row))
         size = _envelope(policy, masses, (ROWS, i % ROWS), work, lines, starts)
         actions[i], certificates[i] = _decide(policy, lines, starts, size, limits[group[i]])
     return suspects
@@ -273,7 +271,7 @@ def packed(policy: Policy) -> tuple[Indices, Vector, Sizes]:
     return read_only(np.concatenate([part.ravel() for part in whole])), policy.value, sizes
 
 
-@part
+@making
 def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
     n_classes, n_outcomes, n_lines, n_actions = sizes
     a = n_classes
@@ -309,7 +307,8 @@ def _add_up_one(row: Floats, policy: Policy, outcomes: Vector, masses: Vector) -
 @compiled
 def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta: float) -> tuple[int, float, bool]:
     """The action and certificate of one row under a finite β, and whether the row is suspect."""
-    if is_broken(row):
+    seen = look(Row(row, NONE, row.size))
+    if is_broken(seen):
         return 0, 0.0, True
     policy = _unpacked(whole, value, sizes)
     outcomes, masses = np.empty(policy.order.shape[0]), np.empty(policy.order.size)
@@ -317,4 +316,4 @@ def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta:
     lines, starts = np.zeros(value.size, np.int32), np.empty(value.size)
     _add_up_one(row, policy, outcomes, masses)
     line = lines[_line_at(starts, _envelope(policy, masses, (1, 0), work, lines, starts), beta)]
-    return policy.action[line], value[line], is_doubtful(total(row))
+    return policy.action[line], value[line], is_doubtful(seen.total)

@@ -1,23 +1,24 @@
 """All that `protocol.Engine` asks for, in compiled loops, and which of them serves a block of rows.
 
-`unranked.py`, `tiled.py` and `one_row.py` have the same two loops, `label_places` and
+`unranked.py`, `tiled.py`, `ranked.py` and `priced.py` have the same two loops, `label_places` and
 `members`, for different scores and numbers of classes. Each loop is serial and releases the
 GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a
 loop is compiled, or loaded from disk, when it is first called.
 """
 
+import math
 from types import ModuleType
 
 import numpy as np
 
 from pippin._engine.compiled import decisions as deciding
-from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, unranked
+from pippin._engine.compiled import per_class, priced, ranked, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
-from pippin._engine.compiled.one_row import one_score, one_set
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.products import add_logits, add_mixed, add_product, centre
-from pippin._engine.compiled.splits import count_splits
+from pippin._engine.compiled.single import one_score, one_set
+from pippin._engine.compiled.splits import count_splits, deal
 from pippin._engine.compiled.whole_rows import class_scores
 from pippin._engine.protocol import Bounds, Decided, Places
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
@@ -33,6 +34,7 @@ __all__ = [
     "centre",
     "class_scores",
     "count_splits",
+    "deal",
     "decision_scores",
     "decisions",
     "label_places",
@@ -52,9 +54,11 @@ NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
 def _loops(block: Floats, c: Coefficients) -> ModuleType:
-    if unranked.fits(block.shape, c):
+    if c.reach <= 1:
         return unranked
-    return tiled if tiled.fits(block.shape, c) else one_row
+    if not math.isnan(c.price):
+        return priced
+    return tiled if tiled.fits(block.shape) else ranked
 
 
 def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
@@ -90,7 +94,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 def smallest(scores: Vector, k: int) -> float:
     """The k-th smallest score."""
-    return float(sorting.smallest(scores.copy(), k - 1))
+    return float(np.partition(scores, k - 1)[k - 1])  # as fast as a loop of ours, and nothing to compile
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
