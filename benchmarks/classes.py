@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import torch
 from drawing import curves
 from matrix import SCORES
-from support import peers
 
 import pippin
 from data import made
+from support import peers
 
 ROWS = 10_000
 SIZES = (8, 10, 12, 14, 16, 18, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 250, 300)

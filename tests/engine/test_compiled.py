@@ -272,7 +272,15 @@ def test_rows_that_change_meanwhile_harm_nobody():
 
 def compilations():
     loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
-    loops += [tiled.members, tiled.label_places, single.one_set, single.one_score, band._band, per_class.members_within, sorting.smallest]
+    loops += [
+        tiled.members,
+        tiled.label_places,
+        single.one_set,
+        single.one_score,
+        band._band,
+        per_class.members_within,
+        sorting.smallest,
+    ]
     return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values._fill)]
 
 

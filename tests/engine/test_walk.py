@@ -27,7 +27,11 @@ def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
         "tiny": rng.integers(0, 3, n) * np.finfo(precision).smallest_subnormal * rng.choice([-0.0, 1.0], n),
     }[kind].astype(precision)
     raw = np.concatenate([values, np.full(LANES, 7, precision)])
-    wanted, found, classes = np.argsort(-values, kind="stable"), np.full(n + 3, 9, precision), np.full(n + 3, 9, np.int32)
+    wanted, found, classes = (
+        np.argsort(-values, kind="stable"),
+        np.full(n + 3, 9, precision),
+        np.full(n + 3, 9, np.int32),
+    )
     sort_down(raw, np.arange(n, dtype=np.int32), n, found, classes, 3)
     assert np.array_equal(classes, [9, 9, 9, *wanted])
     assert np.array_equal(found, [9, 9, 9, *values[wanted]])
@@ -64,7 +68,17 @@ def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
 def test_one_look_tells_sum_and_extremes(precision):
     """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told."""
     rng = np.random.default_rng(0)
-    for n_entries, size in [(9, 4), (9, 9), (200, 2), (200, 15), (200, 16), (200, 17), (200, 50), (200, 64), (200, 200)]:
+    for n_entries, size in [
+        (9, 4),
+        (9, 9),
+        (200, 2),
+        (200, 15),
+        (200, 16),
+        (200, 17),
+        (200, 50),
+        (200, 64),
+        (200, 200),
+    ]:
         flat = (rng.integers(0, 40, n_entries) / 64).astype(precision)
         for start in {0, (n_entries - size) // 2, n_entries - size}:
             row = np.sort(flat[start : start + size])

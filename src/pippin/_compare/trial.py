@@ -36,7 +36,7 @@ class Trial:
 
     @cached_property
     def closer(self) -> "Trial":
-        """These rows, or MOST_ROWS of them at random, where there are more: enough for whatever more would not change."""
+        """These rows, or MOST_ROWS of them at random: enough for what more rows would not change."""
         if self.n <= MOST_ROWS:
             return self
         chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))

@@ -204,6 +204,16 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
     )
 
 
+def on_sample(comparison: Comparison) -> str:
+    """What is told of a sample of the rows; empty, if nothing is."""
+    if comparison.trial is None or comparison.trial.closer is comparison.trial:
+        return ""
+    return (
+        f"All {comparison.n:,} rows were split. Fronts, curves over levels, sizes of sets and the width of intervals are "
+        f"seen in {comparison.trial.closer.n:,} of them at random, coverage by class in {comparison.pooled} splits."
+    )
+
+
 def on_absent(comparison: Comparison) -> str:
     """How many classes have no rows, and what becomes of them; empty, if all classes have some."""
     if comparison.trial is None:

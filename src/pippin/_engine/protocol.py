@@ -84,8 +84,8 @@ class Shared(NamedTuple):
 
     The label of every row (`label`, its rows in `label_row`); if the score takes a u, only those that some threshold
     that is prepared for leaves out and some lets in, and `sure` marks the rows whose label every one lets in,
-    whatever u is. The lowest threshold that is prepared for (`low`); the size that every set has at all thresholds (`sizes[0]`),
-    and the places above it (`place`, in `place_row`), with what each makes of its set
+    whatever u is. The lowest threshold that is prepared for (`low`); the size that every set has at all
+    thresholds (`sizes[0]`), and the places above it (`place`, in `place_row`), with what each makes of its set
     (`kind`): 0 a singleton, 1 a pair, 2 a larger set. If the score takes no u, labels
     and places are sorted by score, and `sizes[j]` are the sizes after the first
     `j * step` places; else the places are sorted by kind.
@@ -150,7 +150,7 @@ class Engine(Protocol):
         """The score of every place; u has one number per row."""
 
     def deal(self, calibration: Flags, drawn: Vector, u: Vector) -> None:
-        """Fills in u from the numbers drawn: the first ones go to who calibrates, in row order, the rest to the others."""
+        """Fills in u from the numbers drawn: the first go to who calibrates, in row order, the rest to the others."""
 
     def count_splits(
         self, shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector

@@ -19,6 +19,8 @@ ROWS = 4  # numbers in float64 that are added at once
 
 _BITS = ir.IntType(32)
 _WORD = ir.IntType(64)
+_room: Step = cgutils.alloca_once_value  # numba has no types
+_several: Step = types.UniTuple
 
 
 def step(describe: Step) -> Step:
@@ -97,7 +99,7 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(context.get_data_type(array.dtype), LANES)
         whole = builder.and_(arguments[2], _WORD(-LANES))
-        states = [cgutils.alloca_once_value(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
+        states = [_room(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
 
         def take(entries: Any, low: Any, high: Any) -> None:
             total, lowest, best, second = map(builder.load, states)
@@ -128,7 +130,7 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
         )
         return context.make_tuple(builder, signature.return_type, found)
 
-    return types.UniTuple(array.dtype, 4)(array, types.intp, types.intp), make
+    return _several(array.dtype, 4)(array, types.intp, types.intp), make
 
 
 def _asking(comparison: str) -> Step:

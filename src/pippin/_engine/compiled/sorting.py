@@ -35,9 +35,7 @@ def _sort_run(
 
 
 @part
-def _merge(
-    source: Floats, of: Indices, begin: int, size: int, run: int, target: Floats, to: Indices, at: int
-) -> None:
+def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target: Floats, to: Indices, at: int) -> None:
     """Merges neighbouring runs, the first of equal ones first, without a branch that depends on what is merged."""
     lanes.apart()
     for start in range(0, size, 2 * run):

@@ -67,7 +67,7 @@ def _covered(label_row: Indices, calibration: Flags, scores: Vector, threshold: 
 
 @part
 def _fill(shared: Shared, calibration: Flags, u: Vector, scores: Vector, tail: Vector) -> tuple[int, int]:
-    """Fills in scores, and in `tail` those of them that calibrate and are not low; returns how many are low, and not."""
+    """Fills in scores, and in `tail` those that calibrate and are not low; returns how many are low, and not."""
     label, label_row, low = shared.label, shared.label_row, shared.low
     before, size, penalty = 0, 0, label.c.table[:, PENALTY]
     for j in range(scores.size):

@@ -102,7 +102,12 @@ def is_doubtful(total: Any) -> bool:
 def _asking(lanes_where: Any, is_so: Any) -> Any:
     @inlined
     def entries_where(row: Row, here: int, limit: Any) -> Any:
-        flat, start, end, found = row.flat, row.start + here, (row.size - here if row.size - here < CHUNK else CHUNK), np.uint64(0)
+        flat, start, end, found = (
+            row.flat,
+            row.start + here,
+            (row.size - here if row.size - here < CHUNK else CHUNK),
+            np.uint64(0),
+        )
         if flat.size < LANES:
             for k in range(end):
                 found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
