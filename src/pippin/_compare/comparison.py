@@ -15,7 +15,7 @@ from pippin._compare.influence import MOST_SPLITS, Influence, influences
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.sharpened_splits import check_sharpened
 from pippin._compare.splits import Split, after_choice, draw_split, draw_splits
-from pippin._compare.trial import MOST_ROWS, Trial, make_trial
+from pippin._compare.trial import Trial, make_trial
 from pippin._engine import dispatch
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labelled
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SPLITS, FEW_SPLITS = 1000, 50  # by default; few, where each takes a second or more
 POOLED, FEW_POOLED = 100, 5  # splits over which coverage by class is pooled; few, of very many rows
+POOLED_ROWS = 10_000_000  # of all of these, from which on there are fewer
 CHUNK = 20  # splits that are drawn and counted together
 CHUNK_ROWS = 1 << 20  # rows of all of these, at most, or one split
 AT_ONCE = 200  # splits between two checkpoints, and between two steps of the bar
@@ -168,7 +169,7 @@ class Comparison:
     def conditional(self) -> "polars.DataFrame":
         """One row per score: its worst class, CovGap, SSCV and worst group, pooled over the first 100 splits.
 
-        Of more than 200,000 rows there are fewer of these splits: 10 of two million rows.
+        Of more than 100,000 rows there are fewer of these splits: 5 of two million rows.
         `covgap` is the mean over classes of |coverage − (1 − α)|; `sscv` the largest such gap
         over strata of set sizes.
 
@@ -220,7 +221,7 @@ class Comparison:
     @property
     def pooled(self) -> int:
         """Over how many splits coverage by class is pooled: 100, or fewer of very many rows."""
-        return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED * MOST_ROWS // self.n)))
+        return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
 
     @property
     def closer(self) -> "Comparison":

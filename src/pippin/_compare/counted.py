@@ -59,7 +59,7 @@ def _shared(trial: Trial, score: Score, k: int) -> tuple[Shared, float, float]:
         low, high = _reach(trial, np.sort(at_places(places, c)(u)), float(most.max()), k)
         sure = most < low
         chosen = np.flatnonzero(~sure & (at_places(places, c)(0 * ones) <= high))
-        places = Places(*(part[chosen] for part in places))
+        places = Places(places.row[chosen], places.rank[chosen], places.p[chosen], places.mass[chosen])
     label, label_row, _ = _scored(places, score, c, u)
     if not score.randomized:
         low, high = _reach(trial, label.scores, float(most.max()), k)

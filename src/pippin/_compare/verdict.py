@@ -15,7 +15,8 @@ from pippin._runtime.arrays import Vector
 from pippin._runtime.visible import visible
 from pippin._theory.scores import ip
 
-FRONT_SPLITS = 100
+FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # few, of many rows, whose means hardly vary
+FRONT_ROWS = 5_000_000  # of all splits, from which on there are fewer
 JUDGED = len(FRONTS) + 3  # steps of the work
 HIDDEN = 0.05  # how far below the level the worst class is worth a sentence
 ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
@@ -55,7 +56,8 @@ def judge(trial: Trial, comparison: Comparison, step: Callable[[], None] = lambd
     judged beside plain ones, if they clearly win. Of very many rows, fronts are traced on a sample. `step` is
     called JUDGED times, as the work goes on.
     """
-    splits = min(FRONT_SPLITS, comparison.splits)
+    enough = max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.closer.n))
+    splits = min(enough, comparison.splits)
     fronts = {}
     for family, members in FRONTS.items():
         fronts[family] = compare_in(trial.closer, parse_methods(members), splits, quiet=True)
@@ -209,8 +211,8 @@ def on_sample(comparison: Comparison) -> str:
     if comparison.trial is None or comparison.trial.closer is comparison.trial:
         return ""
     return (
-        f"All {comparison.n:,} rows were split. Fronts, curves over levels, sizes of sets and the width of intervals are "
-        f"seen in {comparison.trial.closer.n:,} of them at random, coverage by class in {comparison.pooled} splits."
+        f"All {comparison.n:,} rows were split. Fronts, curves over levels, sizes of sets and the width of intervals "
+        f"are seen in {comparison.trial.closer.n:,} of them at random, coverage by class in {comparison.pooled} splits."
     )
 
 

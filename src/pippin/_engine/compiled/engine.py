@@ -53,12 +53,12 @@ INSPECTS = True
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
-def _loops(block: Floats, c: Coefficients) -> ModuleType:
+def _loops(block: Floats, c: Coefficients, tiled_up_to: int) -> ModuleType:
     if c.reach <= 1:
         return unranked
     if not math.isnan(c.price):
         return priced
-    return tiled if tiled.fits(block.shape) else ranked
+    return tiled if block.shape[1] <= tiled_up_to else ranked
 
 
 def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
@@ -69,14 +69,14 @@ def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tu
     n = len(block)
     places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
     scores = np.empty(n)
-    return places, scores, _loops(block, c).label_places(block, labels, c[:], u, (*places[1:], scores))
+    return places, scores, _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, (*places[1:], scores))
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """Fills in the score of one class per row; returns how many rows may be no distribution."""
     n = len(block)
     places = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n), scores
-    suspects: int = _loops(block, c).label_places(block, labels, c[:], u, places)
+    suspects: int = _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, places)
     return suspects
 
 
@@ -84,7 +84,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     """Fills in sizes; returns the members of all rows, best first, and how many rows may be no distribution."""
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
-        found = _loops(block, c).members(block, c[:], bounds.scores.item(), u, sizes)
+        found = _loops(block, c, tiled.MOST).members(block, c[:], bounds.scores.item(), u, sizes)
     else:  # for every caller the same compiled loop, which is made for read-only arrays
         ranks = NO_RANKS if bounds.ranks is None else read_only(bounds.ranks)
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group

@@ -9,7 +9,7 @@ from pippin._engine.compiled.build import compiled, part
 from pippin._engine.compiled.lanes import LANES
 from pippin._runtime.arrays import Floats, Indices, Vector
 
-RUN = 64  # entries that are sorted by counting; more are merged
+RUN = 128  # entries that are sorted by counting; more are merged
 SAMPLE = 15  # values among which a pivot is chosen
 
 
@@ -45,7 +45,7 @@ def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target:
         for place in range(at + start, at + end):
             i_over, j_over = np.int64(i >= i_end), np.int64(j >= j_end)
             larger = np.int64(source[np.uint64(j - j_over)] > source[np.uint64(i - i_over)])
-            later = (larger | i_over) & (1 - j_over)
+            later: Any = (larger | i_over) & (1 - j_over)
             chosen = np.uint64(i + later * (j - i))
             target[np.uint64(place)], to[np.uint64(place)] = source[chosen], of[chosen]
             i, j = i + 1 - later, j + later

@@ -15,7 +15,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 TILE = 256  # rows ranked together
-MOST = 24  # classes up to which sorting all of them pays
+FEW, MOST = 16, 32  # classes up to which sorting all of them pays, for one label and for a set
 
 
 @part
@@ -100,11 +100,6 @@ def _enter(c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, th
         sizes[i] += enters
         inside += enters
     return inside
-
-
-def fits(shape: tuple[int, ...]) -> bool:
-    """Whether these loops can do the work."""
-    return shape[1] <= MOST
 
 
 @compiled

@@ -35,7 +35,7 @@ from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 
 @part
-def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) -> bool:
+def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) -> Any:
     """Whether a class that comes within rounding of the limit, or is the best one, is in the set."""
     p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(seen.top)
     if c.reach == 1 and p == seen.top and k == first_of(row, seen.top):
@@ -57,7 +57,7 @@ def _settled(row: Row, here: int, low: Any, sure: Any, seen: Look, c: Coefficien
 
 
 @inlined
-def _write_few(row: Row, inside: Any, found: Indices, used: int) -> int:
+def _write_few(row: Row, inside: Any, found: Indices, used: int) -> Any:
     """Writes the members of a row of at most CHUNK classes, each where the number of entries above it says."""
     size = lanes.count(inside)
     if size == 1:

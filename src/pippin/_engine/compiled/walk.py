@@ -178,7 +178,7 @@ def largest_below(row: Row, high: Any) -> Any:
 
 
 @part
-def first_of(row: Row, top: Any) -> int:
+def first_of(row: Row, top: Any) -> Any:
     """The first class that is at least as probable; 0 if there is none."""
     for here in range(0, row.size, CHUNK):
         chosen = at_least(row, here, top)

@@ -66,7 +66,8 @@ def _count_randomized(shared: Shared, k: int, calibrations: Flags, u: Vector) ->
         scores, calibrates = _scores(shared.label, u[i].take(label_row)), calibration.take(label_row)
         before, known = np.count_nonzero(calibration & shared.sure), scores[calibrates]
         index = k - 1 - before
-        thresholds[i] = np.partition(known, index)[index] if 0 <= index < known.size else np.nan
+        prepared = np.count_nonzero(known < shared.low) <= index < known.size
+        thresholds[i] = np.partition(known, index)[index] if prepared else np.nan
         covered[i] = np.count_nonzero(shared.sure) - before
         covered[i] += np.count_nonzero((scores <= thresholds[i]) & ~calibrates)
         np.less_equal(_scores(shared.place, u[i].take(place_row)), thresholds[i], out=enters[i])
