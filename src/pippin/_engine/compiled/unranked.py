@@ -75,7 +75,7 @@ def _write_few(row: Row, inside: Any, found: Indices, used: int) -> Any:
 @inlined
 def set_of_row(
     row: Row, seen: Look, c: Coefficients, cutoff: Cutoff, threshold: float, room: Ranking, found: Indices, used: int
-) -> int:
+) -> Any:
     """Writes the members of one set by rank, from `used` on; returns their number."""
     real, top = row.flat.dtype.type, np.float64(seen.top)
     limit = cutoff.base + cutoff.weight * top if c.reach == 1 else cutoff.base
