@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine.compiled import band, one_row, p_values, per_class, sorting, tiled, unranked
+from pippin._engine.compiled import band, p_values, per_class, priced, ranked, single, sorting, tiled, unranked
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
 
@@ -271,8 +271,16 @@ def test_rows_that_change_meanwhile_harm_nobody():
 
 
 def compilations():
-    loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
-    loops += [one_row.one_set, one_row.one_score, band._band, per_class.members_within, sorting.smallest]
+    loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
+    loops += [
+        tiled.members,
+        tiled.label_places,
+        single.one_set,
+        single.one_score,
+        band._band,
+        per_class.members_within,
+        sorting.smallest,
+    ]
     return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values._fill)]
 
 
@@ -296,12 +304,12 @@ def test_no_predictor_compiles_after_warm_up(kind):
 WARM = """
 import pippin
 from pippin._engine import dispatch
-from pippin._engine.compiled import band, one_row, p_values, per_class, tiled, unranked
+from pippin._engine.compiled import band, p_values, per_class, priced, ranked, single, tiled, unranked
 from pippin._engine.warm_up import _elsewhere
 
 pippin.warm_up()
-loops = [loop for module in (tiled, one_row, unranked) for loop in (module.members, module.label_places)]
-loops += [one_row.one_set, one_row.one_score, band._band, per_class.members_within]
+loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
+loops += [tiled.members, tiled.label_places, single.one_set, single.one_score, band._band, per_class.members_within]
 print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
 print(_elsewhere("float64").wait())
 """

@@ -4,9 +4,9 @@ import numba
 import numpy as np
 import pytest
 
-from pippin._engine.compiled import one_row, walk
+from pippin._engine.compiled import priced, ranked, walk
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.sorting import MANY
+from pippin._engine.compiled.sorting import RUN
 from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
@@ -14,11 +14,10 @@ from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
 
 # Parts of loops have no door to Python of their own.
-best_class = numba.njit(lambda row: walk.best_class(row))
-largest_below = numba.njit(lambda row, high: walk.largest_below(row, high))
-largest_but = numba.njit(lambda row, label: walk.largest_but(row, label))
+first_of = numba.njit(lambda row, low: walk.first_of(walk.Row(row, 0, row.size), low))
+largest_below = numba.njit(lambda row, high: walk.largest_below(walk.Row(row, 0, row.size), high))
 
-CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, MANY + 50)
+CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, 5 * RUN + 30)
 
 
 @every_score
@@ -36,7 +35,8 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         wanted_places, wanted, _ = plain.label_places(probs, labels, c, u)
         scores = np.empty(n)
         ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
-        assert one_row.label_places(probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
+        loops = ranked if np.isnan(c.price) else priced
+        assert loops.label_places(probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
         for i in (0, n // 2, n - 1):
@@ -44,7 +44,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         every = plain.class_scores(probs, c, u)
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)
-            found, suspects = one_row.members(probs, c[:], threshold, u, sizes)
+            found, suspects = loops.members(probs, c[:], threshold, u, sizes)
             wanted_sizes, wanted_found, _ = members(plain, probs, c, threshold, u)
             assert suspects == 0
             assert np.array_equal(sizes, wanted_sizes)
@@ -55,15 +55,13 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_the_best_and_the_largest_of_the_others(precision):
+def test_the_best_and_the_largest_below(precision):
     """Ties go to the first; the best may stand anywhere."""
     rng = np.random.default_rng(0)
     for n_classes in (2, 3, *CLASSES):
         row = (rng.integers(0, 5, n_classes) / 8).astype(precision)
         row.flags.writeable = False
-        assert best_class(row) == row.argmax()
-        for label in {0, n_classes // 2, n_classes - 1}:
-            assert largest_but(row, label) == np.delete(row, label).max()
+        assert first_of(row, row.max()) == row.argmax()
         for high in np.unique(row):
             below = row[row < high]
             assert largest_below(row, high) == (below.max() if len(below) else -1)

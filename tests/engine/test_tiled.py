@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine.compiled.tiled import TILE
-from pippin._engine.compiled.walk import FEW
+from pippin._engine.compiled.tiled import MOST, TILE
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
@@ -33,7 +32,7 @@ def rows_of(kind, n, n_classes, precision):
 @pytest.mark.parametrize("kind", KINDS_AND_ZEROS)
 def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
     """Two classes to one more than are few; more rows than a tile holds; sets, places and scores."""
-    for n_classes in range(2, FEW + 2):
+    for n_classes in range(2, MOST + 2):
         n = TILE + 3 * n_classes
         probs, labels = rows_of(kind, n, n_classes, precision)
         u = np.random.default_rng(n).random(n)

@@ -1,16 +1,16 @@
-"""Scores that look at the best class alone, in rows that fit into the lanes: the bits of NumPy."""
+"""Scores that look at the best class alone, in windows of lanes: the bits of NumPy."""
 
 import numpy as np
 import pytest
 
 import pippin
-from pippin._engine.compiled import unranked
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.unranked import TILE
+from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
 from support.rows import KINDS, made_rows
 
+ROWS = 60
 SHALLOW = {
     "ip": pippin.ip(),
     "margin": pippin.margin(),
@@ -51,9 +51,9 @@ def same_as_numpy(probs, labels, score):
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [*KINDS, "forest"])
 def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
-    """More rows than a tile, and one class more than there are lanes."""
-    for n_classes in range(2, LANES + 2):
-        n = TILE + n_classes
+    """Windows that end before, with and after a row, and rows of more than a chunk."""
+    for n_classes in (*range(2, LANES + 2), 2 * LANES - 1, 2 * LANES, 50, CHUNK - 1, CHUNK, CHUNK + 1, 150):
+        n = ROWS + n_classes
         probs = forest(n, n_classes, n) if kind == "forest" else made_rows(kind, n, n_classes, n)
         labels = np.random.default_rng(1).integers(0, n_classes, n)
         same_as_numpy(frozen(probs.astype(precision)), frozen(labels), SHALLOW[name])
@@ -78,18 +78,15 @@ def test_which_scores_are_shallow():
     }
     for spelling in ("aps", "aps(randomized=False)", "raps", "saps", "saps(randomized=False)", "pip", "repip", "topk"):
         assert coefficients(pippin.parse_score(spelling), 12).reach == 12
-    probs = frozen(made_rows("spread", 9, 12, 0))
-    assert unranked.fits(probs.shape, coefficients(pippin.ip(), 12))
-    assert not unranked.fits(probs.shape, coefficients(pippin.pip(), 12))
 
 
 @pytest.mark.parametrize("name", SHALLOW)
-@pytest.mark.parametrize("row", [0, TILE - 1, TILE, TILE + 40])
+@pytest.mark.parametrize("row", [0, ROWS - 1, ROWS, ROWS + 40])
 @pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75, np.inf])
-def test_a_bad_row_is_named_in_any_tile(name, row, wrong):
+def test_a_bad_row_is_named_wherever_it_stands(name, row, wrong):
     """NaN, a negative entry whose row still sums to 1, a sum that is off, or infinity."""
     pippin.warm_up()
-    probs = made_rows("spread", TILE + 41, 12, 5)
+    probs = made_rows("spread", ROWS + 41, 12, 5)
     labels = probs.argmax(axis=1)
     predictor = pippin.calibrate(probs, labels, SHALLOW[name])
     probs[row] = 0

@@ -5,18 +5,20 @@ import numpy as np
 import pytest
 
 from pippin._engine.compiled import sorting, walk
-from pippin._engine.compiled.sorting import MANY, SEVERAL, smallest
+from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.sorting import RUN, smallest
 
 # Parts of loops have no door to Python of their own.
-sort_down = numba.njit(lambda values, classes: sorting.sort_down(values, classes))
-is_broken = numba.njit(lambda row: walk.is_broken(row))
+sort_down = numba.njit(lambda raw, of, size, values, classes, at: sorting.sort_down(raw, of, size, values, classes, at))
+look = numba.njit(lambda flat, start, size: walk.look(walk.Row(flat, start, size)))
+is_broken = numba.njit(lambda row: walk.is_broken(walk.look(walk.Row(row, 0, row.size))))
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [0, 1, 2, SEVERAL, SEVERAL + 1, 16, 17, 40, MANY, MANY + 1, 3000])
+@pytest.mark.parametrize("n", [0, 1, 2, LANES - 1, LANES, LANES + 1, 40, RUN, RUN + 1, 2 * RUN + 9, 5 * RUN, 3000])
 @pytest.mark.parametrize("kind", ["spread", "tied", "equal", "tiny"])
 def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
-    """Few by insertion, several by counting, many by digits: all are what a stable sort gives."""
+    """Few by counting, many by merging: all are what a stable sort gives, and what stands before them stays."""
     rng = np.random.default_rng(n)
     values = {
         "spread": np.exp(rng.normal(-7, 4, n)),
@@ -24,12 +26,15 @@ def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
         "equal": np.full(n, 0.25),
         "tiny": rng.integers(0, 3, n) * np.finfo(precision).smallest_subnormal * rng.choice([-0.0, 1.0], n),
     }[kind].astype(precision)
-    classes = np.arange(n, dtype=np.int32)
-    wanted = np.argsort(-values, kind="stable")
-    expected = values[wanted]
-    sort_down(values, classes)
-    assert np.array_equal(classes, wanted)
-    assert np.array_equal(values, expected)
+    raw = np.concatenate([values, np.full(LANES, 7, precision)])
+    wanted, found, classes = (
+        np.argsort(-values, kind="stable"),
+        np.full(n + 3, 9, precision),
+        np.full(n + 3, 9, np.int32),
+    )
+    sort_down(raw, np.arange(n, dtype=np.int32), n, found, classes, 3)
+    assert np.array_equal(classes, [9, 9, 9, *wanted])
+    assert np.array_equal(found, [9, 9, 9, *values[wanted]])
 
 
 @pytest.mark.parametrize("order", ["random", "sorted", "pipe", "equal"])
@@ -46,7 +51,7 @@ def test_the_smallest_is_what_sorting_gives(order):
     assert [smallest(values.copy(), k) for k in range(301)] == wanted.tolist()
 
 
-@pytest.mark.parametrize("wrong", [-1e-30, np.nan, -np.inf])
+@pytest.mark.parametrize("wrong", [-1e-30, np.nan, -np.inf, np.inf])
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
     """Wherever it stands; zero of either sign and one are fine."""
@@ -57,3 +62,24 @@ def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
         broken = row.copy()
         broken[k] = wrong
         assert is_broken(broken)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_one_look_tells_sum_and_extremes(precision):
+    """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told."""
+    rng = np.random.default_rng(0)
+    for n_entries, size in [
+        (9, 4),
+        (9, 9),
+        (200, 2),
+        (200, 15),
+        (200, 16),
+        (200, 17),
+        (200, 50),
+        (200, 64),
+        (200, 200),
+    ]:
+        flat = (rng.integers(0, 40, n_entries) / 64).astype(precision)
+        for start in {0, (n_entries - size) // 2, n_entries - size}:
+            row = np.sort(flat[start : start + size])
+            assert look(flat, start, size) == (row.sum(), row[0], row[-1], row[-2])

@@ -1,6 +1,7 @@
 """Which score, on these data, and how sure is that: random splits, shared by all methods."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pippin._compare import method_splits
 from pippin._compare.counted import METRICS, counter
-from pippin._compare.influence import Influence, influences
+from pippin._compare.influence import MOST_SPLITS, Influence, influences
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.sharpened_splits import check_sharpened
 from pippin._compare.splits import Split, after_choice, draw_split, draw_splits
@@ -25,7 +26,7 @@ from pippin._runtime.disk import Checkpoint
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.showing import html_columns
-from pippin._runtime.threads import feed
+from pippin._runtime.threads import feed, run
 from pippin._theory.scores import PAPER_SCORES, Score
 
 if TYPE_CHECKING:
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SPLITS, FEW_SPLITS = 1000, 50  # by default; few, where each takes a second or more
-POOLED = 100  # splits over which coverage by class is pooled
+POOLED, FEW_POOLED = 100, 5  # splits over which coverage by class is pooled; few, of very many rows
+POOLED_ROWS = 10_000_000  # of all of these, from which on there are fewer
 CHUNK = 20  # splits that are drawn and counted together
-AT_ONCE = 200  # splits between two checkpoints
+CHUNK_ROWS = 1 << 20  # rows of all of these, at most, or one split
+AT_ONCE = 200  # splits between two checkpoints, and between two steps of the bar
+DRAWN_APART = 100_000  # rows from which on every thread draws its own splits
+AT_ONCE_ROWS = 1 << 25  # rows of all of these, at most
 FEW_AT_ONCE = 10  # the same, where each takes a second or more
 
 
@@ -93,9 +98,11 @@ def usual_splits(methods: Sequence[Method]) -> int:
     return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
 
 
-def compare_in(trial: Trial, methods: tuple[Method, ...], splits: int, kept: str | None = None) -> "Comparison":
-    """`compare` on rows that are ranked already."""
-    values = measure(trial, methods, splits, kept)
+def compare_in(
+    trial: Trial, methods: tuple[Method, ...], splits: int, kept: str | None = None, quiet: bool = False
+) -> "Comparison":
+    """`compare` on rows that are ranked already; `quiet` where somebody else tells how far it is."""
+    values = measure(trial, methods, splits, kept, quiet)
     return Comparison(methods, trial.alpha, trial.seed, trial.n, trial.n_calibration, values, trial)
 
 
@@ -173,6 +180,7 @@ class Comparison:
     def conditional(self) -> "polars.DataFrame":
         """One row per score: its worst class, CovGap, SSCV and worst group, pooled over the first 100 splits.
 
+        Of more than 100,000 rows there are fewer of these splits: 5 of two million rows.
         `covgap` is the mean over classes of `|coverage − (1 − α)|`; `sscv` the largest such gap
         over strata of set sizes.
 
@@ -187,19 +195,19 @@ class Comparison:
         """
         import polars
 
-        trial = self._known_trial()
+        trial = self.known_trial()
         return polars.DataFrame(
             conditional_columns(self.scores, self.tallies, trial.classes, trial.group_names, self.alpha)
         )
 
     def class_coverage(self) -> "polars.DataFrame":
-        """One row per score and class: the rows of that class, and its coverage over the first 100 splits."""
-        trial = self._known_trial()
+        """One row per score and class: the rows of that class, and its coverage over the same splits."""
+        trial = self.known_trial()
         return self._coverage("class", trial.classes, trial.labels, [tally.classes for tally in self.tallies])
 
     def group_coverage(self) -> "polars.DataFrame":
         """The same per group."""
-        trial = self._known_trial()
+        trial = self.known_trial()
         if trial.group_names is None:
             raise InputError("These rows were compared without groups", "pass groups= to compare, one per row")
         return self._coverage("group", trial.group_names, trial.group, [tally.groups for tally in self.tallies])
@@ -212,15 +220,42 @@ class Comparison:
 
     @cached_property
     def tallies(self) -> tuple[Tally, ...]:
-        """Who is covered, pooled over the first 100 splits; one for each score."""
-        trial = self._known_trial()
-        thresholds = self.metric("threshold")[:, :POOLED]
-        return method_splits.tally_splits(trial, self.scores, thresholds, partial(draw_split, trial))
+        """Who is covered, pooled over the first splits; one for each score."""
+        trial = self.known_trial()
+        key = "tallies", self.scores, self.pooled
+        if key not in trial.kept:
+            thresholds = self.metric("threshold")[:, : self.pooled]
+            trial.kept[key] = method_splits.tally_splits(trial, self.scores, thresholds, partial(draw_split, trial))
+        found: tuple[Tally, ...] = trial.kept[key]
+        return found
 
-    @cached_property
+    @property
+    def pooled(self) -> int:
+        """Over how many splits coverage by class is pooled: 100, or fewer of very many rows."""
+        return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
+
+    @property
+    def closer(self) -> "Comparison":
+        """The same comparison, of a sample where there are very many rows: what rows contribute is seen there."""
+        trial = self.known_trial()
+        if trial.closer is trial:
+            return self
+        splits = min(self.splits, MOST_SPLITS)
+        key = "closer", self.scores, splits
+        if key not in trial.kept:
+            trial.kept[key] = compare_in(trial.closer, self.scores, splits, quiet=True)
+        found: Comparison = trial.kept[key]
+        return found
+
+    @property
     def influences(self) -> dict[str, Influence]:
         """How much rows sway each metric."""
-        return influences(self._known_trial(), self.scores, self.splits)
+        trial = self.known_trial()
+        key = "influences", self.scores, self.splits
+        if key not in trial.kept:
+            trial.kept[key] = influences(trial, self.scores, self.splits)
+        found: dict[str, Influence] = trial.kept[key]
+        return found
 
     def plot(
         self,
@@ -251,9 +286,14 @@ class Comparison:
         """Whole families of scores on the same rows, up to 100 splits: what other parameters would do."""
         from pippin._compare.tuning import families_in
 
-        return families_in(self._known_trial(), min(POOLED, self.splits))
+        return families_in(self.known_trial().closer, min(POOLED, self.splits))
 
-    def _known_trial(self) -> Trial:
+    def known_trial(self) -> Trial:
+        """The rows that were compared.
+
+        Raises:
+            InputError: they are not known, as in a comparison read from a file.
+        """
         if self.trial is None:
             raise InputError("This comparison does not know its rows", "make it with pippin.compare")
         return self.trial
@@ -274,7 +314,9 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     return {WORDS[name][0] if name in WORDS else name: told[name] for name in order}
 
 
-def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:
+def measure(
+    trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None, quiet: bool = False
+) -> Vector:
     """values[method, split, metric] of every method on every split."""
     if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
         raise InputError(f"Expected at least one split, got {splits!r}")
@@ -304,13 +346,22 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
             for number, count_split in one_by_one.items():
                 values[number, index] = count_split(split)
 
-    chunk, at_once = (1, FEW_AT_ONCE) if any(method.sharpened for method in methods) else (CHUNK, AT_ONCE)
+    chunk, at_once = (
+        (1, FEW_AT_ONCE)
+        if any(method.sharpened for method in methods)
+        else (min(CHUNK, max(1, CHUNK_ROWS // trial.n)), AT_ONCE)
+    )
+    at_once = max(chunk, min(at_once, AT_ONCE_ROWS // trial.n))
     alone = not others and not dispatch.is_compiled()  # NumPy's small steps hold the interpreter
-    with progress_bar("splits", splits) as advance:
+    with nullcontext(lambda more: None) if quiet else progress_bar("splits", splits) as advance:
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + at_once, splits)
-            feed(draw, work, [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)], alone)
+            pieces = [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)]
+            if trial.n > DRAWN_APART and not alone:  # so many rows are drawn without holding the interpreter for long
+                run(lambda a, b: work(a, b, draw(a, b)), pieces)
+            else:
+                feed(draw, work, pieces, alone)
             advance(stop - start)
             kept.keep(stop)
     method_splits.tell(notes)

@@ -40,8 +40,8 @@ def counter(trial: Trial, score: Score, splits: int) -> Count:
     def count(calibrations: Flags, u: Vector) -> Vector:
         counts = np.empty((len(u), len(METRICS)))
         engine.count_splits(shared, k, score.randomized, calibrations, u, counts)
-        for i in np.flatnonzero((counts[:, 0] < low) | (counts[:, 0] > high)):
-            counts[i, 2:] = _count_anew(trial, score, counts[i, 0], calibrations[i], u[i])
+        for i in np.flatnonzero(~((low <= counts[:, 0]) & (counts[:, 0] <= high))):
+            counts[i] = _count_anew(trial, score, k, calibrations[i], u[i])
         counts[:, 1:] /= trial.n_test
         return counts
 
@@ -53,8 +53,16 @@ def _shared(trial: Trial, score: Score, k: int) -> tuple[Shared, float, float]:
     n, c = trial.n, coefficients(score, trial.n_classes)
     u = np.random.default_rng(trial.seed).random(n)
     places, _ = dispatch.label_places(trial.ranked, trial.ranks, score, u)
+    ones, sure = np.ones(n), np.zeros(0, dtype=bool)
+    most = at_places(places, c)(ones)
+    if score.randomized:
+        low, high = _reach(trial, np.sort(at_places(places, c)(u)), float(most.max()), k)
+        sure = most < low
+        chosen = np.flatnonzero(~sure & (at_places(places, c)(0 * ones) <= high))
+        places = Places(places.row[chosen], places.rank[chosen], places.p[chosen], places.mass[chosen])
     label, label_row, _ = _scored(places, score, c, u)
-    low, high = _reach(trial, np.sort(label.scores), float(at_places(places, c)(np.ones(n)).max()), k)
+    if not score.randomized:
+        low, high = _reach(trial, label.scores, float(most.max()), k)
     sizes, places = dispatch.band(trial.ranked, score, low, high)
     if score.randomized:
         order = np.argsort(np.minimum(places.rank, 2), kind="stable")
@@ -62,7 +70,7 @@ def _shared(trial: Trial, score: Score, k: int) -> tuple[Shared, float, float]:
     place, place_row, rank = _scored(places, score, c, u)
     step = len(rank) + 1 if score.randomized else max(n // 4, len(rank) // MOST_LEVELS, 1)
     kind = np.minimum(rank, 2).astype(np.int8)
-    return Shared(label, label_row, low, _levels(sizes, place_row, step), step, place, place_row, kind), low, high
+    return Shared(label, label_row, sure, low, _levels(sizes, place_row, step), step, place, place_row, kind), low, high
 
 
 def _scored(places: Places, score: Score, c: Coefficients, u: Vector) -> tuple[ScoredPlaces, Indices, Indices]:
@@ -85,11 +93,12 @@ def _levels(sizes: Codes, entering: Indices, step: int) -> NDArray[np.int32]:
     return np.cumsum([sizes, *added], axis=0, dtype=np.int32)
 
 
-def _count_anew(trial: Trial, score: Score, threshold: float, calibration: Flags, u: Vector) -> tuple[int, int, int]:
+def _count_anew(trial: Trial, score: Score, k: int, calibration: Flags, u: Vector) -> tuple[float, int, int, int, int]:
     """For a threshold outside the prepared levels, which is legal but next to never seen."""
+    threshold = dispatch.smallest(dispatch.label_scores(trial.ranked, trial.ranks, score, u)[calibration], k)
     sizes, _ = dispatch.members(trial.ranked, score, Bounds(np.array([[threshold]])), u)
-    sizes = sizes[~calibration]
-    return int(sizes.sum()), int((sizes == 1).sum()), int((sizes == 0).sum())
+    sizes, ranks = sizes[~calibration], trial.ranks[~calibration]
+    return threshold, int((ranks < sizes).sum()), int(sizes.sum()), int((sizes == 1).sum()), int((sizes == 0).sum())
 
 
 def _reach(trial: Trial, ordered: Vector, highest: float, k: int) -> tuple[float, float]:

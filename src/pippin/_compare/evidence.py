@@ -65,7 +65,8 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     The splits of one data set overlap, so their spread alone says little about other rows.
     The variance is that of what each row contributes, as a test row and as a calibration row
     (`influence.py`), and of having drawn only so many splits. It says nothing of other data
-    sets, nor of a classifier trained anew. Where it is not known what rows contribute, in a
+    sets, nor of a classifier trained anew. Of very many rows, what each contributes is seen in a
+    sample, and the variance is divided by as many as there are. Where it is not known what rows contribute, in a
     comparison read from a file or behind a sharpener, the variance over splits times the larger
     of the two parts' shares stands in, which is rougher, and mostly wider.
     """
@@ -79,7 +80,10 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:
-        variance = comparison.influences[metric].variance_of_mean(one, other, gaps, comparison.trial)
+        near = comparison.closer
+        seen = near.metric(metric)
+        over_rows = near.influences[metric].variance_over_rows(one, other, seen[one] - seen[other], near.known_trial())
+        variance = over_rows * near.n / comparison.n + float(gaps.var(ddof=1)) / j
     half = student_quantile(0.5 + level / 2, j - 1) * math.sqrt(variance)
     return Difference(first, second, metric, mean, mean - half, mean + half)
 

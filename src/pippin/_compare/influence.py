@@ -41,15 +41,15 @@ class Influence(NamedTuple):
     covariance: Floats
     tested: Floats
 
-    def variance_of_mean(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """The variance over new data of the mean of `gaps`, one method's metric minus the other's on every split."""
+    def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
+        """The variance over new rows of a mean over all splits; `gaps` is one method's metric minus the other's."""
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
         together = np.cov(tested, rest)
         c, ratio = self.covariance, trial.n_calibration / trial.n_test
         own = (c[one, one] + c[other, other] - 2 * c[one, other]) / trial.n
         variance = own + ratio * together[1, 1] - 2 * together[0, 1]
-        return max(float(variance), 0.0) + float(gaps.var(ddof=1)) / len(gaps)
+        return max(float(variance), 0.0)
 
 
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:

@@ -13,6 +13,7 @@ from pippin._compare.splits import Split
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.plain.scores import at_places
+from pippin._engine.protocol import Bounds
 from pippin._predictors.coverage_by import STRATA, Tally, pooled, tally
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -81,12 +82,15 @@ def tally_splits(
         drawn = [(index, draw(index)) for index in range(start, stop)]
         found[start] = [pooled(cover(index, split) for index, split in drawn) for cover in covers]
 
-    run(work, [(a, min(a + 10, splits)) for a in range(0, splits, 10)])
+    step = 10 if trial.closer is trial else 1
+    run(work, [(a, min(a + step, splits)) for a in range(0, splits, step)])
     return tuple(pooled(parts) for parts in zip(*found.values(), strict=True))
 
 
 def _plain_tally(trial: Trial, score: Score, thresholds: Vector) -> Callable[[int, Split], Tally]:
     """Sets of the first ranks: whether they reach into a stratum is a matter of one class."""
+    if trial.closer is not trial:  # nothing is kept of so many rows
+        return partial(_sets_tally, trial, score, thresholds)
     n, n_classes = trial.n, trial.n_classes
     c = coefficients(score, n_classes)
     ends = [start - 1 for start in STRATA[1:] if start <= n_classes]
@@ -101,6 +105,12 @@ def _plain_tally(trial: Trial, score: Score, thresholds: Vector) -> Callable[[in
         return _tallied(trial, split, sizes, label(split.u) <= thresholds[index])
 
     return cover
+
+
+def _sets_tally(trial: Trial, score: Score, thresholds: Vector, index: int, split: Split) -> Tally:
+    """The same from the sets of all rows."""
+    sizes, _ = dispatch.members(trial.ranked, score, Bounds(thresholds[index : index + 1, None]), split.u)
+    return _tallied(trial, split, sizes, trial.ranks < sizes)
 
 
 def _tally(outcomes: Outcomes, method: Method, index: int, split: Split) -> Tally:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pippin._compare.trial import Trial
+from pippin._engine import dispatch
 from pippin._runtime.arrays import Flags, Vector
 
 
@@ -32,10 +33,8 @@ def draw_split(trial: Trial, index: int) -> Split:
     """
     generator = split_generator(trial.seed, index)
     calibration = _draw_calibration(trial, generator)
-    drawn = generator.random(trial.n)
     u = np.empty(trial.n)
-    u[np.flatnonzero(calibration)] = drawn[: trial.n_calibration]
-    u[np.flatnonzero(~calibration)] = drawn[trial.n_calibration :]
+    dispatch.engine_for(0).deal(calibration, generator.random(trial.n), u)
     return Split(calibration, u, partial(after_choice, trial, index))
 
 

@@ -1,6 +1,6 @@
 """Choosing a score on rows of its own, so that the guarantee stays whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -170,9 +170,13 @@ def tune(
     return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, data)
 
 
-def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
-    """Whole families of scores, compared on the first splits of these rows."""
-    return {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
+def families_in(trial: Trial, splits: int, step: Callable[[], None] = lambda: None) -> dict[str, Comparison]:
+    """Whole families of scores, compared on the first splits of these rows; `step` is called after each family."""
+    fronts = {}
+    for family, members in FRONTS.items():
+        fronts[family] = compare_in(trial, parse_methods(members), splits, quiet=True)
+        step()
+    return fronts
 
 
 def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:

@@ -1,6 +1,6 @@
 """The answer in plain words: which score to take for what, and the fronts that families trace."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,9 @@ from pippin._runtime.arrays import Vector
 from pippin._runtime.visible import visible
 from pippin._theory.scores import ip
 
-FRONT_SPLITS = 100
+FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # few, of many rows, whose means hardly vary
+FRONT_ROWS = 5_000_000  # of all splits, from which on there are fewer
+JUDGED = len(FRONTS) + 3  # steps of the work
 HIDDEN = 0.05  # how far below the level the worst class is worth a sentence
 ROOM = 1.1  # "at most 10 % larger than the smallest" is the middle way
 
@@ -46,15 +48,17 @@ class Verdict:
         return self.compared[-1].score
 
 
-def judge(trial: Trial, comparison: Comparison) -> Verdict:
+def judge(trial: Trial, comparison: Comparison, step: Callable[[], None] = lambda: None) -> Verdict:
     """Names the best score for each preference, among those compared and among tuned ones.
 
     Methods with several thresholds, or without empty sets, buy another guarantee; they are
     not judged by size beside plain scores, but in a sentence of their own. Sharpened scores are
-    judged beside plain ones, if they clearly win.
+    judged beside plain ones, if they clearly win. Of very many rows, fronts are traced on a sample. `step` is
+    called JUDGED times, as the work goes on.
     """
-    splits = min(FRONT_SPLITS, comparison.splits)
-    fronts = families_in(trial, splits)
+    enough = max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.closer.n))
+    splits = min(enough, comparison.splits)
+    fronts = families_in(trial.closer, splits, step)
     judged = _judged(comparison)
     merged: dict[Method, Vector] = {}
     tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
@@ -64,11 +68,13 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         tuple(merged), trial.alpha, trial.seed, trial.n, trial.n_calibration, np.stack(list(merged.values()))
     )
     compared, tuned = _picks(judged), _picks(everything)
+    step()
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
         plain = _only(comparison, [method for method in comparison.scores if method.plain])
         law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
+    step()
     told = _sentences(judged, compared, tuned)
     sentences = (
         *told,
@@ -77,6 +83,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         *_on_classes(comparison, compared[-1].score),
         *_too_little(comparison),
     )
+    step()
     return Verdict(sentences, compared, tuned, fronts, checks)
 
 
@@ -193,6 +200,16 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
     return (
         f"{hides}; {chosen} brings the worst class to {100 * coverage[str(chosen)]['worst_class_coverage']:.0f} % at "
         f"size {sizes[chosen]:.2f}.",
+    )
+
+
+def on_sample(comparison: Comparison) -> str:
+    """What is told of a sample of the rows; empty, if nothing is."""
+    if comparison.trial is None or comparison.trial.closer is comparison.trial:
+        return ""
+    return (
+        f"All {comparison.n:,} rows were split. Fronts, curves over levels, sizes of sets and the width of intervals "
+        f"are seen in {comparison.trial.closer.n:,} of them at random, coverage by class in {comparison.pooled} splits."
     )
 
 

@@ -82,9 +82,10 @@ class ScoredPlaces(NamedTuple):
 class Shared(NamedTuple):
     """What all splits of one score share.
 
-    The label of every row (`label`, its rows in `label_row`); the lowest threshold that
-    is prepared for (`low`); the size that every set has at all thresholds (`sizes[0]`),
-    and the places above it (`place`, in `place_row`), with what each makes of its set
+    The label of every row (`label`, its rows in `label_row`); if the score takes a u, only those that some threshold
+    that is prepared for leaves out and some lets in, and `sure` marks the rows whose label every one lets in,
+    whatever u is. The lowest threshold that is prepared for (`low`); the size that every set has at all
+    thresholds (`sizes[0]`), and the places above it (`place`, in `place_row`), with what each makes of its set
     (`kind`): 0 a singleton, 1 a pair, 2 a larger set. If the score takes no u, labels
     and places are sorted by score, and `sizes[j]` are the sizes after the first
     `j * step` places; else the places are sorted by kind.
@@ -92,6 +93,7 @@ class Shared(NamedTuple):
 
     label: ScoredPlaces
     label_row: Indices
+    sure: Flags
     low: float
     sizes: Indices
     step: int
@@ -147,12 +149,16 @@ class Engine(Protocol):
     def place_scores(self, places: Places, c: Coefficients, u: Vector) -> Vector:
         """The score of every place; u has one number per row."""
 
+    def deal(self, calibration: Flags, drawn: Vector, u: Vector) -> None:
+        """Fills in u from the numbers drawn: the first go to who calibrates, in row order, the rest to the others."""
+
     def count_splits(
         self, shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector
     ) -> None:
         """Fills in `counts`, one row per split, from (splits, n) arrays of who calibrates and of u.
 
-        They are the threshold, test rows covered, the sum of sizes, singletons and empty sets.
+        They are the threshold, test rows covered, the sum of sizes, singletons and empty sets. Where the threshold
+        is not one that is prepared for, it may be NaN, and the rest of no use.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:

@@ -16,7 +16,7 @@ from pippin._runtime.threads import n_threads
 from pippin._theory.policy import make_policy
 from pippin._theory.spelling import parse_score
 
-EVERY_LOOP = {"ip": (8, 2), "pip": (8, 2), "socop": (1, 2)}  # a score and a shape for each kind of rows
+EVERY_LOOP = (("ip", (1, 2)), ("pip", (8, 2)), ("pip", (1, 40)), ("socop", (1, 2)))  # for each kind of rows
 
 
 def warm_up() -> None:
@@ -41,7 +41,7 @@ def load_loops(kind: str) -> None:
     row = np.full((1, 2), 0.5, dtype=kind)
     dispatch.one_set(ip, 2)(row[0], 0.0, 1.0)
     dispatch.one_score(ip, 2)(row[0], 0, 0.0)
-    for name, shape in EVERY_LOOP.items():
+    for name, shape in EVERY_LOOP:
         score, rows = parse_score(name), as_rows(np.full(shape, 1 / shape[1], dtype=kind))
         labels, u = read_only(np.zeros(shape[0], np.int64)), np.zeros(shape[0])
         dispatch.label_scores(rows, labels, score, u)

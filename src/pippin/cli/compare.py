@@ -139,7 +139,7 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
 
 
 def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:
-    from pippin._compare.verdict import on_absent
+    from pippin._compare.verdict import on_absent, on_sample
     from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
     from pippin.tables.layout import spelled
 
@@ -149,8 +149,9 @@ def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "L
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))
     screen.print()
     screen.print(conditional_table(comparison))
-    if absent := on_absent(comparison):
-        screen.print(absent)
+    for told in (on_absent(comparison), on_sample(comparison)):
+        if told:
+            screen.print(told)
     if found.decisions is not None:
         screen.print()
         screen.print(decisions_table(found.decisions))

@@ -3,7 +3,8 @@
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
-from pippin._engine.compiled.one_row import next_mass
+from pippin._engine.compiled.stepping import next_mass
+from pippin._engine.compiled.walk import FIRST_BAND, Row, make_room
 from pippin._engine.protocol import Places
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
@@ -14,21 +15,21 @@ def _band(
     block: Floats, c: Coefficients, low: float, high: float, sizes: Codes
 ) -> tuple[Indices, Indices, Vector, Vector]:
     n, n_classes = block.shape
-    values = np.zeros(n_classes, block.dtype)
-    classes = np.zeros(n_classes, np.int32)
+    flat = block.reshape(block.size)
+    room, first_band = make_room(flat.dtype, n_classes), flat.dtype.type(FIRST_BAND)
     rows = np.empty(2 * n + n_classes, np.int32)
     ranks = np.empty(rows.size, np.int32)
     p = np.empty(rows.size)
     masses = np.empty(rows.size)
     used = 0
     for i in range(n):
-        row = block[i]
+        row = Row(flat, i * n_classes, n_classes)
         known, mass = NONE, 0.0
         if used + n_classes > rows.size:
             rows, ranks, p, masses = doubled(rows), doubled(ranks), doubled(p), doubled(masses)
         for rank in range(n_classes):
-            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
-            own = np.float64(values[rank])
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, first_band, room)
+            own = np.float64(room.values[rank])
             if not compiled_score_at(c, rank, own, mass, 0.0) <= high:
                 break
             if compiled_score_at(c, rank, own, mass, 1.0) <= low:

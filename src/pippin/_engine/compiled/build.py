@@ -61,9 +61,25 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
+def loop(function: F) -> F:
+    """Compiles a loop that works in the arrays it is given and makes none.
+
+    It counts no references to them: that would be most of what a short row costs, and of what is compiled.
+    """
+    return compiled(function, _nrt=False)
+
+
 def part(function: F, **options: Any) -> F:
-    """Compiles a part of loops, which only they call: without a door for Python, it is compiled sooner."""
-    return compiled(function, no_cpython_wrapper=True, **options)
+    """Compiles a part of loops, which only they call: without a door for Python, it is compiled sooner.
+
+    It is not copied into its callers unless it says so itself: what numba is not told, it takes from the caller.
+    """
+    return compiled(function, **{"no_cpython_wrapper": True, "_nrt": False, "forceinline": False, **options})
+
+
+def making(function: F) -> F:
+    """The same for a part that makes arrays of its own."""
+    return part(function, _nrt=True)
 
 
 def inlined(function: F) -> F:
@@ -71,15 +87,10 @@ def inlined(function: F) -> F:
     return part(function, forceinline=True)
 
 
-def summing(function: F) -> F:
-    """Compiles a plain sum that may be reordered; no score is ever computed in it."""
-    return part(function, fastmath={"reassoc"})
-
-
 compiled_score_at = part(score_at)
 
 
-@part
+@making
 def doubled(array: Any) -> Any:
     wider = np.zeros(2 * array.size, array.dtype)
     for i in range(array.size):

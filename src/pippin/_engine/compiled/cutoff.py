@@ -8,11 +8,9 @@ up to rounding. So one comparison settles many classes at once, and only those t
 within rounding of the limit are asked for their score.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import inlined
-from pippin._runtime.arrays import Floats
 from pippin._theory.formula import ABOVE, OWN, PENALTY, Coefficients
 
 ROUNDING = 1e-6  # more than any limit and score are off in float32, in units of the formula's largest term
@@ -32,12 +30,3 @@ def cutoff_of(c: Coefficients, threshold: float) -> Cutoff:
     constant, weight = c.constant + c.table[1, PENALTY], c.table[0, ABOVE]
     slack = ROUNDING * scale * (1.0 + abs(constant) + abs(threshold) + weight)
     return Cutoff((constant - threshold) * scale, weight * scale, slack)
-
-
-@inlined
-def compare(array: Floats, start: int, every: Any, cutoff: Cutoff, top: float) -> tuple[Any, Any]:
-    """The lanes of a window that reach the limit, and those that may, too close to it to tell."""
-    real = array.dtype.type
-    limit = cutoff.base + cutoff.weight * top
-    sure = lanes.at_least(array, start, real(limit + cutoff.slack)) & every
-    return sure, (lanes.at_least(array, start, real(limit - cutoff.slack)) & every) ^ sure

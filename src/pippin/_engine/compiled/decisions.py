@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled.build import NONE, compiled, part
+from pippin._engine.compiled.build import NONE, compiled, making, part
 from pippin._engine.compiled.envelope import (
     FEW_LINES,
     Work,
@@ -17,7 +17,7 @@ from pippin._engine.compiled.envelope import (
     room,
 )
 from pippin._engine.compiled.side_by_side import ROWS
-from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._engine.compiled.walk import Row, is_broken, is_doubtful, look
 from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
@@ -25,7 +25,7 @@ from pippin._theory.policy import Policy
 Sizes = tuple[int, int, int, int]  # of classes, outcomes, lines and actions
 
 
-@part
+@making
 def _look_at(block: Floats, begin: int, policy: Policy, outcomes: Vector, work: Work, whole: bool) -> None:
     """Fills in what ROWS rows side by side need; of the envelopes that are wanted whole, the chains below them."""
     outcome_masses(block, begin, policy.grouped, policy.ends, outcomes)
@@ -45,7 +45,7 @@ def _kept_from(policy: Policy, lines: Indices, starts: Vector, size: int, outcom
     return starts[first] if first < size else np.inf
 
 
-@part
+@making
 def _worst(policy: Policy, lines: Indices, starts: Vector, size: int, limits: Vector) -> tuple[int, float]:
     """The best action in the worst case over the outcomes within their limits, and that case; −1 if there is none."""
     best, highest = -1, -np.inf
@@ -64,7 +64,7 @@ def _worst(policy: Policy, lines: Indices, starts: Vector, size: int, limits: Ve
     return best, highest
 
 
-@part
+@making
 def _decide(policy: Policy, r: int, limits: Vector, work: Work, lines: Indices, starts: Vector) -> tuple[int, float]:
     """The action and certificate of row r of those side by side, under one β, or one per outcome."""
     beta = limits.max()
@@ -86,16 +86,15 @@ def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) ->
     policy = Policy(*parts)
     outcomes, work = np.zeros(ROWS * policy.table.shape[1]), room(policy)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
-    suspects = NONE
+    flat, suspects = block.reshape(block.size), NONE
     for i in range(block.shape[0]):
         scores[i] = np.inf
         if i % ROWS == 0:
             _look_at(block, i, policy, outcomes, work, True)
-        row = block[i]
-        if is_broken(row):
-            suspects += 1
+        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(total(row))
         size = envelope(policy, i % ROWS, work, lines, starts)
         scores[i] = _kept_from(policy, lines, starts, size, policy.outcome[labels[i]])
     return suspects
@@ -107,15 +106,14 @@ def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: De
     policy, (actions, certificates) = Policy(*parts), found
     outcomes, work = np.zeros(ROWS * policy.table.shape[1]), room(policy)
     lines, starts = np.zeros(policy.value.size, np.int32), np.zeros(policy.value.size)
-    suspects = NONE
+    flat, suspects = block.reshape(block.size), NONE
     for i in range(block.shape[0]):
         if i % ROWS == 0:
             _look_at(block, i, policy, outcomes, work, limits.shape[1] > 1)
-        row = block[i]
-        if is_broken(row):
-            suspects += 1
+        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(total(row))
         actions[i], certificates[i] = _decide(policy, i % ROWS, limits[group[i]], work, lines, starts)
     return suspects
 
@@ -127,7 +125,7 @@ def packed(policy: Policy) -> tuple[Indices, Vector, Sizes]:
     return read_only(np.concatenate([part.ravel() for part in whole])), policy.value, sizes
 
 
-@part
+@making
 def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
     n_classes, n_outcomes, n_lines, n_actions = sizes
     a = n_classes
@@ -141,7 +139,7 @@ def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
     return Policy(whole[:a], whole[a:b], whole[:0], no_table, order, value, whole[c:d], whole[:0], whole[d:e], last)
 
 
-@part
+@making
 def _look_at_one(row: Floats, policy: Policy, masses: Vector, tops: Vector, heads: Vector) -> None:
     """As `_look_at`, for a single row."""
     n_outcomes, n_actions = policy.order.shape
@@ -169,7 +167,8 @@ def _look_at_one(row: Floats, policy: Policy, masses: Vector, tops: Vector, head
 @compiled
 def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta: float) -> tuple[int, float, bool]:
     """The action and certificate of one row under a finite β, and whether the row is suspect."""
-    if is_broken(row):
+    seen = look(Row(row, NONE, row.size))
+    if is_broken(seen):
         return 0, 0.0, True
     policy = _unpacked(whole, value, sizes)
     n_blocks, nothing = policy.last.shape[0], np.empty(0)
@@ -178,4 +177,4 @@ def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta:
     work = masses, tops, heads, nothing, nothing, np.empty(value.size), np.empty(value.size, np.int32), lines
     _look_at_one(row, policy, masses, tops, heads)
     line = line_at(policy, (1, 0), beta, work, lines, starts)
-    return policy.action[line], value[line], is_doubtful(total(row))
+    return policy.action[line], value[line], is_doubtful(seen.total)

@@ -1,23 +1,24 @@
 """All that `protocol.Engine` asks for, in compiled loops, and which of them serves a block of rows.
 
-`unranked.py`, `tiled.py` and `one_row.py` have the same two loops, `label_places` and
+`unranked.py`, `tiled.py`, `ranked.py` and `priced.py` have the same two loops, `label_places` and
 `members`, for different scores and numbers of classes. Each loop is serial and releases the
 GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a
 loop is compiled, or loaded from disk, when it is first called.
 """
 
+import math
 from types import ModuleType
 
 import numpy as np
 
 from pippin._engine.compiled import decisions as deciding
-from pippin._engine.compiled import one_row, per_class, sorting, splits, tiled, unranked
+from pippin._engine.compiled import per_class, priced, ranked, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
-from pippin._engine.compiled.one_row import one_score, one_set
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.products import add_logits, add_mixed, add_product, centre
-from pippin._engine.compiled.splits import count_splits
+from pippin._engine.compiled.single import one_score, one_set
+from pippin._engine.compiled.splits import count_splits, deal
 from pippin._engine.compiled.whole_rows import class_scores
 from pippin._engine.protocol import Bounds, Decided, Places
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
@@ -33,6 +34,7 @@ __all__ = [
     "centre",
     "class_scores",
     "count_splits",
+    "deal",
     "decision_scores",
     "decisions",
     "label_places",
@@ -51,10 +53,12 @@ INSPECTS = True
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
-def _loops(block: Floats, c: Coefficients) -> ModuleType:
-    if unranked.fits(block.shape, c):
+def _loops(block: Floats, c: Coefficients, tiled_up_to: int) -> ModuleType:
+    if c.reach <= 1:
         return unranked
-    return tiled if tiled.fits(block.shape, c) else one_row
+    if not math.isnan(c.price):
+        return priced
+    return tiled if block.shape[1] <= tiled_up_to else ranked
 
 
 def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
@@ -65,14 +69,14 @@ def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tu
     n = len(block)
     places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
     scores = np.empty(n)
-    return places, scores, _loops(block, c).label_places(block, labels, c[:], u, (*places[1:], scores))
+    return places, scores, _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, (*places[1:], scores))
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """Fills in the score of one class per row; returns how many rows may be no distribution."""
     n = len(block)
     places = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n), scores
-    suspects: int = _loops(block, c).label_places(block, labels, c[:], u, places)
+    suspects: int = _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, places)
     return suspects
 
 
@@ -80,7 +84,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     """Fills in sizes; returns the members of all rows, best first, and how many rows may be no distribution."""
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
-        found = _loops(block, c).members(block, c[:], bounds.scores.item(), u, sizes)
+        found = _loops(block, c, tiled.MOST).members(block, c[:], bounds.scores.item(), u, sizes)
     else:  # for every caller the same compiled loop, which is made for read-only arrays
         ranks = NO_RANKS if bounds.ranks is None else read_only(bounds.ranks)
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group
@@ -90,7 +94,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 def smallest(scores: Vector, k: int) -> float:
     """The k-th smallest score."""
-    return float(sorting.smallest(scores.copy(), k - 1))
+    return float(np.partition(scores, k - 1)[k - 1])  # as fast as a loop of ours, and nothing to compile
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:

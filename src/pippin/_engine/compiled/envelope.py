@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled.build import NONE, inlined, part
+from pippin._engine.compiled.build import NONE, inlined, making, part
 from pippin._engine.compiled.side_by_side import ROWS, add_along, furthest, largest, lower
 from pippin._runtime.arrays import Floats, Indices, Vector
 from pippin._theory.policy import LINES, Policy
@@ -29,7 +29,7 @@ FEW = 16  # lines that are stacked as they are
 STEPS = 16  # that one action goes before the next follows: what one waits for, another fills
 
 
-@part
+@making
 def room(policy: Policy) -> Work:
     """Room for the masses of all lines; tops, heads and heights of blocks; corners; some lines' masses and lines.
 
@@ -65,7 +65,7 @@ def outcome_masses(block: Floats, begin: int, grouped: Indices, ends: Indices, o
         outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = a, b, d, e
 
 
-@part
+@making
 def add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
     """Fills in the mass of every first so many outcomes in the order of each action, of ROWS rows side by side."""
     (n_outcomes, n_actions), flat = order.shape, order.ravel()
@@ -84,7 +84,7 @@ def add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
         masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = p, q, s, t
 
 
-@part
+@making
 def find_tops(policy: Policy, work: Work) -> None:
     """Fills in the largest mass up to the end of each block of lines, and the value of the first line known to have it.
 
@@ -105,7 +105,7 @@ def find_tops(policy: Policy, work: Work) -> None:
             heads[i] = heads[i - ROWS] if earlier else heads[i]
 
 
-@part
+@making
 def find_chain(work: Work) -> None:
     """Fills in the corners of the chain: its ends, then the points furthest above the chords so far, three times.
 

@@ -1,10 +1,11 @@
 """Sixteen neighbouring entries of an array in one step of the processor: compiled.
 
-A row of few classes fits into a window of LANES entries. Which of the entries are meant, and
-which ones answer a question, are sets of lanes: whole numbers with one bit per entry.
+A row is looked at in windows of LANES entries; a window may reach into the rows beside it. Which
+of the entries are meant, and which ones answer a question, are sets of lanes: whole numbers with one bit per entry.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -16,6 +17,9 @@ Step = Callable[..., Any]
 LANES = 16
 
 _BITS = ir.IntType(32)
+_WORD = ir.IntType(64)
+_room: Step = cgutils.alloca_once_value  # numba has no types
+_several: Step = types.UniTuple
 
 
 def step(describe: Step) -> Step:
@@ -39,25 +43,37 @@ def _only(builder: Any, entries: Any, lanes: Any, other: float) -> Any:
     return builder.select(chosen, entries, ir.Constant(entries.type, [other] * LANES))
 
 
-def _reduced(builder: Any, name: str, before: list[Any], entries: Any, freedom: str) -> Any:
-    """One number from all lanes, by one of LLVM's reductions."""
-    number = entries.type.element
-    kind = ir.FunctionType(number, [*(part.type for part in before), entries.type])
-    suffix = "f32" if number == ir.FloatType() else "f64"
-    insert: Step = cgutils.get_or_insert_function
-    reduction = insert(builder.module, kind, f"llvm.vector.reduce.{name}.v{LANES}{suffix}")
-    return builder.call(reduction, [*before, entries], fastmath=(freedom,))
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-@step
-def sum_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
-    """The sum of the entries of these lanes, in any order: no score is ever computed with it."""
+def _smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        entries = _only(builder, _window(context, builder, signature, arguments), arguments[2], 0.0)
-        return _reduced(builder, "fadd", [ir.Constant(entries.type.element, 0.0)], entries, "reassoc")
 
-    return array.dtype(array, types.intp, types.uint32), make
+def _halves(builder: Any, entries: Any) -> tuple[Any, Any]:
+    """The lower and the upper half of the lanes; single numbers at the end."""
+    half = entries.type.count // 2
+    if half == 1:
+        return tuple(builder.extract_element(entries, _BITS(lane)) for lane in (0, 1))
+    kind = ir.VectorType(_BITS, half)
+    places = (range(half), range(half, 2 * half))
+    return tuple(builder.shuffle_vector(entries, entries, ir.Constant(kind, list(part))) for part in places)
+
+
+def _folded(builder: Any, entries: Any, join: Step) -> Any:
+    """One number from all lanes, half joined to half."""
+    while isinstance(entries.type, ir.VectorType):
+        entries = join(*_halves(builder, entries))
+    return entries
+
+
+def _folded_two(builder: Any, best: Any, second: Any) -> Any:
+    """The largest and the second largest number, from those of every lane."""
+    while isinstance(best.type, ir.VectorType):
+        (a, b), (c, d) = _halves(builder, best), _halves(builder, second)
+        best, second = _larger(builder, a, b), _larger(builder, _smaller(builder, a, b), _larger(builder, c, d))
+    return best, second
 
 
 @step
@@ -66,9 +82,54 @@ def largest_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         entries = _only(builder, _window(context, builder, signature, arguments), arguments[2], -1.0)
-        return _reduced(builder, "fmax", [], entries, "nnan")
+        return _folded(builder, entries, partial(_larger, builder))
 
     return array.dtype(array, types.intp, types.uint32), make
+
+
+@step
+def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
+    """The sum of array[start : start + size] in any order, the smallest, the largest and the second largest entry.
+
+    No score is ever computed with the sum. A NaN shows in it, and nowhere else. Whoever asks has seen that the array
+    has LANES entries at least.
+    """
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(context.get_data_type(array.dtype), LANES)
+        whole = builder.and_(arguments[2], _WORD(-LANES))
+        states = [_room(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
+
+        def take(entries: Any, low: Any, high: Any) -> None:
+            total, lowest, best, second = map(builder.load, states)
+            builder.store(builder.fadd(total, entries), states[0])
+            builder.store(_smaller(builder, low, lowest), states[1])
+            builder.store(_larger(builder, _smaller(builder, best, high), second), states[3])
+            builder.store(_larger(builder, best, high), states[2])
+
+        with cgutils.for_range_slice(builder, _WORD(0), whole, _WORD(LANES), inc=True) as (here, _):
+            place = builder.add(arguments[1], here)
+            entries = _window(context, builder, signature, (arguments[0], place))
+            take(entries, entries, entries)
+        left = builder.sub(arguments[2], whole)
+        with builder.if_then(builder.icmp_signed(">", left, _WORD(0))):
+            end = builder.sub(context.make_array(array)(context, builder, arguments[0]).nitems, _WORD(LANES))
+            place = builder.add(arguments[1], whole)
+            begin = builder.select(builder.icmp_signed("<", place, end), place, end)
+            entries = _window(context, builder, signature, (arguments[0], begin))
+            bits = builder.shl(builder.sub(builder.shl(_WORD(1), left), _WORD(1)), builder.sub(place, begin))
+            take(*(_only(builder, entries, bits, other) for other in (0.0, 2.0, -1.0)))
+        total, lowest, best, second = map(builder.load, states)
+        best, second = _folded_two(builder, best, second)
+        found = (
+            _folded(builder, total, builder.fadd),
+            _folded(builder, lowest, partial(_smaller, builder)),
+            best,
+            second,
+        )
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return _several(array.dtype, 4)(array, types.intp, types.intp), make
 
 
 def _asking(comparison: str) -> Step:
@@ -92,15 +153,24 @@ above = _asking(">")
 
 @step
 def count(typing: Any, lanes: Any) -> Any:
-    """How many lanes there are."""
-    return types.intp(types.uint32), lambda _, builder, __, arguments: builder.zext(
-        builder.ctpop(arguments[0]), ir.IntType(64)
-    )
+    """How many lanes there are, of up to 64."""
+    return types.intp(types.uint64), lambda _, builder, __, arguments: builder.ctpop(arguments[0])
 
 
 @step
 def first(typing: Any, lanes: Any) -> Any:
-    """The lowest lane; 32 if there is none."""
-    return types.intp(types.uint32), lambda _, builder, __, arguments: builder.zext(
-        builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0)), ir.IntType(64)
+    """The lowest lane; 64 if there is none."""
+    return types.intp(types.uint64), lambda _, builder, __, arguments: builder.cttz(
+        arguments[0], ir.Constant(ir.IntType(1), 0)
     )
+
+
+@step
+def apart(typing: Any) -> Any:
+    """Says that the function it stands in is called, and never copied into its callers: they compile sooner."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), make

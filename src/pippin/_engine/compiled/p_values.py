@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled.build import compiled, part
-from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._engine.compiled.walk import Row, is_broken, is_doubtful, look
 from pippin._engine.compiled.whole_rows import rank_all, scores_down, whole_order, widened
 from pippin._engine.protocol import Draws, FillP, Held
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
@@ -65,16 +65,16 @@ def _fill(
     block: Vector, order: NDArray[np.uint64], c: Coefficients, group: Codes, draws: Any, held: Searched, p: Vector
 ) -> int:
     """Fills in the p-value of every class; returns how many rows are suspect. v = −1 asks for plain ones."""
-    n, n_classes = block.shape
+    (n, n_classes), flat = block.shape, block.reshape(block.size)
     values = np.empty(n_classes, block.dtype)
     classes = np.empty(n_classes, np.int32)
     down = np.empty(n_classes)
     scores, ends, suspects = held.scores, held.ends, 0
     for i in range(n):
-        if is_broken(block[i]):
-            suspects += 1
+        seen = look(Row(flat, i * n_classes, n_classes))
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(total(block[i]))
         rank_all(block[i], order[i], values, classes)
         scores_down(block[i], c, draws.u[i], values, classes, down)
         cells, v = held.of[group[i]], draws.v[i]

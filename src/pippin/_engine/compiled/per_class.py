@@ -3,8 +3,8 @@
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
-from pippin._engine.compiled.one_row import next_mass
-from pippin._engine.compiled.walk import is_broken, is_doubtful, total
+from pippin._engine.compiled.stepping import next_mass
+from pippin._engine.compiled.walk import FIRST_BAND, Row, is_broken, is_doubtful, look, make_room
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 
@@ -24,27 +24,26 @@ def members_within(
     Scores grow with the rank, so a row is walked until its score exceeds every limit.
     """
     n, n_classes = block.shape
-    values = np.zeros(n_classes, block.dtype)
-    classes = np.zeros(n_classes, np.int32)
+    flat = block.reshape(block.size)
+    room, first_band = make_room(flat.dtype, n_classes), flat.dtype.type(FIRST_BAND)
     found = np.empty(4 * n + n_classes, np.int32)
     by_class, ranked = limits.shape[1] > 1, rank_limits.shape[1] > 1
     used, suspects = 0, 0
     for i in range(n):
-        row, own = block[i], limits[group[i]]
-        sum_of_row = total(row)
-        if is_broken(row) or np.isinf(sum_of_row):  # an infinite entry has no rank
-            suspects += 1
+        row, own = Row(flat, i * n_classes, n_classes), limits[group[i]]
+        seen = look(row)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
             continue
-        suspects += is_doubtful(sum_of_row)
         if used + n_classes > found.size:
             found = doubled(found)
         highest, known, mass = own.max(), NONE, 0.0
         for rank in range(n_classes):
-            mass, known = next_mass(row, c, rank, mass, -np.inf, known, values, classes)
-            score = compiled_score_at(c, rank, np.float64(values[rank]), mass, u[i])
+            mass, known = next_mass(row, c, rank, mass, -np.inf, known, first_band, room)
+            score = compiled_score_at(c, rank, np.float64(room.values[rank]), mass, u[i])
             if not score <= highest:
                 break
-            k = classes[rank]
+            k = room.classes[rank]
             if score <= own[k if by_class else 0] and (not ranked or rank < rank_limits[group[i], k]):
                 found[used] = k
                 used += 1

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled.build import compiled, compiled_score_at, part
+from pippin._engine.compiled.build import compiled, compiled_score_at, loop, making, part
 from pippin._engine.compiled.sorting import smallest
-from pippin._engine.protocol import ScoredPlaces, Shared
+from pippin._engine.protocol import Shared
 from pippin._runtime.arrays import Flags, Indices, Vector
 from pippin._theory.formula import PENALTY, Coefficients
 
@@ -37,26 +37,18 @@ def _count_fixed(shared: Shared, calibration: Flags, k: int) -> Counts:
     return _with_sizes(threshold, end - inside, firsts, seconds, others, shared.sizes[level], calibration)
 
 
-@part
+@making
 def _count_randomized(shared: Shared, calibration: Flags, k: int, u: Vector) -> Counts:
     """As in the plain engine."""
-    n = calibration.size
+    n = shared.label_row.size
     scores, tail = np.empty(n), np.empty(n)
-    _fill(shared.label, u, scores)
-    before, size = 0, 0
-    for i in range(n):
-        tail[size] = scores[i]
-        size += calibration[i] & (scores[i] >= shared.low)
-        before += calibration[i] & (scores[i] < shared.low)
-    if before >= k:
-        before, size = 0, 0
-        for i in range(n):
-            tail[size] = scores[i]
-            size += calibration[i]
+    sure, below = _how_many(shared.sure), _how_many_of_both(calibration, shared.sure)
+    before, size = _fill(shared, calibration, u, scores, tail)
+    before += below
+    if before >= k or before + size < k:
+        return np.nan, 0, 0, 0, 0
     threshold = smallest(tail[:size], k - before - 1)
-    covered = 0
-    for i in range(n):
-        covered += (scores[i] <= threshold) & (not calibration[i])
+    covered = sure - below + _covered(shared.label_row, calibration, scores, threshold)
     pairs, larger = np.searchsorted(shared.kind, 1), np.searchsorted(shared.kind, 2)
     firsts = _entering(shared, 0, pairs, calibration, u, threshold)
     seconds = _entering(shared, pairs, larger, calibration, u, threshold)
@@ -65,14 +57,29 @@ def _count_randomized(shared: Shared, calibration: Flags, k: int, u: Vector) -> 
 
 
 @part
-def _fill(scored: ScoredPlaces, u: Vector, scores: Vector) -> None:
-    if scored.adaptive:
-        penalty = scored.c.table[:, PENALTY]
-        for i in range(scores.size):
-            scores[i] = u[i] * scored.p[i] + scored.mass[i] + penalty[i]
-    else:
-        for i in range(scores.size):
-            scores[i] = compiled_score_at(scored.c, i, scored.p[i], scored.mass[i], u[i])
+def _covered(label_row: Indices, calibration: Flags, scores: Vector, threshold: float) -> int:
+    """How many of these labels are in the sets of test rows."""
+    covered = 0
+    for j in range(scores.size):
+        covered += (scores[j] <= threshold) & (not calibration[label_row[j]])
+    return covered
+
+
+@part
+def _fill(shared: Shared, calibration: Flags, u: Vector, scores: Vector, tail: Vector) -> tuple[int, int]:
+    """Fills in scores, and in `tail` those that calibrate and are not low; returns how many are low, and not."""
+    label, label_row, low = shared.label, shared.label_row, shared.low
+    before, size, penalty = 0, 0, label.c.table[:, PENALTY]
+    for j in range(scores.size):
+        i = label_row[j]
+        if label.adaptive:
+            score = u[i] * label.p[j] + label.mass[j] + penalty[j]
+        else:
+            score = compiled_score_at(label.c, j, label.p[j], label.mass[j], u[i])
+        scores[j], tail[size] = score, score
+        size += calibration[i] & (score >= low)
+        before += calibration[i] & (score < low)
+    return before, size
 
 
 @part
@@ -102,6 +109,14 @@ def _how_many(rows: Flags) -> int:
 
 
 @part
+def _how_many_of_both(rows: Flags, others: Flags) -> int:
+    count = 0
+    for i in range(others.size):
+        count += rows[i] & others[i]
+    return count
+
+
+@part
 def _with_sizes(
     threshold: float,
     covered: int,
@@ -118,6 +133,16 @@ def _with_sizes(
         singletons += (sizes[i] == 1) & test
         empty += (sizes[i] == 0) & test
     return threshold, covered, total + firsts + seconds + others, singletons + firsts - seconds, empty - firsts
+
+
+@loop
+def deal(calibration: Flags, drawn: Vector, u: Vector) -> None:
+    """As in the plain engine."""
+    here, there = 0, _how_many(calibration)
+    for i in range(calibration.size):
+        own = calibration[i]
+        u[i] = drawn[np.uint64(here if own else there)]
+        here, there = here + own, there + (not own)
 
 
 @compiled

@@ -6,28 +6,27 @@ does not look at what it sorts) ranks the classes of all rows, and the score's f
 goes down the ranks. For linear scores only.
 """
 
-import math
-
 import numpy as np
 
 from pippin._engine.compiled.build import compiled, compiled_score_at, doubled, part
-from pippin._engine.compiled.walk import FEW, is_doubtful
+from pippin._engine.compiled.walk import is_doubtful
 from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 TILE = 256  # rows ranked together
+FEW, MOST = 16, 32  # classes up to which sorting all of them pays, for one label and for a set
 
 
 @part
-def _load(block: Floats, begin: int, tile: Floats) -> int:
+def _load(block: Floats, begin: int, tile: Floats, totals: Floats, lowest: Floats) -> int:
     """Fills the tile with the rows from `begin` on; returns how many of them may be no distribution."""
     rows = min(TILE, block.shape[0] - begin)
     for i in range(rows):
         for k in range(block.shape[1]):
             tile[k, i] = block[begin + i, k]
-    lowest = tile[0].copy()
-    totals = tile[0].copy()
+    for i in range(TILE):
+        totals[i], lowest[i] = tile[0, i], tile[0, i]
     for k in range(1, block.shape[1]):
         _add(tile[k], totals, lowest)
     suspects = 0
@@ -103,24 +102,20 @@ def _enter(c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, th
     return inside
 
 
-def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
-    """Whether these loops can do the work."""
-    return shape[1] <= FEW and math.isnan(c.price)
-
-
 @compiled
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """As in `protocol.py`."""
     c = Coefficients(*parts)
     n, n_classes = block.shape
     tile = np.zeros((n_classes, TILE), block.dtype)
+    totals, lowest = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
     classes = np.empty((n_classes, TILE), np.int32)
     tile_sizes, mass, tile_u = np.empty(TILE, np.int64), np.empty(TILE), np.zeros(TILE)
     found = np.empty(3 * n + n_classes * TILE, np.int32)
     used, suspects = 0, 0
     for begin in range(0, n, TILE):
         rows = min(TILE, n - begin)
-        suspects += _load(block, begin, tile)
+        suspects += _load(block, begin, tile, totals, lowest)
         for k in range(n_classes):
             for i in range(TILE):
                 classes[k, i] = k
@@ -166,13 +161,14 @@ def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Sco
     n, n_classes = block.shape
     ranks, p, masses, scores = out
     tile = np.zeros((n_classes, TILE), block.dtype)
+    totals, lowest = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
     no_classes = np.empty((0, TILE), np.int32)
     own, mass = np.zeros(TILE, block.dtype), np.empty(TILE)
     tile_labels, tile_ranks = np.zeros(TILE, np.int32), np.empty(TILE, np.int32)
     suspects = 0
     for begin in range(0, n, TILE):
         rows = min(TILE, n - begin)
-        suspects += _load(block, begin, tile)
+        suspects += _load(block, begin, tile, totals, lowest)
         for i in range(rows):
             tile_labels[i] = labels[begin + i]
             own[i] = tile[tile_labels[i], i]  # what was loaded, should the block have changed since
@@ -181,10 +177,10 @@ def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Sco
         for k in range(n_classes):
             _count_above(k, tile[k], own, tile_labels, tile_ranks)
         _sort(tile, no_classes)
-        lowest = 0
+        deepest = 0
         for i in range(rows):
-            lowest = max(lowest, tile_ranks[i])
-        for rank in range(lowest):
+            deepest = max(deepest, tile_ranks[i])
+        for rank in range(deepest):
             _add_above(rank, c.table[rank, ABOVE], tile[rank], tile_ranks, mass)
         for i in range(rows):
             p[begin + i], ranks[begin + i] = own[i], tile_ranks[i]

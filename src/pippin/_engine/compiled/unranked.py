@@ -1,177 +1,155 @@
-"""Scores that look at no class but the best one, in rows that fit into the lanes: compiled.
+"""Scores that look at no class but the best one (IP, margin): compiled.
 
-One comparison with `cutoff.py` settles all classes of a row, and nothing is sorted but what is in a set.
+One pass over a row tells whether it is a distribution, and its two largest probabilities; one comparison with
+`cutoff.py` settles all of its classes, and nothing is sorted but what is in a set.
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, part
-from pippin._engine.compiled.cutoff import Cutoff, compare, cutoff_of
-from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.walk import is_broken, is_doubtful
+from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
+from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.sorting import sort_down
+from pippin._engine.compiled.walk import (
+    CHUNK,
+    ONE,
+    Look,
+    Ranking,
+    Row,
+    above,
+    at_least,
+    collect,
+    first_of,
+    is_broken,
+    is_doubtful,
+    look,
+    room_for,
+)
 from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
-Lanes = NDArray[np.uint32]
 
-TILE = 256  # rows whose sets are found before they are written
-
-
-class Tile(NamedTuple):
-    """Rows from `begin` on, in a flat array; of each its largest probability, and the lane of its best class."""
-
-    flat: Floats
-    begin: int
-    n_classes: int
-    best: Lanes
-    top: Vector
-
-
-def fits(shape: tuple[int, ...], c: Coefficients) -> bool:
-    """Whether these loops can do the work."""
-    return c.reach <= 1 and shape[1] <= LANES <= shape[0] * shape[1]
+@part
+def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) -> Any:
+    """Whether a class that comes within rounding of the limit, or is the best one, is in the set."""
+    p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(seen.top)
+    if c.reach == 1 and p == seen.top and k == first_of(row, seen.top):
+        return True
+    return compiled_score_at(c, 1, np.float64(p), mass, 0.0) <= threshold
 
 
 @inlined
-def _window(i: int, flat: Floats, n_classes: int) -> tuple[int, int, Any]:
-    """Where the window of row i starts, the lane of its first class (0 but at the array's end), and all its lanes."""
-    start = min(i * n_classes, flat.size - LANES)
-    lane = i * n_classes - start
-    return start, lane, np.uint32(((1 << n_classes) - 1) << lane)
+def _settled(row: Row, here: int, low: Any, sure: Any, seen: Look, c: Coefficients, threshold: float) -> Any:
+    """Which of the next entries from `here` on are in the set; those that are unsure are asked."""
+    inside = at_least(row, here, sure)
+    unsure = at_least(row, here, low) & ~inside
+    while unsure != 0:
+        k = lanes.first(unsure)
+        if _is_inside(row, here + k, seen, c, threshold):
+            inside |= ONE << np.uint64(k)
+        unsure &= unsure - ONE
+    return inside
 
 
 @inlined
-def _bit(lane: int) -> Any:
-    return np.uint32(1) << np.uint32(lane)
-
-
-@inlined
-def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
-    """The lanes of `every` that rank above one of them, ties by index."""
-    p = flat[np.uint64(start + lane)]  # an index without a sign is not looked at for counting from the end
-    tied_before = lanes.at_least(flat, start, p) & (_bit(lane) - np.uint32(1))
-    return (lanes.above(flat, start, p) | tied_before) & every
-
-
-@inlined
-def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: Any, found: Indices, used: int) -> Any:
-    """Writes the members of one set by rank, the best one first if it is known; returns their number."""
-    size = lanes.count(inside | best)
-    first = lanes.first(best if best != 0 else inside) - lane
-    found[np.uint64(used)] = first if size > 0 else 0
-    if size > 1:
-        inside &= ~best
-        while inside != 0:
-            own = lanes.first(inside)
-            found[np.uint64(used + lanes.count(_ranked_above(flat, start, own, every)))] = own - lane
-            inside &= inside - np.uint32(1)
+def _write_few(row: Row, inside: Any, found: Indices, used: int) -> Any:
+    """Writes the members of a row of at most CHUNK classes, each where the number of entries above it says."""
+    size = lanes.count(inside)
+    if size == 1:
+        found[np.uint64(used)] = lanes.first(inside)
+        return size
+    while inside != 0:
+        k = lanes.first(inside)
+        p = row.flat[np.uint64(row.start + k)]
+        before = above(row, NONE, p) | (at_least(row, NONE, p) & ((ONE << np.uint64(k)) - ONE))
+        found[np.uint64(used + lanes.count(before))] = k
+        inside &= inside - ONE
     return size
 
 
-@part
-def _find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
-    """Fills in the largest probability of every row, and the lane of its class; none, if its score is too large."""
-    flat, best, top = tile.flat, tile.best, tile.top
-    for i in range(best.size):
-        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
-        largest = lanes.largest_of(flat, start, every)
-        best[i] = _bit(lanes.first(lanes.at_least(flat, start, largest) & every))
-        top[i] = largest
-    outside = 0
-    for i in range(best.size):
-        outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
-    for i in range(best.size if outside else 0):
-        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
-        second = np.float64(lanes.largest_of(flat, start, every & ~best[i]))
-        if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
-            best[i] = 0
+@inlined
+def set_of_row(
+    row: Row, seen: Look, c: Coefficients, cutoff: Cutoff, threshold: float, room: Ranking, found: Indices, used: int
+) -> Any:
+    """Writes the members of one set by rank, from `used` on; returns their number."""
+    real, top = row.flat.dtype.type, np.float64(seen.top)
+    limit = cutoff.base + cutoff.weight * top if c.reach == 1 else cutoff.base
+    low, sure = real(limit - cutoff.slack), real(limit + cutoff.slack)
+    if c.reach == 1:
+        if not compiled_score_at(c, 0, top, c.second * np.float64(seen.second), 0.0) <= threshold:
+            return NONE
+        low = low if low <= seen.top else seen.top
+    if row.size <= CHUNK:
+        return _write_few(row, _settled(row, NONE, low, sure, seen, c, threshold), found, used)
+    size = NONE
+    for here in range(0, row.size, CHUNK):
+        size = collect(row, here, _settled(row, here, low, sure, seen, c, threshold), size, room)
+    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, NONE)
+    for j in range(size):
+        found[np.uint64(used + j)] = room.classes[np.uint64(j)]
+    return size
 
 
-@part
-def _write_sure(tile: Tile, cutoff: Cutoff, sizes: Codes, found: Indices, used: int) -> tuple[int, int, bool]:
-    """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
-    suspects, doubts, flat = 0, np.uint32(0), tile.flat
-    for i in range(tile.best.size):
-        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
-        suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        inside, unsure = compare(flat, start, every, cutoff, tile.top[i])
-        doubts |= unsure
-        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
-        sizes[tile.begin + i] = size
+@inlined
+def place_in_row(row: Row, label: int, seen: Look, c: Coefficients) -> tuple[int, float]:
+    """The label's rank, as far as the score depends on it, and M."""
+    own, top = row.flat[np.uint64(row.start + label)], seen.top
+    if c.reach == 0:
+        return 0, 0.0
+    if own < top or (own == seen.second and first_of(row, top) != label):
+        return 1, c.table[0, ABOVE] * np.float64(top)
+    return 0, c.second * np.float64(seen.second)
+
+
+@loop
+def fill_members(
+    flat: Floats, parts: Parts, threshold: float, sizes: Codes, room: Ranking, begin: int, found: Indices
+) -> tuple[int, int, int]:
+    """Fills in sizes and members from the row `begin` on; returns the row where the room ends, the members, and how
+    many rows are suspect."""
+    c = Coefficients(*parts)
+    cutoff, n_classes = cutoff_of(c, threshold), room.values.size
+    used, suspects = NONE, NONE
+    for i in range(begin, sizes.size):
+        if used + n_classes > found.size:
+            return i, used, suspects
+        row = Row(flat, i * n_classes, n_classes)
+        seen = look(row)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        size = NONE if is_broken(seen) else set_of_row(row, seen, c, cutoff, threshold, room, found, used)
+        sizes[i] = size
         used += size
-    return used, suspects, doubts != 0
+    return sizes.size, used, suspects
 
 
-@part
-def _write_asked(
-    tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
-) -> int:
-    """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
-    flat = tile.flat
-    for i in range(tile.best.size):
-        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
-        inside, unsure = compare(flat, start, every, cutoff, tile.top[i])
-        mass = c.table[0, ABOVE] * tile.top[i]
-        while unsure != 0:
-            own = lanes.first(unsure)
-            if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
-                inside |= _bit(own)
-            unsure &= unsure - np.uint32(1)
-        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
-        sizes[tile.begin + i] = size
-        used += size
-    return used
-
-
-@compiled
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """As in `protocol.py`, under one threshold; u is not looked at."""
-    c = Coefficients(*parts)
-    n, n_classes = block.shape
-    flat = block.reshape(block.size)
-    if is_broken(flat):
-        return np.empty(0, np.int32), 1
-    cutoff = cutoff_of(c, threshold)
-    bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
-    found = np.zeros(3 * n + LANES * TILE, np.int32)
-    used, suspects = NONE, NONE
-    for begin in range(0, n, TILE):
-        tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])
-        if used + LANES * TILE > found.size:
-            found = doubled(found)
-        if c.reach == 1:
-            _find_best(tile, c, threshold)
-        end, more, unsure = _write_sure(tile, cutoff, sizes, found, used)
-        if unsure:
-            end = _write_asked(tile, cutoff, c, threshold, sizes, found, used)
-        used, suspects = end, suspects + more
-    return found[:used], suspects
+    (n, n_classes), flat = block.shape, block.reshape(-1)
+    room = room_for(flat.dtype, n_classes)
+    return grown(partial(fill_members, flat, parts, threshold, sizes, room), n, n_classes)
 
 
-@compiled
 def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
     """As in `protocol.py`; a rank is 0 or 1, and u is not looked at."""
-    c = Coefficients(*parts)
-    n, n_classes = block.shape
+    return fill_places(block.reshape(-1), labels, parts, out)
+
+
+@loop
+def fill_places(flat: Floats, labels: Codes, parts: Parts, out: Scored) -> int:
+    """Fills in the place and the score of one class per row; returns how many rows are suspect."""
+    c, n_classes = Coefficients(*parts), parts[-1].shape[0]
     ranks, p, masses, scores = out
-    flat = block.reshape(block.size)
-    broken = is_broken(flat)
-    top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
-    suspects = 0
-    for i in range(n):
-        start, lane, every = _window(i, flat, n_classes)
-        own = lane + labels[i]
-        suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        ranks[i], p[i], masses[i] = 0, flat[np.uint64(start + own)], 0.0
-        if best_counts:
-            below = _ranked_above(flat, start, own, every) != 0
-            other = np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
-            ranks[i], masses[i] = below, (top_weight if below else second_weight) * other
-    for i in range(n):
+    suspects = NONE
+    for i in range(labels.size):
+        row = Row(flat, i * n_classes, n_classes)
+        seen = look(row)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        p[i] = flat[np.uint64(row.start + labels[i])]
+        ranks[i], masses[i] = place_in_row(row, labels[i], seen, c)
         scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], 0.0)
-    return suspects + broken
+    return suspects

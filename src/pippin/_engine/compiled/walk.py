@@ -1,170 +1,238 @@
 """A row's classes, best first, ranked only as far as somebody walks: compiled.
 
-With many classes, they are ranked in bands of falling probability (at most 32 can exceed
-1/32), and a band is opened only when the walk gets there.
+A row is part of a flat array, and is looked at in windows of lanes. With many classes, they are
+ranked in bands of falling probability, and a band is opened only when the walk gets there.
 
 Somebody may write to the rows meanwhile. Then what is found is of no use, but nothing beyond
-an array is touched: a row that is read twice can seem to have more entries than it has, so
-they are counted where they are written; and what is left unwritten is an older class, since
-arrays of classes begin with zeros.
+an array is touched: every class of a row is collected at most once in a band, what does not fit any
+more is left out, and what is left unwritten is an older class, since arrays of classes begin
+with zeros.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, inlined, part, summing
+from pippin._engine.compiled.build import NONE, inlined, making, part
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
 from pippin._runtime.arrays import Floats, Indices
 
-EVERY_LANE = (1 << LANES) - 1
-CHUNK = 64  # entries compared at once before any is looked at
-FEW = 32  # classes up to which all are ranked at once
-FIRST_BAND = 1 / 32
+CHUNK = 64  # entries whose answers fit into one whole number
+FEW = 16  # classes up to which all are ranked at once
+FIRST_BAND = 1 / 32  # at most 32 classes reach it
+MODEST = 32  # members of a set up to which bands adapt to it
+LOWER, HIGHER = 0.8, 1.02  # of a band's end; at rest, one set in ten does not fit into its first band
 DOUBTFUL = SUM_TOLERANCE / 2  # a row whose sum is farther off is checked again in float64
 
+ONE, ALL_LANES = np.uint64(1), np.uint64((1 << CHUNK) - 1)
 
-@summing
-def total(row: Floats) -> Any:
-    mass = row[0] - row[0]
-    for k in range(row.size):
-        mass += row[k]
-    return mass
+
+class Row(NamedTuple):
+    """The entries flat[start : start + size]."""
+
+    flat: Floats
+    start: int
+    size: int
+
+
+class Ranking(NamedTuple):
+    """Room for one row: its best classes and their probabilities, and what is collected before it is sorted."""
+
+    values: Floats
+    classes: Indices
+    raw: Floats
+    raw_classes: Indices
+
+
+class Look(NamedTuple):
+    """What one pass tells of a row: its sum, its smallest, its largest and its second largest entry."""
+
+    total: Any
+    lowest: Any
+    top: Any
+    second: Any
+
+
+def room_for(kind: Any, n_classes: int) -> Ranking:
+    """Room for rows of so many classes, in Python or in a loop that makes arrays."""
+    values, raw = np.zeros(n_classes, kind), np.zeros(n_classes + LANES, kind)
+    return Ranking(values, np.zeros(n_classes, np.int32), raw, np.zeros(n_classes, np.int32))
+
+
+make_room = making(room_for)
 
 
 @part
-def is_broken(row: Floats) -> bool:
-    """Whether an entry is negative or NaN."""
-    good = True
-    for k in range(row.size):
-        good &= row[k] >= 0
-    return not good
+def _look_at_few(row: Row) -> Look:
+    """The same where the array has fewer entries than there are lanes."""
+    real = row.flat.dtype.type
+    total, lowest, top, second = real(0), real(2), real(-1), real(-1)
+    for k in range(row.start, row.start + row.size):
+        p = row.flat[k]
+        total, lowest = total + p, (p if p < lowest else lowest)
+        if p > second:
+            second, top = (p, top) if p < top else (top, p)
+    return Look(total, lowest, top, second)
 
 
-@part
+@inlined
+def look(row: Row) -> Look:
+    """The one pass over a row that is checked and scored."""
+    if row.flat.size < LANES:
+        return _look_at_few(row)
+    total, lowest, top, second = lanes.digest(row.flat, row.start, row.size)
+    return Look(total, lowest, top, second)
+
+
+@inlined
+def is_broken(seen: Look) -> bool:
+    """Whether an entry is negative, infinite or NaN: such a row has no ranking."""
+    return not ((seen.lowest >= 0) & (seen.total < np.inf))
+
+
+@inlined
 def is_doubtful(total: Any) -> bool:
     """Whether a row's sum is far enough from 1 to be looked at again."""
     return not abs(total - 1.0) <= DOUBTFUL
 
 
-@part
-def any_at_least(chunk: Floats, low: Any) -> bool:
-    found = False
-    for k in range(chunk.size):
-        found |= chunk[k] >= low
-    return found
+def _asking(lanes_where: Any, is_so: Any) -> Any:
+    @inlined
+    def entries_where(row: Row, here: int, limit: Any) -> Any:
+        flat, start, end, found = (
+            row.flat,
+            row.start + here,
+            (row.size - here if row.size - here < CHUNK else CHUNK),
+            np.uint64(0),
+        )
+        if flat.size < LANES:
+            for k in range(end):
+                found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
+            return found
+        place = NONE
+        while place + LANES <= end:
+            found |= np.uint64(lanes_where(flat, start + place, limit)) << np.uint64(place)
+            place += LANES
+        if place < end:
+            begin = start + place if start + place + LANES <= flat.size else flat.size - LANES
+            bits = np.uint64(lanes_where(flat, begin, limit)) >> np.uint64(start + place - begin)
+            found |= (bits & ((ONE << np.uint64(end - place)) - ONE)) << np.uint64(place)
+        return found
+
+    return entries_where
+
+
+# Which of the next CHUNK entries of a row from `here` on are at least `limit`, or above it: one bit each.
+at_least = _asking(lanes.at_least, inlined(lambda p, limit: p >= limit))
+above = _asking(lanes.above, inlined(lambda p, limit: p > limit))
 
 
 @inlined
-def window(row: Floats, start: int) -> tuple[int, Any]:
-    """A window of LANES that holds the entries from `start` on, and their lanes; the row must have as many entries."""
-    begin = min(start, row.size - LANES)
-    return begin, (np.uint32(EVERY_LANE) << np.uint32(start - begin)) & np.uint32(EVERY_LANE)
-
-
-@inlined
-def append(row: Floats, begin: int, chosen: Any, end: int, values: Floats, classes: Indices) -> int:
-    """Appends the entries of these lanes at `end`, as far as there is room; returns the new end."""
-    while chosen != 0 and end < values.size:
-        k = begin + lanes.first(chosen)
-        values[np.uint64(end)], classes[np.uint64(end)] = row[np.uint64(k)], k
-        end += 1
-        chosen &= chosen - np.uint32(1)
-    return end
+def collect(row: Row, here: int, chosen: Any, size: int, room: Ranking) -> int:
+    """Collects the entries from `here` on that are meant, after the first `size`; returns how many there are then."""
+    while chosen != 0:
+        k = here + lanes.first(chosen)
+        room.raw[np.uint64(size)], room.raw_classes[np.uint64(size)] = row.flat[np.uint64(row.start + k)], k
+        size += 1
+        chosen &= chosen - ONE
+    return size
 
 
 @part
-def collect_above(row: Floats, label: int, values: Floats, classes: Indices) -> int:
+def collect_above(row: Row, label: int, room: Ranking) -> int:
     """Collects the classes that rank above the label (ties by index); returns how many."""
-    own, count = row[label], NONE
-    if row.size < LANES:
-        for k in range(row.size):
-            if row[k] > own or (row[k] == own and k < label):
-                values[count], classes[count] = row[k], k
-                count += 1
-        return count
-    for start in range(0, row.size, CHUNK):
-        if any_at_least(row[start : start + CHUNK], own):
-            for here in range(start, min(start + CHUNK, row.size), LANES):
-                begin, every = window(row, here)
-                before = np.uint32((1 << min(max(label - begin, 0), LANES)) - 1)
-                chosen = (lanes.above(row, begin, own) | (lanes.at_least(row, begin, own) & before)) & every
-                count = append(row, begin, chosen, count, values, classes)
-    return count
+    lanes.apart()
+    own, size = row.flat[np.uint64(row.start + label)], NONE
+    for here in range(0, row.size, CHUNK):
+        chosen = at_least(row, here, own)
+        if chosen != 0:
+            ahead = label - here if label > here else 0
+            before = ALL_LANES if ahead >= CHUNK else (ONE << np.uint64(ahead)) - ONE
+            size = collect(row, here, chosen & (before | above(row, here, own)), size, room)
+    return size
 
 
 @part
-def largest_below(row: Floats, high: Any) -> Any:
+def largest_below(row: Row, high: Any) -> Any:
     """The largest probability under `high`; −1 if there is none."""
-    largest = row.dtype.type(-1)
-    if row.size < LANES:
-        for k in range(row.size):
-            largest = max(largest, row[k]) if row[k] < high else largest
-        return largest
-    for here in range(0, row.size, LANES):
-        begin, every = window(row, here)
-        largest = max(largest, lanes.largest_of(row, begin, every & ~lanes.at_least(row, begin, high)))
+    lanes.apart()
+    largest = row.flat.dtype.type(-1)
+    for here in range(0, row.size, CHUNK):
+        end = row.size - here if row.size - here < CHUNK else CHUNK
+        below = ~at_least(row, here, high) & (ALL_LANES >> np.uint64(CHUNK - end))
+        if row.flat.size < LANES:
+            for k in range(row.size):
+                p = row.flat[row.start + k]
+                largest = p if (below >> np.uint64(k) & ONE) != 0 and p > largest else largest
+            return largest
+        for place in range(0, end, LANES):
+            start = row.start + here + place
+            begin = start if start + LANES <= row.flat.size else row.flat.size - LANES
+            meant = (below >> np.uint64(place) & np.uint64(0xFFFF)) << np.uint64(start - begin)
+            p = lanes.largest_of(row.flat, begin, np.uint32(meant & np.uint64(0xFFFF)))
+            largest = p if p > largest else largest
     return largest
 
 
 @part
-def best_class(row: Floats) -> int:
-    """The most probable class; the first of equal ones."""
-    top = largest_below(row, row.dtype.type(np.inf))
-    for start in range(0, row.size, CHUNK):
-        if any_at_least(row[start : start + CHUNK], top):
-            for k in range(start, min(start + CHUNK, row.size)):
-                if row[k] == top:
-                    return k
-    return 0
+def first_of(row: Row, top: Any) -> Any:
+    """The first class that is at least as probable; 0 if there is none."""
+    for here in range(0, row.size, CHUNK):
+        chosen = at_least(row, here, top)
+        if chosen != 0:
+            return here + lanes.first(chosen)
+    return NONE
 
 
 @part
-def largest_but(row: Floats, label: int) -> Any:
-    """The largest probability of the other classes."""
-    high = row.dtype.type(np.inf)
-    return max(largest_below(row[:label], high), largest_below(row[label + 1 :], high))
+def _open_band(row: Row, low: Any, high: Any, known: int, room: Ranking) -> int:
+    """Ranks the classes with low <= p < high after the first `known`; returns how many are known then."""
+    lanes.apart()
+    size = NONE
+    for here in range(0, row.size, CHUNK):
+        chosen = at_least(row, here, low)
+        if chosen != 0:
+            if known > 0:
+                chosen &= ~at_least(row, here, high)
+            size = collect(row, here, chosen, size, room)
+    size = size if size < row.size - known else row.size - known  # unless rows change, no more are left
+    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, known)
+    return known + size
 
 
 @part
-def _collect(row: Floats, low: Any, high: Any, end: int, values: Floats, classes: Indices) -> int:
-    """Appends the classes with low <= p < high at `end`; returns the new end."""
-    if row.size < LANES:
-        for k in range(row.size):
-            if low <= row[k] < high and end < values.size:
-                values[end], classes[end] = row[k], k
-                end += 1
-        return end
-    for start in range(0, row.size, CHUNK):
-        if any_at_least(row[start : start + CHUNK], low):
-            for here in range(start, min(start + CHUNK, row.size), LANES):
-                begin, every = window(row, here)
-                chosen = lanes.at_least(row, begin, low) & ~lanes.at_least(row, begin, high) & every
-                end = append(row, begin, chosen, end, values, classes)
-    return end
-
-
-@part
-def rank_more(row: Floats, known: int, values: Floats, classes: Indices) -> int:
+def rank_more(row: Row, known: int, first_band: Any, room: Ranking) -> int:
     """Ranks one or more classes after the first `known`; returns how many are known then.
 
-    The first band holds all that reach 1/32 (or every class, if they are few); a later
+    The first band holds all that reach `first_band` (or every class, if they are few); a later
     one all that reach half of m, the largest probability not yet known, or even 16·m²,
     since a walk that has come so far may go on for long.
     """
-    real = row.dtype.type
-    high = real(np.inf)
-    end = known
+    lanes.apart()
+    real = row.flat.dtype.type
+    high, end = real(np.inf), known
     if known > 0:
-        high = values[known - 1]
+        high = room.values[known - 1]
     else:
-        low = real(FIRST_BAND) if row.size > FEW else real(0)
-        end = _collect(row, low, high, known, values, classes)
+        end = _open_band(row, first_band if row.size > FEW else real(0), high, known, room)
     if end == known:
         largest = largest_below(row, high)
-        end = _collect(row, largest * min(real(0.5), real(16) * largest), high, known, values, classes)
-    sort_down(values[known:end], classes[known:end])
-    return end
+        share = real(16) * largest if real(16) * largest < real(0.5) else real(0.5)
+        end = _open_band(row, largest * share, high, known, room)
+    return end if end > known else known + 1
+
+
+@inlined
+def adapted(first_band: float, size: int, opened: int) -> float:
+    """Where the first band of the next row ends: lower, if this set did not fit into its own, else a little higher.
+
+    Only the clock can tell.
+    """
+    if opened == 0 or size > MODEST:
+        return first_band
+    if size >= opened:
+        return first_band * LOWER
+    return first_band * HIGHER if first_band * HIGHER < FIRST_BAND else FIRST_BAND

@@ -6,8 +6,9 @@ The loops are made for float64 alone, which holds every float32: next to sorting
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled.build import compiled, compiled_score_at, part
-from pippin._engine.compiled.one_row import lowest_price
+from pippin._engine.compiled.build import compiled, compiled_score_at, making, part
+from pippin._engine.compiled.priced import lowest_price
+from pippin._engine.compiled.walk import Ranking, Row
 from pippin._runtime.arrays import Floats, Indices, Vector, read_only
 from pippin._theory.formula import ABOVE, Coefficients
 
@@ -36,7 +37,7 @@ def widened(block: Floats) -> Vector:
     return read_only(block.astype(np.float64, copy=False))
 
 
-@part
+@making
 def rank_all(row: Floats, order: NDArray[np.uint64], values: Floats, classes: Indices) -> None:
     """The whole ranking of a row; equal probabilities stand together in `order`, and go by class index."""
     settled = True
@@ -58,7 +59,9 @@ def scores_down(row: Floats, c: Coefficients, u: float, values: Floats, classes:
     scores[0] = compiled_score_at(c, 0, np.float64(values[0]), mass, u)
     mass = 0.0
     if not np.isnan(c.price):
-        mass, _ = lowest_price(row, c.price, -np.inf, row.size, values, classes)
+        mass, _ = lowest_price(
+            Row(row, 0, row.size), c.price, -np.inf, row.size, 1.0, Ranking(values, classes, values, classes)
+        )
     for rank in range(1, row.size):
         mass += c.table[rank - 1, ABOVE] * values[rank - 1]
         scores[rank] = compiled_score_at(c, rank, np.float64(values[rank]), mass, u)

@@ -6,7 +6,7 @@ from pippin._engine.plain.decisions import decision_scores, decisions
 from pippin._engine.plain.p_values import p_values
 from pippin._engine.plain.products import add_logits, add_mixed, add_product, centre
 from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
-from pippin._engine.plain.splits import count_splits
+from pippin._engine.plain.splits import count_splits, deal
 from pippin._engine.protocol import Places
 from pippin._runtime.arrays import Vector
 from pippin._theory.formula import Coefficients
@@ -20,6 +20,7 @@ __all__ = [
     "centre",
     "class_scores",
     "count_splits",
+    "deal",
     "decision_scores",
     "decisions",
     "label_places",

@@ -16,6 +16,12 @@ from pippin._runtime.arrays import Flags, Vector
 from pippin._theory.formula import PENALTY, score_at
 
 
+def deal(calibration: Flags, drawn: Vector, u: Vector) -> None:
+    """Fills in u from the numbers drawn: the first ones go to who calibrates, the rest to the others."""
+    n_calibration = np.count_nonzero(calibration)
+    u[calibration], u[~calibration] = drawn[:n_calibration], drawn[n_calibration:]
+
+
 def count_splits(shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector) -> None:
     """Fills `counts`, one row per split, from (splits, n) arrays of who calibrates and of u."""
     tests = ~calibrations
@@ -55,15 +61,15 @@ def _count_randomized(shared: Shared, k: int, calibrations: Flags, u: Vector) ->
     """For a score with u, which every split draws anew: thresholds, test rows covered, and which places enter."""
     thresholds, covered = np.empty(len(u)), np.empty(len(u))
     enters = np.empty((len(u), shared.place_row.size), dtype=bool)
-    place_row = shared.place_row.astype(np.intp)
+    place_row, label_row = shared.place_row.astype(np.intp), shared.label_row.astype(np.intp)
     for i, calibration in enumerate(calibrations):
-        scores = _scores(shared.label, u[i])
-        tail = scores[calibration & (scores >= shared.low)]  # the threshold is practically never below
-        index = k - 1 - np.count_nonzero(calibration) + tail.size
-        if index < 0:
-            index, tail = k - 1, scores[calibration]
-        thresholds[i] = np.partition(tail, index)[index]
-        covered[i] = np.count_nonzero((scores <= thresholds[i]) & ~calibration)
+        scores, calibrates = _scores(shared.label, u[i].take(label_row)), calibration.take(label_row)
+        before, known = np.count_nonzero(calibration & shared.sure), scores[calibrates]
+        index = k - 1 - before
+        prepared = np.count_nonzero(known < shared.low) <= index < known.size
+        thresholds[i] = np.partition(known, index)[index] if prepared else np.nan
+        covered[i] = np.count_nonzero(shared.sure) - before
+        covered[i] += np.count_nonzero((scores <= thresholds[i]) & ~calibrates)
         np.less_equal(_scores(shared.place, u[i].take(place_row)), thresholds[i], out=enters[i])
     return thresholds, covered, enters
 

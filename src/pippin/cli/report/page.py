@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._compare.comparison import POOLED, Comparison
+from pippin._compare.comparison import Comparison
 from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
 from pippin._compare.picture.front import HOLLOW, Front
 from pippin._compare.picture.splits import look
 from pippin._compare.study import Study
-from pippin._compare.verdict import Pick, Verdict, on_absent
+from pippin._compare.verdict import Pick, Verdict, on_absent, on_sample
 from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__
 from pippin.cli.report.classes import ClassCoverage
@@ -90,7 +90,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
         ),
         front=_figure(images["front"], "Size against singletons."),
         front_splits=f"{max((found.splits for found in verdict.fronts.values()), default=0):,}",
-        n_calibration=f"{comparison.n_calibration:,}",
+        n_calibration=f"{comparison.closer.n_calibration:,}",
         n_test=f"{curves[0].n_test:,}",
         sampled=_sampled(curves),
         first_step=FIRST_STEP,
@@ -114,7 +114,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
             footer="This page is one file: it loads nothing and sends nothing.",
             css=asset("page.css"),
             js=asset("page.js"),
-            data=as_json(front, curves, comparison.n_calibration, verdict.take),
+            data=as_json(front, curves, comparison.closer.n_calibration, verdict.take),
         )
     )
 
@@ -224,7 +224,7 @@ def _figure_of(images: dict[str, str]) -> str:
 
 
 def _pooled(comparison: Comparison) -> str:
-    return "the one split" if comparison.splits == 1 else f"the first {min(comparison.splits, POOLED):,} splits"
+    return "the one split" if comparison.splits == 1 else f"the first {comparison.pooled:,} splits"
 
 
 def _sampled(curves: Sequence[LevelCurve]) -> str:
@@ -294,6 +294,8 @@ def _run_rows(comparison: Comparison, run: dict[str, str]) -> Iterable[str]:
         "Python": platform.python_version(),
         "NumPy": np.__version__,
     }
+    if sampled := on_sample(comparison):
+        known["sample"] = sampled
     for name, value in (known | run).items():
         if name != "command":
             yield f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>"

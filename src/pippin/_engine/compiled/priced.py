@@ -1,0 +1,143 @@
+"""SOCOP, one row at a time, ranked only as far as needed: compiled.
+
+Its rank 2 needs τ of the row, for which the classes are ranked as long as the ratio falls.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pippin._engine.compiled import lanes
+from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.walk import (
+    FIRST_BAND,
+    Look,
+    Ranking,
+    Row,
+    adapted,
+    first_of,
+    is_broken,
+    is_doubtful,
+    look,
+    rank_more,
+    room_for,
+)
+from pippin._engine.protocol import Scored
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
+from pippin._theory.formula import Coefficients, Parts
+
+
+@part
+def lowest_price(
+    row: Row, price: float, enough: float, known: int, first_band: Any, room: Ranking
+) -> tuple[float, int]:
+    """SOCOP's τ, or some ratio on the way to it that is at most `enough`; and how many ranks are known."""
+    mass, tau = 0.0, np.inf
+    for m in range(1, row.size):
+        if m == known:
+            known = rank_more(row, known, first_band, room)
+        mass += room.values[m]
+        ratio = (m + price) / mass
+        if not ratio < tau:
+            break
+        tau = ratio
+        if tau <= enough:
+            break
+    return tau, known
+
+
+@inlined
+def place_in_row(row: Row, label: int, seen: Look, c: Coefficients, room: Ranking) -> tuple[int, float]:
+    """Whether the label is the best class (0) or not (1), and M."""
+    own, first_band = row.flat[np.uint64(row.start + label)], row.flat.dtype.type(FIRST_BAND)
+    if own == seen.top and (seen.second < seen.top or first_of(row, seen.top) == label):
+        return NONE, 0.0
+    known = rank_more(row, NONE, first_band, room)
+    return NONE + 1, lowest_price(row, c.price, 1.0 / (np.float64(own) + 0.0), known, first_band, room)[0]
+
+
+@inlined
+def set_size(
+    row: Row, seen: Look, c: Coefficients, u: float, threshold: float, first_band: Any, room: Ranking
+) -> tuple[int, int]:
+    """The size of a set, and how many classes the first band held, 0 if none was opened; as in `ranked.py`.
+
+    One look tells of rank 2 the bound 1/p[2].
+    """
+    top, second = np.float64(seen.top), np.float64(seen.second)
+    if not compiled_score_at(c, 0, top, 0.0, u) <= threshold:
+        return NONE, NONE
+    if second < top and not compiled_score_at(c, 1, second, 0.0, u) <= threshold:
+        room.classes[0] = first_of(row, seen.top)
+        return NONE + 1, NONE
+    return _walk(row, c, threshold, first_band, room)
+
+
+@part
+def _walk(row: Row, c: Coefficients, threshold: float, first_band: Any, room: Ranking) -> tuple[int, int]:
+    lanes.apart()
+    opened = rank_more(row, NONE, first_band, room)
+    tau, known = lowest_price(row, c.price, threshold, opened, first_band, room)
+    for rank in range(1, row.size):
+        if rank == known:
+            known = rank_more(row, known, first_band, room)
+        if not compiled_score_at(c, rank, np.float64(room.values[rank]), tau, 0.0) <= threshold:
+            return rank, opened
+    return row.size, opened
+
+
+def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
+    """As in `protocol.py`."""
+    return fill_places(block.reshape(-1), labels, parts, u, out, room_for(block.dtype, block.shape[1]))
+
+
+@loop
+def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
+    """Fills in the place and the score of one class per row; returns how many rows are suspect."""
+    c, n_classes, suspects = Coefficients(*parts), room.values.size, NONE
+    ranks, p, masses, scores = out
+    for i in range(labels.size):
+        ranks[i], p[i], masses[i] = 0, 1.0, 0.0
+        row = Row(flat, i * n_classes, n_classes)
+        seen = look(row)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
+            continue
+        p[i] = flat[np.uint64(row.start + labels[i])]
+        ranks[i], masses[i] = place_in_row(row, labels[i], seen, c, room)
+        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], u[i])
+    return suspects
+
+
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """As in `protocol.py`."""
+    (n, n_classes), flat = block.shape, block.reshape(-1)
+    room = room_for(flat.dtype, n_classes)
+    return grown(partial(fill_members, flat, parts, threshold, u, sizes, room), n, n_classes)
+
+
+@loop
+def fill_members(
+    flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
+) -> tuple[int, int, int]:
+    """Fills in sizes and members from the row `begin` on; returns the row where the room ends, the members, and how
+    many rows are suspect."""
+    c, n_classes, first_band = Coefficients(*parts), room.values.size, FIRST_BAND
+    used, suspects = NONE, NONE
+    for i in range(begin, sizes.size):
+        if used + n_classes > found.size:
+            return i, used, suspects
+        row = Row(flat, i * n_classes, n_classes)
+        seen = look(row)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        if is_broken(seen):
+            continue
+        size, opened = set_size(row, seen, c, u[i], threshold, flat.dtype.type(first_band), room)
+        first_band = adapted(first_band, size, opened)
+        for j in range(size):
+            found[np.uint64(used + j)] = room.classes[np.uint64(j)]
+        sizes[i] = size
+        used += size
+    return sizes.size, used, suspects

@@ -1,0 +1,76 @@
+"""Very many rows: all are split, a sample is looked at closely, and what is prepared for splits changes no number."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._compare import counted, trial
+from pippin._compare.evidence import difference
+from pippin._compare.methods import parse_methods
+from pippin._compare.study import study
+from pippin._compare.trial import make_trial
+from pippin._compare.verdict import on_sample
+from pippin._inputs.labels import as_labelled
+from support.engines import compiled, plain
+
+MOST = 1500
+
+
+def made_trial():
+    data = pippin.load_example()
+    return make_trial(as_labelled(data.probs, data.labels, data.classes, False), 0.1, 0.45, 0)
+
+
+def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
+    """The splits are those of all rows; what is told beyond them rests on the sample, and says so."""
+    methods = parse_methods(["ip", "repip", "aps"])
+    whole = study(made_trial(), methods, 300)
+    assert on_sample(whole.comparison) == ""
+    monkeypatch.setattr(trial, "MOST_ROWS", MOST)
+    found = study(made_trial(), methods, 300)
+    assert np.array_equal(found.comparison.values, whole.comparison.values)
+    near = found.comparison.closer
+    assert near is found.comparison.closer
+    assert near.n == MOST
+    assert found.comparison.pooled == 100
+    assert {front.n for front in found.verdict.fronts.values()} == {MOST}
+    assert {one.n for one in found.evaluations.values()} == {near.n_test}
+    assert {curve.n_test for curve in found.curves} == {near.n_test}
+    assert on_sample(found.comparison).startswith("All 4,986 rows were split. Fronts, curves over levels, sizes")
+    assert found.verdict.take == whole.verdict.take
+    for one, other in zip(found.comparison.tallies, whole.comparison.tallies, strict=True):
+        assert np.array_equal(one.classes, other.classes)
+        assert np.array_equal(one.strata, other.strata)
+    ip, repip, _ = methods
+    for metric in ("efficiency", "informativeness"):
+        wide, same = (difference(one.comparison, metric, ip, repip) for one in (found, whole))
+        assert wide.mean == same.mean
+        assert (wide.high - wide.low) == pytest.approx(same.high - same.low, rel=0.5)
+
+
+def test_of_very_many_rows_fewer_splits_are_pooled():
+    """As many rows in all, and five splits at least."""
+    values = np.zeros((1, 1000, 5))
+    for n, pooled in ((5_000, 100), (100_000, 100), (200_000, 50), (2_000_000, 5), (10**8, 5)):
+        assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, n, n // 2, values).pooled == pooled
+    assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, 100, 50, values[:, :3]).pooled == 3
+
+
+@pytest.mark.parametrize("engine", [plain, compiled])
+def test_numbers_are_dealt_to_those_who_calibrate_first(engine):
+    """In row order, the rest to the others."""
+    calibration, drawn, u = np.array([False, True, True, False, True]), np.arange(5.0), np.empty(5)
+    engine.deal(calibration, drawn, u)
+    assert u.tolist() == [3, 0, 1, 4, 2]
+
+
+@pytest.mark.parametrize("engine", [plain, compiled])
+@pytest.mark.parametrize("spread", [0.05, 1.0])
+def test_thresholds_that_nobody_prepared_for_are_counted_anew(engine, spread, monkeypatch):
+    """With hardly any room around the middle threshold, every number stays the same."""
+    data = pippin.load_example()
+    scores = ("ip", "aps", "raps", "saps", "socop")
+    monkeypatch.setattr(counted.dispatch, "engine_for", lambda work: engine)
+    wanted = pippin.compare(data.probs, data.labels, scores, splits=12).values
+    monkeypatch.setattr(counted, "SPREAD", spread)
+    assert np.array_equal(pippin.compare(data.probs, data.labels, scores, splits=12).values, wanted)
