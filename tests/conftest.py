@@ -15,6 +15,8 @@ settings.register_profile(
 settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
+collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
+
 
 @pytest.fixture
 def call(monkeypatch, capsys):

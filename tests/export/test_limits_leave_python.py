@@ -161,8 +161,8 @@ def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
         assert torch.equal(mine, theirs)
     assert found.classes.shape == (2, 4, 3)
     numbers = (head.table_bits.view(torch.float64), head.number_bits.view(torch.float64))
-    limits = head.limit_bits.view(torch.float64)[[0] * 4]
-    torch.library.opcheck(limited_sets, (rows[0], *numbers, u[0], limits, None, True, 2))
+    given = (rows[0], *numbers, u[0], head.limit_bits.view(torch.float64), head.rank_limits, group[0])
+    torch.library.opcheck(limited_sets, (*given, False, head.linear, 2, True))
     again = pippin.torch.ConformalHead(predictor.at(0.5), from_probs=True, max_size=3)
     again.load_state_dict(head.state_dict())
     assert torch.equal(again(rows, u, group=group).classes, found.classes)

@@ -16,7 +16,8 @@ from pippin._runtime.threads import n_threads
 from pippin._theory.policy import make_policy
 from pippin._theory.spelling import parse_score
 
-EVERY_LOOP = (("ip", (1, 2)), ("pip", (8, 2)), ("pip", (1, 40)), ("socop", (1, 2)))  # for each kind of rows
+# A score and a shape for each kind of rows.
+EVERY_LOOP = (("ip", (1, 2)), ("ip", (8, 2)), ("pip", (8, 2)), ("pip", (1, 40)), ("socop", (1, 2)))
 
 
 def warm_up() -> None:

@@ -1,6 +1,6 @@
 """All that `protocol.Engine` asks for, in compiled loops, and which of them serves a block of rows.
 
-`unranked.py`, `tiled.py`, `ranked.py` and `priced.py` have the same two loops, `label_places` and
+`narrow.py`, `unranked.py`, `tiled.py`, `ranked.py` and `priced.py` have the same two loops, `label_places` and
 `members`, for different scores and numbers of classes. Each loop is serial and releases the
 GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a
 loop is compiled, or loaded from disk, when it is first called.
@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from pippin._engine.compiled import decisions as deciding
-from pippin._engine.compiled import per_class, priced, ranked, splits, tiled, unranked
+from pippin._engine.compiled import narrow, per_class, priced, ranked, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
 from pippin._engine.compiled.p_values import p_values
@@ -55,7 +55,7 @@ NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 def _loops(block: Floats, c: Coefficients, tiled_up_to: int) -> ModuleType:
     if c.reach <= 1:
-        return unranked
+        return narrow if narrow.fits(block.shape) else unranked
     if not math.isnan(c.price):
         return priced
     return tiled if block.shape[1] <= tiled_up_to else ranked

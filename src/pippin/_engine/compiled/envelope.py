@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, inlined, making, part
-from pippin._engine.compiled.side_by_side import ROWS, add_along, furthest, largest, lower
+from pippin._engine.compiled.side_by_side import ROWS, add_three_along, add_two_along, furthest, largest, lower
 from pippin._runtime.arrays import Floats, Indices, Vector
 from pippin._theory.policy import LINES, Policy
 
@@ -71,9 +71,13 @@ def add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
     (n_outcomes, n_actions), flat = order.shape, order.ravel()
     totals = np.zeros(ROWS * n_actions)
     for begin in range(0, n_outcomes, STEPS):
-        for a in range(n_actions):
-            count = min(STEPS, n_outcomes - begin)
-            add_along(outcomes, flat, n_actions * begin + a, n_actions, count, totals, ROWS * a, masses)
+        count = min(STEPS, n_outcomes - begin)
+        odd = n_actions % 2
+        for a in range(0, n_actions - 3 * odd, 2):
+            add_two_along(outcomes, flat, n_actions * begin + a, n_actions, count, totals, a, masses)
+        if odd:
+            a = n_actions - 3
+            add_three_along(outcomes, flat, n_actions * begin + a, n_actions, count, totals, a, masses)
     p, q, s, t = 0.0, 0.0, 0.0, 0.0
     for c in range(n_outcomes):
         here = np.uint64(ROWS * c)
@@ -92,17 +96,12 @@ def find_tops(policy: Policy, work: Work) -> None:
     by number, so by rounding it may have less than the one before.
     """
     masses, tops, heads, last_but_one = work[0], work[1], work[2], work[7]
-    last, n_actions = policy.last.ravel(), policy.last.shape[1]
     tops[:] = -1.0
-    for a in range(n_actions):
-        t = np.int64(last_but_one[a])
-        largest(masses, policy.place, policy.value, last_but_one, a, 1, tops, heads, t // LINES)
+    for a in range(last_but_one.size):
+        own = last_but_one[a : a + 1]
+        largest(masses, policy.place, policy.value, own, tops, heads, np.int64(own[0]) // LINES)
     for b in range(policy.last.shape[0]):
-        largest(masses, policy.place, policy.value, last, n_actions * b, n_actions, tops, heads, b)
-        for i in range(ROWS * b, ROWS * (b + 1) if b > 0 else 0):
-            earlier = not tops[i] > tops[i - ROWS]
-            tops[i] = tops[i - ROWS] if earlier else tops[i]
-            heads[i] = heads[i - ROWS] if earlier else heads[i]
+        largest(masses, policy.place, policy.value, policy.last[b], tops, heads, b)
 
 
 @making

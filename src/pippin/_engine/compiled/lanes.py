@@ -77,6 +77,17 @@ def _folded_two(builder: Any, best: Any, second: Any) -> Any:
 
 
 @step
+def sum_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
+    """The sum of the entries of these lanes, in any order: no score is ever computed with it."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        entries = _only(builder, _window(context, builder, signature, arguments), arguments[2], 0.0)
+        return _folded(builder, entries, builder.fadd)
+
+    return array.dtype(array, types.intp, types.uint32), make
+
+
+@step
 def largest_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
     """The largest entry of these lanes, which must not be NaN; −1 if there is none."""
 

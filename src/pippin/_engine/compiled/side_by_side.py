@@ -23,10 +23,11 @@ class _Writer:
 
     def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any):
         self.builder, self.numbers = builder, arguments
-        self.arrays = [
-            context.make_array(kind)(context, builder, given).data if isinstance(kind, types.Array) else None
+        made = [
+            context.make_array(kind)(context, builder, given) if isinstance(kind, types.Array) else None
             for kind, given in zip(signature.args, arguments, strict=True)
         ]
+        self.arrays, self.sizes = [one and one.data for one in made], [one and one.nitems for one in made]
 
     def entry(self, array: int, index: Any) -> Any:
         return self.builder.load(self.builder.gep(self.arrays[array], [index]))
@@ -65,70 +66,88 @@ class _Writer:
         return cgutils.for_range(self.builder, self.numbers[number])
 
 
-@step
-def add_along(
-    typing: Any, source: Any, order: Any, at: Any, stride: Any, count: Any, totals: Any, here: Any, masses: Any
-) -> Any:
-    """Adds to totals[here] source[order[i]] for i = at, at + stride, …, and fills in each sum on the way as masses[i].
+def _adding(several: int) -> Step:
+    def add_along(
+        typing: Any, source: Any, order: Any, at: Any, stride: Any, count: Any, totals: Any, here: Any, masses: Any
+    ) -> Any:
+        def make(*given: Any) -> Any:
+            write = _Writer(*given)
+            builder, (_, _, begin, step, _, _, place, _) = write.builder, write.numbers
+            starts = [write.times_rows(builder.add(place, _INDEX(k))) for k in range(several)]
+            totals = write.variables(*(write.side(5, start) for start in starts))
+            with write.count(4) as loop:
+                first = builder.add(begin, builder.mul(loop.index, step))
+                for k, total in enumerate(totals):
+                    i = builder.add(first, _INDEX(k))
+                    added = builder.fadd(builder.load(total), write.side(0, write.times_rows(write.whole(1, i))))
+                    builder.store(added, total)
+                    write.put(added, 7, write.times_rows(i))
+            for total, start in zip(totals, starts, strict=True):
+                write.put(builder.load(total), 5, start)
+            return given[0].get_dummy_value()
 
-    `here` is an entry of `totals`; the others are numbers of ROWS rows.
-    """
+        return types.void(source, order, types.intp, types.intp, types.intp, totals, types.intp, masses), make
+
+    return step(add_along)
+
+
+# Adds to totals[here] source[order[i]] for i = at, at + stride, …, and fills in each sum on the way as masses[i]. The
+# same for here + 1 and each i + 1, and so on: of several sums none waits for the last.
+add_two_along = _adding(2)
+add_three_along = _adding(3)
+
+
+@step
+def largest(typing: Any, masses: Any, place: Any, value: Any, lines: Any, tops: Any, heads: Any, here: Any) -> Any:
+    """Raises tops[here] to the largest of itself, the top before it and the masses of these lines; heads[here] is the
+    value of the line that has it, and of the earliest."""
 
     def make(*given: Any) -> Any:
         write = _Writer(*given)
-        builder, (_, _, begin, step, _, _, place, _) = write.builder, write.numbers
-        (total,) = write.variables(write.side(5, place))
-        with write.count(4) as loop:
-            i = builder.add(begin, builder.mul(loop.index, step))
-            added = builder.fadd(builder.load(total), write.side(0, write.times_rows(write.whole(1, i))))
-            builder.store(added, total)
-            write.put(added, 7, write.times_rows(i))
-        write.put(builder.load(total), 5, place)
-        return given[0].get_dummy_value()
-
-    return types.void(source, order, types.intp, types.intp, types.intp, totals, types.intp, masses), make
-
-
-@step
-def largest(
-    typing: Any, masses: Any, place: Any, value: Any, lines: Any, at: Any, count: Any, tops: Any, heads: Any, here: Any
-) -> Any:
-    """Raises tops[here] to the largest mass of lines[at], …, lines[at + count − 1]; heads[here]: its value."""
-
-    def make(*given: Any) -> Any:
-        write = _Writer(*given)
-        builder, numbers = write.builder, write.numbers
-        start = write.times_rows(numbers[8])
-        top, head = write.variables(write.side(6, start), write.side(7, start))
-        with write.count(5) as loop:
-            line = write.whole(3, builder.add(numbers[4], loop.index))
+        builder, start = write.builder, write.times_rows(write.numbers[6])
+        before = builder.select(builder.icmp_signed(">", start, _INDEX(0)), builder.sub(start, _INDEX(ROWS)), start)
+        top, head = write.variables(write.side(4, before), write.side(5, before))
+        better = builder.fcmp_ordered(">", write.side(4, start), builder.load(top))
+        write.keep_where(better, [(top, write.side(4, start)), (head, write.side(5, start))])
+        with cgutils.for_range(builder, write.sizes[3]) as loop:
+            line = write.whole(3, loop.index)
             mass = write.side(0, write.times_rows(write.whole(1, line)))
             better = builder.fcmp_ordered(">", mass, builder.load(top))
             write.keep_where(better, [(top, mass), (head, write.repeated(write.entry(2, line)))])
-        write.put(builder.load(top), 6, start)
-        write.put(builder.load(head), 7, start)
+        write.put(builder.load(top), 4, start)
+        write.put(builder.load(head), 5, start)
         return given[0].get_dummy_value()
 
-    arrays = masses, place, value, lines
-    return types.void(*arrays, types.intp, types.intp, tops, heads, types.intp), make
+    return types.void(masses, place, value, lines, tops, heads, types.intp), make
 
 
 @step
 def furthest(typing: Any, heads: Any, tops: Any, count: Any, slopes: Any, here: Any, found: Any) -> Any:
-    """Fills in found[0] and found[1]: the mass and the value of the point that has the largest value + slope·mass."""
+    """Fills in found[0] and found[1]: the mass and the value of the point that has the largest value + slope·mass.
+
+    Two points at a time are held against two that were best so far, so that neither waits for the other.
+    """
 
     def make(*given: Any) -> Any:
         write = _Writer(*given)
         builder, slope = write.builder, write.side(3, write.numbers[4])
-        best, its_mass, its_value = write.variables(float("-inf"), 0.0, 0.0)
-        with write.count(2) as loop:
-            start = write.times_rows(loop.index)
-            value, mass = write.side(0, start), write.side(1, start)
-            height = builder.fadd(value, builder.fmul(slope, mass))
-            better = builder.fcmp_ordered(">", height, builder.load(best))
-            write.keep_where(better, [(best, height), (its_mass, mass), (its_value, value)])
-        write.put(builder.load(its_mass), 5, _INDEX(0))
-        write.put(builder.load(its_value), 5, _INDEX(ROWS))
+        two = [write.variables(float("-inf"), 0.0, 0.0) for _ in range(2)]
+        last = builder.sub(write.numbers[2], _INDEX(1))
+        with cgutils.for_range(builder, builder.lshr(builder.add(write.numbers[2], _INDEX(1)), _INDEX(1))) as loop:
+            even = builder.shl(loop.index, _INDEX(1))
+            odd = builder.add(even, _INDEX(1))
+            for i, (best, its_mass, its_value) in zip(
+                (even, builder.select(builder.icmp_signed("<", odd, last), odd, last)), two, strict=True
+            ):
+                start = write.times_rows(i)
+                value, mass = write.side(0, start), write.side(1, start)
+                height = builder.fadd(value, builder.fmul(slope, mass))
+                better = builder.fcmp_ordered(">", height, builder.load(best))
+                write.keep_where(better, [(best, height), (its_mass, mass), (its_value, value)])
+        one, other = ([builder.load(variable) for variable in best] for best in two)
+        better = builder.fcmp_ordered(">", other[0], one[0])
+        for k in (1, 2):
+            write.put(builder.select(better, other[k], one[k]), 5, _INDEX((k - 1) * ROWS))
         return given[0].get_dummy_value()
 
     return types.void(heads, tops, types.intp, slopes, types.intp, found), make

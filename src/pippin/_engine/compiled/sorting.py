@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import compiled, part
+from pippin._engine.compiled.build import compiled, making, part
 from pippin._engine.compiled.lanes import LANES
 from pippin._runtime.arrays import Floats, Indices, Vector
 
 RUN = 128  # entries that are sorted by counting; more are merged
+MANY = 400  # or sorted by digits
+DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
 
 
@@ -51,6 +53,45 @@ def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target:
             i, j = i + 1 - later, j + later
 
 
+@making
+def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
+    """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
+    lanes.apart()
+    wide, keys, others = np.empty(size), np.empty(size, np.uint64), np.empty(size, np.uint64)
+    here, there = np.empty(size, np.int32), np.empty(size, np.int32)
+    ends, mask = np.empty(1 << DIGIT, np.int64), np.uint64((1 << DIGIT) - 1)
+    for i in range(size):
+        wide[i], here[i] = np.float64(raw[i]) + 0.0, raw_classes[i]
+    bits = wide.view(np.uint64)
+    every, some = bits[0], bits[0]
+    for i in range(size):
+        keys[i] = ~bits[i]  # these rise as the probabilities fall
+        every &= bits[i]
+        some |= bits[i]
+    shift = np.uint64(0)
+    while shift < 64 and (every ^ some) >> shift != 0:
+        if ((every ^ some) >> shift) & np.uint64(1) == 0:
+            shift += np.uint64(1)
+            continue
+        for j in range(ends.size):
+            ends[j] = 0
+        for i in range(size):
+            ends[(keys[i] >> shift) & mask] += 1
+        start = 0
+        for j in range(ends.size):
+            start += ends[j]
+            ends[j] = start - ends[j]
+        for i in range(size):
+            digit = (keys[i] >> shift) & mask
+            others[ends[digit]], there[ends[digit]] = keys[i], here[i]
+            ends[digit] += 1
+        keys, others, here, there = others, keys, there, here
+        shift += np.uint64(DIGIT)
+    for i in range(size):
+        bits[i] = ~keys[i]
+        values[np.uint64(at + i)], classes[np.uint64(at + i)] = wide[i], here[i]
+
+
 @part
 def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
     """Sorts the first `size` entries by falling value into `values` and `classes`, from `at` on.
@@ -59,6 +100,9 @@ def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, clas
     entries behind it.
     """
     lanes.apart()
+    if size > MANY:
+        _sort_by_digits(raw, raw_classes, size, values, classes, at)
+        return
     for i in range(size, size + LANES):
         raw[np.uint64(i)] = -1
     for begin in range(0, size, RUN):
