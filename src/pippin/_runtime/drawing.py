@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from pippin._runtime.extras import need
 from pippin._runtime.visible import visible
 
-need("A plot", "report", "matplotlib")
+need("A plot", "report", "matplotlib")  # before the imports below, each of which is late for that reason
 
 import matplotlib.style  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """Scores from the listed values of each row, rank after rank, many rows at once.
 
 Sums run in rank order in float64 and without fused multiply-add: the bits of the core. Where the list ends, no class

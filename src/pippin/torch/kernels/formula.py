@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """What kernels share: the formula of linear scores, and a list of rows that somebody else must finish."""
 
 from pippin.torch.kernels.language import jit, tl

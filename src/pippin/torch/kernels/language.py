@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """Triton, where it is: torch for CPUs and for Apple comes without it, and then nothing here is ever launched."""
 
 import contextlib

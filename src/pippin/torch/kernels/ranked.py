@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """The scores of rows that are sorted already, at every rank: for rows whose few best classes do not settle them."""
 
 import torch

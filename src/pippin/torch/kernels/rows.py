@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """A row of up to MOST classes, read once and held by one program: its softmax, its set, the score of its label.
 
 The sum of a softmax is made of whole numbers, 2^((x − top)·log₂e) in units of 2⁻²⁷ (2⁻⁴⁰ of float64), whose sum is
@@ -169,7 +170,7 @@ def _labels(
         needed = tl.minimum(last, weighty)
         known = needed <= STEPS
         rank = tl.full((), 0, tl.int32)
-        if last == 0:  # noqa: SIM102
+        if last == 0:  # noqa: SIM102 - kernels have no "and"
             if second != 0.0:
                 mass = second * best_of(tl.where(index == label, -1.0, p)).to(tl.float64)
         while known & (rank < needed):

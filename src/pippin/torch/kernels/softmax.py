@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """The softmax of a row in two numbers, its largest logit and the inverse of its sum; one read of everything.
 
     p = 2^((x − top)·log₂e)·scale

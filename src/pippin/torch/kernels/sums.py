@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """A sum in rank order, to the last bit, though many terms are added at once.
 
 The core adds t₁, t₂, … one after the other, S ← fl(S + t). Between two powers of two, B <= S < 2B, float64 numbers

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """The best few of every row of many classes, and the rank of its label, from the groups that can have them.
 
 Of the largest values of all groups a cut is found that some SOME of them reach; only those groups are read again, and

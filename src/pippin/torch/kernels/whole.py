@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """Rows that their few best classes do not settle, ranked whole: a row of few classes is sorted by one program.
 
 How many such rows there are is known to the device alone, so nobody waits for it: a fixed number of programs take
