@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster
 import pippin
 import pippin.dask
 from pippin._runtime import progress
+from pippin._theory.formula import FAMILIES
 from pippin.cli import predict_tables
 from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, write_tables
 from support.partitions import PER
@@ -226,3 +227,43 @@ def test_wrong_use(cluster):
         pippin.dask.calibrate(PROBS, LABELS)
     with pytest.raises(pippin.InputError, match="Expected labels in 6 partitions as the rows, got 5"):
         pippin.dask.calibrate(divided(PROBS), divided(LABELS)[1:])
+
+
+SHALLOW = """\
+import pippin
+
+
+def coefficients(ranks, power):
+    return {{"constant": 1, "own": -1, "above": weight(ranks) ** -power}}
+
+
+def weight(ranks):
+    return {weight}
+
+
+pippin.register("shallow", pippin.Family({{"power": 1.0}}, coefficients))
+"""
+
+
+def test_workers_know_a_score_that_is_registered_here(cluster, tmp_path, monkeypatch, call):
+    """From a module that they cannot import; and the newer one, where it is registered again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    write_tables(tmp_path / "tables")
+    there, made = f"--scheduler {cluster.scheduler.address}", []
+    for weight in ("ranks", "ranks + 1"):
+        (tmp_path / "shallow_scores.py").write_text(SHALLOW.format(weight=weight))
+        for number, where in enumerate(("", there)):
+            sys.modules.pop("shallow_scores", None)
+            beside, names = f"tables --id photo {where} --import shallow_scores", (f"p{number}.json", f"s{number}.csv")
+            for words in ("calibrate --score shallow --out {}", "predict {} --out {}"):
+                code, _, err = call(f"{words.format(*names)} {beside}")
+                assert (code, err) == (0, "")
+            made.append([(tmp_path / name).read_bytes() for name in names])
+        known = pippin.load(tmp_path / "p1.json")
+        scan = pippin.scan(tmp_path / "tables", id="photo")
+        assert pippin.dask.evaluate(known, scan).coverage == pippin.evaluate(known.predict(PROBS), LABELS).coverage
+    assert made[0] == made[1]
+    assert made[2] == made[3]
+    assert made[0] != made[2]
+    FAMILIES.pop("shallow")

@@ -100,6 +100,7 @@ def _made_far(source: "Scan", predictor: Any, asked: Asked, start: int) -> Itera
     from pippin._inputs.batched import no_rows
     from pippin._runtime.progress import progress_bar
     from pippin.dask.blocks import slices, with_rows
+    from pippin.dask.families import knowing
     from pippin.dask.watching import in_order
 
     known = with_rows(source)
@@ -107,7 +108,7 @@ def _made_far(source: "Scan", predictor: Any, asked: Asked, start: int) -> Itera
         raise no_rows(source.name)
     pieces = slices(known, PIECE, _needs(source, predictor), start)
     with progress_bar("rows", known.rows, done=start, rate=True) as advance:
-        for made in in_order(partial(_made_there, asked), predictor, pieces):
+        for made in in_order(knowing(partial(_made_there, asked)), predictor, pieces):
             yield made
             first, stop, *_ = made[0][0]
             advance(stop - first)

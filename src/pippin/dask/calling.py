@@ -27,6 +27,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin.dask.blocks import Block, blocks_of, each, firsts
+from pippin.dask.families import knowing
 from pippin.dask.watching import computed, persisted
 from pippin.tables.scanning import Scan
 
@@ -76,8 +77,9 @@ def calibrate(
     known = _classes(probs, blocks, classes, labels, groups)
     calibration = Calibration(score, alpha, classes=known, per=per, unseen=unseen, seed=seed)
     exact = calibration.score.randomized or per == "cluster"
+    scored = knowing(partial(_part, calibration))
     tasks = [
-        dask.delayed(each)(block, number, first, partial(_part, calibration))
+        dask.delayed(each)(block, number, first, scored)
         for number, (block, first) in enumerate(zip(blocks, firsts(blocks, exact), strict=True))
     ]
     rows = [block.rows for block in blocks]
@@ -111,9 +113,9 @@ def predict(
     """
     groups = True if isinstance(probs, Scan) else groups
     blocks = blocks_of(probs, None, groups if "groups" in predictor.takes else None)
-    chosen = partial(_sets, predictor, _drawn(seed), nonempty)
+    chosen = knowing(partial(_sets, predictor, _drawn(seed), nonempty))
     tasks = [
-        dask.delayed(_joined)(block, number, first, chosen)
+        dask.delayed(_joined)(block, number, first, chosen, predictor.classes)
         for number, (block, first) in enumerate(zip(blocks, firsts(blocks, _randomized(predictor)), strict=True))
     ]
     if not hasattr(probs, "to_delayed") or isinstance(probs, dask.array.Array):
@@ -148,7 +150,7 @@ def evaluate(
     if isinstance(probs, Scan):
         labels, groups = True, True if probs.has_groups else None
     blocks = blocks_of(probs, labels, groups)
-    measured = partial(_measured, predictor, _drawn(seed), nonempty)
+    measured = knowing(partial(_measured, predictor, _drawn(seed), nonempty))
     total: Measured | None = _total(
         [
             dask.delayed(_sum_of)(block, number, first, measured)
@@ -177,7 +179,7 @@ def score(
     blocks = blocks_of(probs, labels if labels is not None else True)
     chosen = parse_score(score)
     known = _classes(probs, blocks, classes, labels, None)
-    work = partial(_scores, chosen, known, _drawn(seed))
+    work = knowing(partial(_scores, chosen, known, _drawn(seed)))
     arrays = []
     for number, (block, first) in enumerate(zip(blocks, firsts(blocks, chosen.randomized), strict=True)):
         task = dask.delayed(_concatenated)(block, number, first, work)
@@ -243,16 +245,15 @@ def _sets(predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, gr
     return predictor.predict(probs, seed=positioned(seed, first), nonempty=nonempty, **beside)
 
 
-def _joined(block: Block, number: int, first: int, work: Any) -> Any:
+def _joined(block: Block, number: int, first: int, work: Any, classes: Classes) -> Any:
     from pippin._predictors.sets import PredictionSets
 
     found = [one for one in each(block, number, first, work) if one is not None]
-    predictor = work.args[0]
     if len(found) == 1:
         return found[0]
     sizes = np.concatenate([np.empty(0, dtype=np.int64), *(one.sizes for one in found)])
     members = np.concatenate([np.empty(0, dtype=np.int32), *(one.members for one in found)])
-    return PredictionSets(sizes, members, predictor.classes)
+    return PredictionSets(sizes, members, classes)
 
 
 def _frame(sets: Any) -> Any:
