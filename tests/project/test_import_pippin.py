@@ -4,19 +4,17 @@ import subprocess
 import sys
 
 PROBE = """
-import sys, time, numpy
-before = time.perf_counter()
+import sys
 import pippin
-spent = time.perf_counter() - before
 heavy = {"numba", "llvmlite", "torch", "pandas", "polars", "matplotlib", "scipy", "sklearn", "rich", "typer"}
-print(sorted(heavy & set(sys.modules)), spent)
+print(sorted(heavy & set(sys.modules)))
 """
 
 
 def test_import_loads_nothing_heavier_than_numpy():
     """Neither numba, torch, pandas nor matplotlib, nor what only the command line needs."""
     printed = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True).stdout
-    assert printed.startswith("[] ")
+    assert printed == "[]\n"
 
 
 def test_small_work_does_not_load_the_compiler():

@@ -15,7 +15,9 @@ def executed(tmp_path_factory):
     """Its cells with their outputs, run by a kernel of its own in an empty folder."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")  # stored without any
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path_factory.mktemp("empty")}}).execute()
+    NotebookClient(
+        notebook, timeout=None, startup_timeout=3600, resources={"metadata": {"path": tmp_path_factory.mktemp("empty")}}
+    ).execute()
     return notebook.cells
 
 
