@@ -144,8 +144,8 @@ def frequencies(probs, labels, splits):
         more = more_of(new, probs, labels)
         plain = pippin.calibrate(probs[old], labels[old], "pip").predict(probs[more])
         ratios = pippin.label_ratios(probs[old], labels[old], probs[more])
-        weighted = pippin.calibrate_weighted(probs[old], labels[old], ratios.of(labels[old]), "pip", 0.1)
-        moved = weighted.predict(probs[more], np.full(len(more), ratios.ratios.max()))
+        weighted = pippin.calibrate_weighted(probs[old], labels[old], ratios, "pip", 0.1)
+        moved = weighted.predict(probs[more], ratios)
         for name, sets in (("as calibrated", plain), ("label ratios", moved)):
             found.setdefault(name, []).append((pippin.coverage(sets, labels[more]), pippin.efficiency(sets)))
     return {name: np.mean(values, axis=0) for name, values in found.items()}

@@ -110,10 +110,8 @@ def by_labels(here, labels, there):
     """Sets in the new field, plain and weighted by how common each species is there."""
     ratios = pippin.label_ratios(here, labels, there)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
-    weighted = pippin.calibrate_weighted(here, labels, ratios.of(labels), "ip", 0.1)
-    return plain.predict(there), weighted.predict(
-        there, np.full(len(there), ratios.ratios.max())
-    )
+    weighted = pippin.calibrate_weighted(here, labels, ratios, "ip", 0.1)
+    return plain.predict(there), weighted.predict(there, ratios)
 
 
 plain, weighted = by_labels(here, labels, there)

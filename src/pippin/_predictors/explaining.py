@@ -12,7 +12,8 @@ from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import Ruled, asked_rows, drawn
 from pippin._predictors.frames import polars_frame
-from pippin._predictors.rules import Asked, ByCells, as_weights
+from pippin._predictors.rules import Asked, ByCells, one_weight
+from pippin._predictors.streams.label_shift import LabelRatios
 from pippin._runtime.arrays import Seed, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import Share, html_table, shown_number
@@ -123,7 +124,12 @@ class Explains:
     """A predictor with a rule, which says why a class is in a set or not."""
 
     def explain(
-        self: Any, row: Any, *, seed: Seed = None, group: str | int | None = None, weight: float | None = None
+        self: Any,
+        row: Any,
+        *,
+        seed: Seed = None,
+        group: str | int | None = None,
+        weight: float | LabelRatios | None = None,
     ) -> Explanation:
         """Each class of one object: rank, probability, score, threshold, p-value, and one sentence why it is in or out.
 
@@ -131,7 +137,7 @@ class Explains:
             row: its K probabilities, not logits.
             seed: for a randomised score; a seed or a Generator.
             group: the object's group, where there are thresholds per group.
-            weight: the object's likelihood ratio, where the predictor is weighted.
+            weight: the object's likelihood ratio, or those of the classes, where the predictor is weighted.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -148,7 +154,7 @@ class Explains:
                     f"Expected {'a' if given is None else 'no'} {name} beside the row, got {given!r}", told
                 )
         codes = None if group is None else self.group_codes([group], 1)
-        weights = None if weight is None else as_weights([weight], 1)
+        weights = None if weight is None else one_weight(weight, self.classes)
         return explained(self, Asked(rows, drawn(self.score, 1, seed), codes, weights), self.alpha)
 
 

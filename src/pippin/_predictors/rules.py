@@ -23,7 +23,8 @@ from pippin._engine.plain.p_values import Among, among
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import Rows, as_array
 from pippin._predictors.cells import Cells
-from pippin._runtime.arrays import Codes, Flags, Vector
+from pippin._predictors.streams.label_shift import LabelRatios
+from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._theory.units import unit_p_values
@@ -35,8 +36,8 @@ Use = Callable[[int, Vector], None]  # the p-values of all classes of the rows f
 class Asked(NamedTuple):
     """Rows to predict, and all that their sets and p-values depend on.
 
-    `group` says which row of a rule's bounds each object uses, `weights` how much it weighs,
-    where the rule wants to know.
+    `group` says which row of a rule's bounds each object uses, `weights` how much it weighs, where
+    the rule wants to know: (n, 1), or (1, K) where that follows from its class.
     """
 
     rows: Rows
@@ -96,14 +97,16 @@ class ByCells:
 
 @dataclass(frozen=True, eq=False)
 class ByWeights:
-    """A threshold for every object, from its own weight and those of the calibration rows, sorted by score."""
+    """A threshold for every object or class, from its own weight and those of the calibration rows, sorted by score."""
 
     scores: Vector
     weights: Vector
     alpha: float
 
     def bounds(self, asked: Asked) -> Bounds:
-        return Bounds(self.thresholds(_weights(asked))[:, None], np.arange(asked.rows.n))
+        own = _weights(asked)
+        each = self.thresholds(own.ravel()).reshape(own.shape)
+        return Bounds(each, np.arange(asked.rows.n) if own.shape[1] == 1 else None)
 
     def thresholds(self, weights: Vector) -> Vector:
         """The threshold of each object, from its weight."""
@@ -112,10 +115,11 @@ class ByWeights:
         return np.append(self.scores, np.inf)[reached][which]
 
     def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
-        return self._p(scores, _weights(asked))
+        own = _weights(asked)
+        return self._p(scores, own[:, 0] if own.shape[1] == 1 else own[0, labels])
 
     def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        own = _weights(asked)[:, None]
+        own = np.broadcast_to(_weights(asked), (asked.rows.n, asked.rows.n_classes))
         _in_tiles(asked, score, lambda scores, start, stop: use(start, self._p(scores, own[start:stop])))
 
     def unknown(self) -> Flags | None:
@@ -185,6 +189,18 @@ def need_scores(cells: Cells, for_what: str) -> None:
             f"This predictor was saved without its calibration scores, so it {for_what}",
             "calibrate again, or save with scores=True",
         )
+
+
+def own_weights(weights: ArrayLike | LabelRatios, n: int, classes: Classes) -> Vector:
+    """The weights of n objects, (n, 1), or what each of them would weigh with each class, (1, K)."""
+    if not isinstance(weights, LabelRatios):
+        return as_weights(weights, n)[:, None]
+    return as_weights(weights.agreeing(classes).ratios, len(classes))[None]
+
+
+def one_weight(weight: float | LabelRatios, classes: Classes) -> Vector:
+    """The same of one object."""
+    return own_weights(weight if isinstance(weight, LabelRatios) else [weight], 1, classes)
 
 
 def as_weights(weights: ArrayLike, n: int) -> Vector:

@@ -1,4 +1,4 @@
-"""Covariate shift: calibration rows weigh as much as rows like them occur where one predicts."""
+"""Covariate and label shift: calibration rows weigh as much as rows like them occur where one predicts."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,11 +16,13 @@ from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
-from pippin._predictors.rules import Asked, ByWeights, as_weights
+from pippin._predictors.rules import Asked, ByWeights, as_weights, one_weight, own_weights
 from pippin._predictors.saving import Content, Saved, need, shared_content, vector_of
 from pippin._predictors.sets import PredictionSets
+from pippin._predictors.streams.label_shift import LabelRatios
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.visible import visible
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
@@ -67,7 +69,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
 def calibrate_weighted(
     probs: Any,
     labels: ArrayLike,
-    weights: ArrayLike,
+    weights: ArrayLike | LabelRatios,
     score: Score | str = "repip",
     alpha: float = 0.1,
     *,
@@ -79,13 +81,15 @@ def calibrate_weighted(
 
     If only the distribution of x changes, not that of the class given x, and the ratios are
     right, sets contain the true class with probability at least 1 − alpha. Tibshirani,
-    Barber, Candès, Ramdas (2019), Conformal prediction under covariate shift.
+    Barber, Candès, Ramdas (2019), Conformal prediction under covariate shift. With the ratios of
+    classes, from `label_ratios`, the same holds if only the distribution of the class changes.
+    Podkopaev, Ramdas (2021), Distribution-free uncertainty quantification under label shift.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         weights: the rows' likelihood ratios dP_target(x)/dP_source(x), up to one factor that
-            they share with the weights given to `predict`.
+            they share with the weights given to `predict`; or what `label_ratios` returns.
         score: a score or its spelling.
         alpha: the share of errors allowed.
         classes: names of the K columns; a data frame brings its own.
@@ -102,7 +106,7 @@ def calibrate_weighted(
     rows, codes, names = as_labelled(probs, labels, classes, from_logits)
     same_index("probs", rows.index, weights=weights)
     chosen, level = parse_score(score), as_alpha(alpha)
-    given = as_weights(weights, rows.n)
+    given = as_weights(weights.agreeing(names).of(codes) if isinstance(weights, LabelRatios) else weights, rows.n)
     if not given.any():
         raise InputError("Expected some positive weight among the calibration rows, got zeros only", "check the ratios")
     scores = dispatch.label_scores(rows, codes, chosen, draws(chosen, rows.n, seed))
@@ -116,7 +120,7 @@ class WeightedPredictor(Explains, Saved):
 
     An object of weight w has the smallest score s as its threshold for which the scores up
     to s hold a share of at least 1 − alpha of all weights, w included; if none does, it is
-    infinite.
+    infinite. Where the weight follows from the class, every class has its own threshold.
 
     Attributes:
         score: the score.
@@ -167,14 +171,20 @@ class WeightedPredictor(Explains, Saved):
         return self._rule.thresholds(as_weights(weights, np.asarray(as_array(weights)).size))
 
     def predict(
-        self, probs: Any, weights: ArrayLike, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
+        self,
+        probs: Any,
+        weights: ArrayLike | LabelRatios,
+        *,
+        seed: Seed = None,
+        nonempty: bool = False,
+        from_logits: bool = False,
     ) -> PredictionSets:
-        """The set of every row: all classes whose score is at most the row's threshold.
+        """The set of every row: all classes whose score is at most the row's threshold, or their own.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
             weights: the likelihood ratios of these objects, by the same function as those of the
-                calibration rows.
+                calibration rows; or the `LabelRatios` that it was calibrated with.
             seed: for a randomised score; a seed or a Generator.
             nonempty: whether the most probable class is put into sets that would be empty.
             from_logits: whether `probs` are logits, of which a softmax is taken.
@@ -188,22 +198,26 @@ class WeightedPredictor(Explains, Saved):
         """
         return self._sets(self._ask(probs, weights, seed, from_logits), nonempty)
 
-    def predict_one(self, row: Any, weight: float, *, seed: Seed = None, nonempty: bool = False) -> Indices:
+    def predict_one(
+        self, row: Any, weight: float | LabelRatios, *, seed: Seed = None, nonempty: bool = False
+    ) -> Indices:
         """One object's class indices, most probable first, as in `PredictionSets.members`.
 
         Args:
             row: its K probabilities, not logits.
-            weight: its likelihood ratio.
+            weight: its likelihood ratio, or the `LabelRatios`.
             seed: for a randomised score; a seed or a Generator.
             nonempty: whether a set that would be empty gets the most probable class.
         """
         check_names(self.classes, row)
-        return self._sets(self._ask(as_array(row)[None], [weight], seed, False), nonempty).members
+        rows = asked_rows(self.classes, as_array(row)[None], False)
+        asked = Asked(rows, drawn(self.score, 1, seed), weights=one_weight(weight, self.classes))
+        return self._sets(asked, nonempty).members
 
     def p_values(
         self,
         probs: Any,
-        weights: ArrayLike,
+        weights: ArrayLike | LabelRatios,
         labels: ArrayLike | None = None,
         *,
         seed: Seed = None,
@@ -217,7 +231,7 @@ class WeightedPredictor(Explains, Saved):
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
-            weights: the likelihood ratios of these objects.
+            weights: the likelihood ratios of these objects, or the `LabelRatios`.
             labels: one class per row, as indices or as names; None asks for all classes.
             seed: for a randomised score; a seed or a Generator.
             from_logits: whether `probs` are logits, of which a softmax is taken.
@@ -231,13 +245,13 @@ class WeightedPredictor(Explains, Saved):
         return answers.p_values(self, self._ask(probs, weights, seed, from_logits), labels)
 
     def forced(
-        self, probs: Any, weights: ArrayLike, *, seed: Seed = None, from_logits: bool = False
+        self, probs: Any, weights: ArrayLike | LabelRatios, *, seed: Seed = None, from_logits: bool = False
     ) -> PointPredictions:
         """One class per row, the one with the largest p-value, with its confidence and credibility.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
-            weights: the likelihood ratios of these objects.
+            weights: the likelihood ratios of these objects, or the `LabelRatios`.
             seed: for a randomised score; a seed or a Generator.
             from_logits: whether `probs` are logits, of which a softmax is taken.
 
@@ -284,15 +298,21 @@ class WeightedPredictor(Explains, Saved):
             f"worth {self.effective_sample_size:,.0f}, {len(self.classes):,} classes)"
         )
 
-    def _ask(self, probs: Any, weights: ArrayLike, seed: Seed, from_logits: bool) -> Asked:
+    def _ask(self, probs: Any, weights: ArrayLike | LabelRatios, seed: Seed, from_logits: bool) -> Asked:
         rows = asked_rows(self.classes, probs, from_logits, weights=weights)
-        return Asked(rows, drawn(self.score, rows.n, seed), weights=as_weights(weights, rows.n))
+        return Asked(rows, drawn(self.score, rows.n, seed), weights=own_weights(weights, rows.n, self.classes))
 
     def _sets(self, asked: Asked, nonempty: bool) -> PredictionSets:
         bounds = self._rule.bounds(asked)
         found = answers.sets(self, asked, nonempty, bounds)
         heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(bounds.scores).sum())
-        if heavy:
+        if heavy and bounds.group is None:
+            first = self.classes[int(np.isinf(bounds.scores[0]).argmax())]
+            warn(
+                f"{heavy:,} of {len(self.classes):,} classes, {visible(first)} for one, weigh more than a share of "
+                f"{self.alpha:g} of all weights: they are in every set. Calibrate on more rows of them."
+            )
+        elif heavy:
             warn(
                 f"{heavy:,} of {asked.rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: "
                 "their sets hold all classes. Calibrate on more rows that are like them."

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._inputs.labels import as_labelled
+from pippin._inputs.labels import as_labelled, shortened
 from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
@@ -56,6 +56,23 @@ class LabelRatios(NamedTuple):
             labels: classes by number.
         """
         return np.asarray(self.ratios[labels])
+
+    def agreeing(self, classes: Classes) -> "LabelRatios":
+        """These ratios, if they are of these classes in this order.
+
+        Args:
+            classes: the names of the columns.
+
+        Raises:
+            InputError: they are of others.
+        """
+        named = not isinstance(classes, range) and not isinstance(self.classes, range)
+        if len(classes) != len(self.ratios) or (named and list(map(str, classes)) != list(map(str, self.classes))):
+            raise InputError(
+                f"Expected the ratios of {shortened(classes)}, got those of {shortened(self.classes)}",
+                "find them with label_ratios of rows that have the same columns",
+            )
+        return self
 
 
 def label_ratios(
