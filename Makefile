@@ -3,15 +3,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test docs lint compiled bench format clean
+# Processes keep the bytecode of what they import, whatever the caller's settings: a test starts many.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: run test docs lint compiled tests bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
 
-# Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
 test:  ## lint, types, import contract, all tests
-	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-test browser
-	@$(MAKE) --no-print-directory -j2 lint compiled
+	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-test browser compiled
+	@$(MAKE) --no-print-directory -j2 lint tests
+
+# Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
+tests: $(VENV)/installed-test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
@@ -20,7 +25,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-compiled: $(VENV)/installed-test
+compiled: $(VENV)/installed
 	$(BIN)/python -c "import pippin; pippin.warm_up()"
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
@@ -49,16 +54,16 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"
-	@$(PIP) install --editable ".[report]"
+	@$(PIP) install --no-compile --editable ".[report]"
 	@touch $@
 
 # TorchCP's own requirements cannot all be installed beside a CPU build of torch; what
 # its scores need is in the test extra.
-$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+$(VENV)/installed-test: pyproject.toml | $(VENV)/installed
 	@echo "Setting up the tests (once) …"
 	@$(PIP) install --no-compile --editable ".[test]"
 	@$(PIP) install --no-compile --no-deps torchcp==1.2.1
-	@touch $(VENV)/installed $@
+	@touch $@
 
 $(VENV)/installed-docs: pyproject.toml | $(BIN)/python
 	@echo "Setting up the site (once) …"

@@ -1,5 +1,6 @@
 """How much hypothesis looks for, and fixtures of more than one file."""
 
+import gc
 import os
 import shlex
 import sys
@@ -16,6 +17,16 @@ settings.register_profile("thorough", parent=settings.get_profile("laws"), max_e
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
 collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
+
+
+def pytest_collection():
+    """What is imported stays to the end: the garbage collector looks for none in it, now or later."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_the_verdict_in_python():
     assert "pass alpha" in pippin.evaluate(sets, labels).verdict
 
 
-def test_empty_sets_are_explained(halves, call):
+def test_empty_sets_are_explained(halves, call, no_figures):
     """Accuracy, why sets are empty, and what to ask for, wherever sets are made or compared."""
     _, out, _ = call("calibrate old.npz --alpha 0.3 --out p.json")
     right = f"{100 * np.mean(_best('old') == _labels('old')):.3g}"
@@ -86,7 +86,7 @@ def test_an_alpha_that_is_a_coverage():
     warn_of_level(0.5)
 
 
-def test_the_command_to_copy_works(halves, call):
+def test_the_command_to_copy_works(halves, call, no_figures):
     """`compare` ends with what to run, and running it gives that score."""
     polars.DataFrame(EXAMPLE.probs[:800], schema=list(EXAMPLE.classes)).with_columns(
         truth=polars.Series([EXAMPLE.classes[i] for i in EXAMPLE.labels[:800]]), photo=polars.Series(range(800))
@@ -111,7 +111,7 @@ def test_tune(halves, call):
     assert call("tune old.npz --prefer luck --out q.json")[0] == 2
 
 
-def test_groups_that_are_ids(halves, call):
+def test_groups_that_are_ids(halves, call, no_figures):
     """Each row its own group: said, and left out; a promise of thresholds that are all infinite is none."""
     with np.load("old.npz") as kept:
         ids = [f"{i}.png" for i in range(len(kept["labels"]))]

@@ -15,15 +15,20 @@ from support.rows import made_rows
 ROOT = Path(__file__).parents[2]
 
 
+def write_rows(path, absent=0):
+    """400 rows of 8 classes, of which the last may be absent."""
+    probs = made_rows("spread", 400, 8, 0)
+    labels = np.where(np.arange(400) % 3 > 0, probs[:, : 8 - absent].argmax(axis=1), np.arange(400) % (8 - absent))
+    np.savez(path, probs=probs, labels=labels)
+
+
 @pytest.fixture
 def compared(call, tmp_path, monkeypatch):
-    """What `pippin compare` prints, and the text of its page; the last classes may be absent."""
+    """What `pippin compare` prints, and the text of its page."""
     monkeypatch.chdir(tmp_path)
 
     def compare(scores, absent=0):
-        probs = made_rows("spread", 400, 8, 0)
-        labels = np.where(np.arange(400) % 3 > 0, probs[:, : 8 - absent].argmax(axis=1), np.arange(400) % (8 - absent))
-        np.savez("data.npz", probs=probs, labels=labels)
+        write_rows("data.npz", absent)
         code, out, _ = call(f"compare data.npz --scores '{scores}' --alpha 0.2 --splits 4 --out out")
         assert code == 0
         page = (tmp_path / "out" / "report.html").read_text("utf-8")
@@ -68,20 +73,19 @@ def test_documents_have_the_same_heads():
                 assert not re.search("classes per set|one class|efficiency|informativeness|set size", line), path
 
 
-def test_evaluate_has_the_same_words(call, compared):
-    compared("ip")
-    assert call("calibrate data.npz --out p.json")[0] == 0
-    lines = call("evaluate p.json data.npz")[1].splitlines()
+def test_evaluate_has_the_same_words(call, tmp_path):
+    write_rows(tmp_path / "data.npz")
+    assert call(f"calibrate {tmp_path}/data.npz --out {tmp_path}/p.json")[0] == 0
+    lines = call(f"evaluate {tmp_path}/p.json {tmp_path}/data.npz")[1].splitlines()
     assert [line.split()[0] for line in lines[2:6]] == ["coverage", "size", "singletons", "empty"]
 
 
-def test_a_title_is_a_name_not_a_path(call, tmp_path, compared):
+def test_a_title_is_a_name_not_a_path(call, tmp_path):
     """The file's name without its folder and ending, in the head and the heading; how to repeat it has the path."""
-    compared("ip")
     place = tmp_path / "some folder"
     place.mkdir()
-    (tmp_path / "data.npz").rename(place / "Field 3.npz")
-    assert call(f"compare '{place}/Field 3.npz' --scores ip --splits 2 --out out")[0] == 0
+    write_rows(place / "Field 3.npz")
+    assert call(f"compare '{place}/Field 3.npz' --scores ip --splits 2 --out {tmp_path}/out")[0] == 0
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert re.findall(r"<(?:title|h1)>(.*?)</", page) == ["Which score for Field 3?"] * 2
     assert f"<dd>{place}/Field 3.npz</dd>" in page

@@ -96,8 +96,16 @@ print(score[0], str(place_scores.stats).replace("Counter()", "{}"))
 
 
 def installed_copy(folder: Path) -> Path:
-    shutil.copytree(Path(pippin.__file__).parent, folder / "pippin", ignore=shutil.ignore_patterns("__pycache__"))
+    """The package somewhere else, without compiled loops."""
+    shutil.copytree(Path(pippin.__file__).parent, folder / "pippin", ignore=shutil.ignore_patterns("*.nb[ic]"))
     return folder
+
+
+@pytest.fixture(scope="module")
+def compiled_copy(tmp_path_factory):
+    """The package somewhere else, with a loop that a process compiled and kept: (folder, home, what it said)."""
+    folder, home = installed_copy(tmp_path_factory.mktemp("compiled") / "site"), tmp_path_factory.mktemp("home")
+    return folder, home, one_loop_in(folder, home)
 
 
 def without_write_override() -> None:
@@ -131,11 +139,11 @@ def test_the_disk_cache_works_from_a_folder_that_cannot_be_written(tmp_path):
     assert list(home.rglob("*.nbi"))
 
 
-def test_a_change_in_another_file_is_compiled_anew(tmp_path):
+def test_a_change_in_another_file_is_compiled_anew(compiled_copy, tmp_path):
     """The loops in the cache bear the stamp of every source, not only of their own."""
-    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
-    home.mkdir()
-    assert one_loop_in(folder, home).startswith("0.5 ")
+    compiled, home, told = compiled_copy
+    assert told.startswith("0.5 ")
+    folder = shutil.copytree(compiled, tmp_path / "site")
     formula = folder / "pippin" / "_theory" / "formula.py"
     changed = formula.read_text().replace("return (c.constant + own * p)", "return (c.constant + 2.0 + own * p)")
     formula.write_text(changed)
@@ -159,11 +167,10 @@ DAMAGES = {"one bit": flip, "emptied": lambda content: b"", "cut": lambda conten
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, tmp_path):
+def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, compiled_copy, tmp_path):
     """Told in one sentence with the folder, or not at all where it only looks out of date; the next process loads."""
-    folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
-    home.mkdir()
-    one_loop_in(folder, home)
+    compiled, home, _ = compiled_copy
+    folder = shutil.copytree(compiled, tmp_path / "site")
     files = list(folder.rglob(f"*.{ending}"))
     assert len(files) >= 2
     for path in files:

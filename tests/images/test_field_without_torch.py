@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 
 import numpy as np
@@ -143,6 +144,49 @@ def test_a_run_without_torch_writes_what_a_run_with_it_writes(model, bare, tmp_p
     refused = run_bare(bare, "-m", "pippin.cli", *line, tmp_path / "cuda", "--device", "cuda", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "torch finds none" in refused.stderr
+
+
+def arrive(folder, name, seed):
+    """A photograph that is written under another name first, as cameras and copies do."""
+    Image.fromarray(photograph(seed)).save(folder.parent / name)
+    (folder.parent / name).rename(folder / name)
+    return (folder / name).as_posix()
+
+
+def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, bare, tmp_path):
+    """One line each, in turn; killed, then started again with some more, then interrupted; a monitor sees each once."""
+    watched, state = tmp_path / "watched", tmp_path / "monitor.json"
+    watched.mkdir()
+    python, environment = bare
+    command = [*python, "-m", "pippin.cli", "field", "run", str(model), "--watch", str(watched)]
+    command += ["--out", str(tmp_path / "out"), "--monitor", str(state)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    names = []
+    with subprocess.Popen(command, **options) as first:
+        for number in range(3):
+            names.append(arrive(watched, f"{number}.png", number))
+            line = json.loads(first.stdout.readline())
+            assert line["photo"] == names[-1]
+            assert len(line["windows"]) == 6
+            assert (tmp_path / "out" / line["drawn"]).is_file()
+        first.kill()
+    (watched / "broken.png").write_bytes(b"no image")
+    with subprocess.Popen(command, **options) as second:
+        line = json.loads(second.stdout.readline())
+        assert line == {
+            "photo": (watched / "broken.png").as_posix(),
+            "reason": f"{watched}/broken.png is damaged or no image",
+        }
+        names.append(arrive(watched, "3.png", 3))
+        assert json.loads(second.stdout.readline())["photo"] == names[-1]
+        second.send_signal(signal.SIGINT)
+        rest, told = second.communicate()
+    assert (second.returncode, rest) == (0, "")
+    assert told.startswith("4 photographs, 24 windows: ")
+    assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
+    lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
+    assert pippin.Monitor.load(state).n_rows == 4
 
 
 def test_the_graph_alone_gives_sets_and_actions(model):

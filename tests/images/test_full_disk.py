@@ -8,7 +8,7 @@ from support.made_images import CLASSES
 
 
 @pytest.mark.parametrize(("size", "workers"), [(20, 1), (2000, 1), (2000, 2)])
-def test_while_photographs_are_cut(size, workers, photographs, call, tmp_path):
+def test_while_photographs_are_cut(size, workers, photographs, call, tmp_path, no_figures):
     """A later run with space goes on."""
     line = f"prepare we3ds {photographs[0]} --out {tmp_path / 'out'} --window 32 --soil 40 --workers {workers}"
     with files_of_at_most(size):

@@ -9,6 +9,8 @@ from support.folders import content
 from support.pipes import untouched_pipe
 from support.we3ds_tree import IMAGES, MASKS, SMALL, made_files, write_folder
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 OPTIONS = "--window 32 --soil 40 --workers 1"
 
 

@@ -15,7 +15,7 @@ BROKEN, REASONS = broken_files(SMALL)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_bad_photographs_are_named_and_change_nothing_else(packed, photographs, call, tmp_path):
+def test_bad_photographs_are_named_and_change_nothing_else(packed, photographs, call, tmp_path, no_figures):
     """Sound photographs give what they give without the bad ones, also where one is found to be bad only late."""
     prepare_we3ds(photographs[0], tmp_path / "expected", OPTIONS, workers=1)
     files = content(photographs[0]) | BROKEN

@@ -21,7 +21,7 @@ from support.small_training import quiet, small_options
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_train_writes_logits_that_compare_reads_with_weights_and_a_record(images, tiny, tmp_path, call):
+def test_train_writes_logits_that_compare_reads_with_weights_and_a_record(images, tiny, tmp_path, call, no_figures):
     code, out, err = call(f"train {images} --out {tmp_path}/p.npz --weights {tiny} --epochs 2 --size 24 --batch 16")
     assert code == 0
     assert [line[:13] for line in err.splitlines()] == ["epoch 1 of 2:", "epoch 2 of 2:"]

@@ -1,6 +1,7 @@
 """The benchmark runs, small, with every case and every peer."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,21 @@ import pippin
 BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
 
 
-def test_quick_benchmark_has_every_case_and_peer(tmp_path):
+def test_it_is_a_script_of_its_own():
+    done = subprocess.run([sys.executable, BENCH, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Times pippin beside its peers." in done.stdout
+
+
+def test_quick_benchmark_has_every_case_and_peer(tmp_path, monkeypatch, capsys):
     """`bench.py --quick` ends well, found all peers, and wrote a positive ratio wherever a peer has the score."""
     out = tmp_path / "bench.json"
     data = tmp_path / "own.npz"
     example = pippin.load_example()
     np.savez(data, logits=np.log(example.probs[:300] + 1e-9), labels=example.labels[:300])
-    command = [sys.executable, BENCH, "--quick", "--data", data, "--out", out]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "argv", [str(BENCH), "--quick", "--data", str(data), "--out", str(out)])
+    monkeypatch.syspath_prepend(BENCH.parent)
+    runpy.run_path(str(BENCH), run_name="__main__")
     figures = json.loads(out.read_text())
     assert None not in figures["peers"].values()
     for row in figures["small"] + figures["matrix_peers"]:
@@ -38,4 +45,4 @@ def test_quick_benchmark_has_every_case_and_peer(tmp_path):
     assert all(row["ratio"] > 0 for row in figures["splits_large"]["scores"].values())
     assert {row["per"] for row in figures["conditional"]["rows"]} == {"all", "class"}
     assert figures["first_call"]["from disk"]["import"] > 0
-    assert "theirs / ours" in done.stdout
+    assert "theirs / ours" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pippin._engine import watching
 from pippin._engine.compiled import watching as compiled
 from pippin._theory.bins import BINS, bin_of
 from support.false_alarms import highest_evidence
-from support.killing import run_until
+from support.killing import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], classes=DATA.classes)
@@ -111,17 +111,19 @@ while monitor.n_rows < 60:
     monitor.update(rows[monitor.n_rows], data.labels[2000 + monitor.n_rows])
     if monitor.n_rows % 10 == 0:
         monitor.save(path)
-print(monitor.evidence.hex())
 """
+
+
+EVENTS = (("write", 1), ("write", 3), ("os:replace", 2), ("os:fsync", 2))
 
 
 def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
     """kill -9 with half a file written, or before it gets its name: nothing saved is lost."""
-    whole = run_until("write", 10**9, tmp_path / "whole.json", code=STEPS).stdout
-    assert whole
-    for event, number in (("write", 1), ("write", 3), ("os:replace", 2), ("os:fsync", 2)):
-        assert run_until(event, number, tmp_path / "state.json", code=STEPS).returncode == -9
-    assert run_until("write", 10**9, tmp_path / "state.json", code=STEPS).stdout == whole
+    program = {"code": STEPS, "modules": ["numba", "pippin"]}
+    assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
+    kills = [(event, number, "before") for event, number in EVENTS]
+    assert killed_in_turn([*kills, NEVER], tmp_path / "state.json", **program) == [9] * len(kills) + [0]
+    assert pippin.Monitor.load(tmp_path / "whole.json").n_rows == 60
     assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 

@@ -9,7 +9,7 @@ import pytest
 import pippin
 from pippin._predictors.streams import sorted_pool
 from pippin._predictors.streams.sorted_pool import SortedPool
-from support.killing import run_until
+from support.killing import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)
@@ -189,16 +189,16 @@ while stream.n_learnt < 60:
     stream.learn(stream.predict_one(rows[stream.n_learnt]), data.labels[2000 + stream.n_learnt])
     if stream.n_learnt % 10 == 0:
         stream.save(path)
-print(stream.threshold.hex())
 """
 
 
 def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
-    whole = run_until("write", 10**9, tmp_path / "whole.json", code=STEPS).stdout
-    assert whole
-    for event, number in (("write", 3), ("os:replace", 2)):
-        assert run_until(event, number, tmp_path / "state.json", code=STEPS).returncode == -9
-    assert run_until("write", 10**9, tmp_path / "state.json", code=STEPS).stdout == whole
+    program = {"code": STEPS, "modules": ["numba", "pippin"]}
+    assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
+    events = [("write", 3, "before"), ("os:replace", 2, "before"), NEVER]
+    assert killed_in_turn(events, tmp_path / "state.json", **program) == [9, 9, 0]
+    assert pippin.Stream.load(tmp_path / "whole.json").n_learnt == 60
+    assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
 def test_wrong_use_is_told(tmp_path):

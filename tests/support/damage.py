@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from functools import cache
 
 import numpy as np
 
@@ -77,6 +78,7 @@ ODD = [
 ]
 
 
+@cache
 def sound_files():
     """The content of a small file of every kind, by what it is."""
     rng = np.random.default_rng(0)

@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
+from select import select
 
 AT_EVENT = """
 import builtins, importlib, os, signal, sys
@@ -93,9 +95,14 @@ def run_until(event, number, *args, after=False, code=COMMAND, folder=None, by=9
 
 
 def wait_for_workers(mark):
-    """Workers of a killed process end by themselves."""
-    while processes_with(mark):
-        os.sched_yield()
+    """Workers of a killed process end by themselves; the kernel says when."""
+    while found := processes_with(mark):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            process = os.pidfd_open(found[0])
+            try:
+                select([process], [], [])
+            finally:
+                os.close(process)
 
 
 def processes_with(mark):
@@ -114,9 +121,9 @@ def processes_with(mark):
 IN_TURN = """
 import json, os, sys
 from importlib import import_module
-from support.killing import AT_EVENT, COMMAND, wait_for_workers
+from support.killing import AT_EVENT, wait_for_workers
 
-modules, events = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+modules, events, code = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 for module in modules:
     import_module(module)
 ends = []
@@ -125,7 +132,7 @@ for event, number, after in events:
     child = os.fork()
     if child == 0:
         os.environ["PIPPIN_TEST"] = mark
-        sys.argv = ["-c", event, str(number), after, COMMAND, "9", *sys.argv[3:]]
+        sys.argv = ["-c", event, str(number), after, code, "9", *sys.argv[4:]]
         exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
         os._exit(0)
     ends.append(os.waitpid(child, 0)[1])
@@ -137,17 +144,20 @@ print(json.dumps(ends), file=sys.stderr)
 NEVER = ("write", 10**9, "before")
 
 
-def killed_in_turn(events, *args, modules):
-    """Runs the command once for each (event, number, "before" or "after"), and tells how each ended: 9, if killed."""
-    return killed_and_told(events, *args, modules=modules)[0]
+def killed_in_turn(events, *args, modules, code=COMMAND):
+    """Runs the code (the command line, if not given) once for each (event, number, "before" or "after").
+
+    How each ended: 9, if it was killed.
+    """
+    return killed_and_told(events, *args, modules=modules, code=code)[0]
 
 
-def killed_and_told(events, *args, modules, folder=None):
+def killed_and_told(events, *args, modules, code=COMMAND, folder=None):
     """As `killed_in_turn`; and all lines that were told on standard error.
 
     One process imports the modules, which takes long, and forks for every event before it has used them.
     """
-    command = [sys.executable, "-c", IN_TURN, json.dumps(modules), json.dumps(events), *map(str, args)]
+    command = [sys.executable, "-c", IN_TURN, json.dumps(modules), json.dumps(events), code, *map(str, args)]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)

@@ -38,7 +38,7 @@ def rendered(figure: Figure, kind: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # once is enough, however often it is drawn
+            figure.set_layout_engine(None)  # once is enough; with any, even an empty one, each file is laid out anew
         figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg")
     return buffer.getvalue()
 
