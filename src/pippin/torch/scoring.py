@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 class Scoring:
     """Takes batches; keeps of each the labels, their scores and their ranks.
 
-    Whether a batch has faults is known when the device has come so far; who does not wait for it (`later`) asks `check`.
+    Whether a batch has faults is known when the device has come so far; who does not wait (`later`) asks `check`.
     """
 
     def __init__(self, score: Score, seed: Seed, logits: bool, classes: Classes | None) -> None:

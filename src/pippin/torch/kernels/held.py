@@ -8,8 +8,7 @@ probabilities, however its threads divide the row.
 
 Probabilities are ranked by their bits, as whole numbers. Every thread puts the best of what it holds to the front,
 and the classes are taken from there, best first, as long as they are above all that is behind a front; then all
-threads look again. Where equal probabilities hide one another the order is not found, and the row is left to those
-who sort it.
+threads look again. Where equal probabilities hide one another, all of them are looked for one by one.
 """
 
 import torch
@@ -94,23 +93,41 @@ def fronts(bits, index, last):
 
 @jit
 def start(bits):
-    """Nothing in front, nothing behind it, and all below the last one."""
+    """Nothing in front, nothing behind it, all below the last one, and no class of the last one to go on from."""
     kind = tl.int64 if bits.dtype == tl.uint64 else tl.int32
     front = tl.full((bits.shape[0],), -1, kind)
     last = tl.full((), 1, bits.dtype) << (bits.dtype.primitive_bitwidth - 1)
-    return front, front.to(tl.int32), tl.full((), -1, kind), last
+    return front, front.to(tl.int32), tl.full((), -1, kind), last, tl.full((), 2147483647, tl.int32)
 
 
 @jit
-def take(bits, index, front, classes, second, last):
-    """The bits of the next probability, −1 behind the last one, its class, whether that is sure; and what is left."""
+def next_equal(bits, index, last, after):
+    """The first class behind `after` of just that probability; 2147483647, if there is none."""
+    equal = tl.where(bits == last, index, -1)
+    return tl.min(tl.min(tl.min(tl.where(equal > after, index, 2147483647), axis=2), axis=1), axis=0)
+
+
+@jit
+def take(bits, index, front, classes, second, last, after):
+    """The bits of the next probability, −1 behind the last one, and its class; and what is left."""
+    alone = tl.full((), 2147483647, tl.int32)
     best = tl.max(front, axis=0)
     if best <= second:
-        front, classes, second = fronts(bits, index, last)
-        best = tl.max(front, axis=0)
+        if after < 2147483647:
+            alone = next_equal(bits, index, last, after)
+            best = signed(last)
+        if alone == 2147483647:
+            front, classes, second = fronts(bits, index, last)
+            best = tl.max(front, axis=0)
+            if (best == second) & (best >= 0):  # equal ones hide one another
+                alone = next_equal(bits, index, best.to(last.dtype, bitcast=True), -1)
+        after = alone
     k = tl.min(tl.where(front == best, classes, 2147483647), axis=0)
     front = tl.where(classes == k, -1, front)
-    return best, k, best > second, front, classes, second, best.to(last.dtype, bitcast=True)
+    if alone < 2147483647:  # the next time others that equal it are looked for
+        k = alone
+        front, second = tl.zeros_like(front) - 1, tl.zeros_like(second) - 1
+    return best, k, front, classes, second, best.to(last.dtype, bitcast=True), after
 
 
 @jit
@@ -119,21 +136,21 @@ def price_of(bits, index, price, enough, K: constexpr, STEPS: constexpr):
 
     Once the ratio is at most `enough` the rest does not matter.
     """
-    front, classes, second, last = start(bits)
-    best, k, sure, front, classes, second, last = take(bits, index, front, classes, second, last)
+    front, classes, second, last, after = start(bits)
+    best, _, front, classes, second, last, after = take(bits, index, front, classes, second, last, after)
     ratio = tl.full((), float("inf"), tl.float64)
     mass = tl.full((), 0.0, tl.float64)
     rank = tl.full((), 1, tl.int32)
-    going = sure
+    going = best >= 0
     while going & (rank < K) & (rank < STEPS):
-        best, k, sure, front, classes, second, last = take(bits, index, front, classes, second, last)
+        best, _, front, classes, second, last, after = take(bits, index, front, classes, second, last, after)
         mass += value_of(best)
         following = (rank + price) / mass
-        going = sure & (following < ratio)
+        going = following < ratio
         ratio = tl.where(going, following, ratio)
         going = going & (ratio > enough)
         rank += 1
-    return ratio, sure & ((going == 0) | (rank == K))
+    return ratio, (going == 0) | (rank == K)
 
 
 def few_classes(x: torch.Tensor) -> bool:

@@ -39,7 +39,7 @@ def _sets(
     size = tl.full((), 0, tl.int32)
     rank = tl.full((), 0, tl.int32)
     mass = tl.full((), 0.0, tl.float64)
-    sure = tl.full((), 1, tl.int1)
+    known = tl.full((), 1, tl.int1)
     slot = tl.arange(0, LISTED)
     listed = tl.full((LISTED,), -1, tl.int32)
     inside = tl.zeros((WIDE, DEEP, EACH), tl.int1)
@@ -47,26 +47,26 @@ def _sets(
         enough = limit
         if BY_CLASS:
             enough = tl.full((), -1.0, tl.float64)
-        mass, sure = price_of(bits, index, price, enough, K, STEPS)
-    going = sure & (broken == 0)
-    front, classes, behind, last = start(bits)
+        mass, known = price_of(bits, index, price, enough, K, STEPS)
+    going = known & (broken == 0)
+    front, classes, behind, last, after = start(bits)
     least, final = signed(last - 1), tl.full((), -1, tl.int32)  # the last member
     while going & (rank < K) & (rank < STEPS):
-        best, k, sure, front, classes, behind, last = take(bits, index, front, classes, behind, last)
+        best, k, front, classes, behind, last, after = take(bits, index, front, classes, behind, last, after)
         wide = value_of(best)
         if LINEAR:
             before = mass
             if rank == 0:  # noqa: SIM102 - kernels have no "and"
                 if second != 0.0:
-                    before = second * value_of(tl.maximum(tl.max(front, axis=0), behind))
+                    other = tl.maximum(tl.max(front, axis=0), behind)
+                    before = second * value_of(tl.where(after < 2147483647, best, other))
             score = linear(table, rank, constant, wide, before, u)
             mass += tl.load(table + rank * 5 + 2) * wide
         else:
             score = 1.0 / wide
             if rank > 0:
                 score = tl.maximum(score, mass)
-        sure = sure | (best < 0)
-        going = sure & (best >= 0) & (score <= limit)
+        going = (best >= 0) & (score <= limit)
         member = going
         if BY_CLASS:
             member = member & (score <= tl.load(limits + g * K + k, mask=going, other=0.0))
@@ -78,7 +78,7 @@ def _sets(
         size += member.to(tl.int32)
         least, final = tl.where(member, best, least), tl.where(member, k, final)
         rank += 1
-    settled = ((sure == 1) & ((going == 0) | (rank == K))) | broken
+    settled = (known & ((going == 0) | (rank == K))) | broken
     tl.store(sizes + row, tl.where(settled, size, -1).to(tl.int64))
     tl.store(members + row * WIDTH + slot, listed.to(tl.int64), mask=slot < WIDTH)
     for first in range(LISTED, WIDTH, LISTED):
@@ -109,17 +109,17 @@ def _labels(
     rank = tl.sum(tl.sum(tl.sum(above.to(tl.int32), axis=2), axis=1), axis=0)
     wide = own.to(tl.float64)
     mass = tl.full((), 0.0, tl.float64)
-    sure = tl.full((), 1, tl.int1)
+    known = tl.full((), 1, tl.int1)
     if LINEAR:
         needed = tl.minimum(rank, weighty)
         if rank == 0:  # noqa: SIM102 - kernels have no "and"
             if second != 0.0:
                 mass = second * tl.max(tl.max(tl.max(tl.where(index == label, -1.0, p), axis=2), axis=1), axis=0)
-        sure = needed <= STEPS
-        front, classes, behind, last = start(bits)
+        known = needed <= STEPS
+        front, classes, behind, last, after = start(bits)
         j = tl.full((), 0, tl.int32)
-        while sure & (j < needed):
-            best, k, sure, front, classes, behind, last = take(bits, index, front, classes, behind, last)
+        while known & (j < needed):
+            best, _, front, classes, behind, last, after = take(bits, index, front, classes, behind, last, after)
             mass += tl.load(table + j * 5 + 2) * value_of(best)
             j += 1
         u = tl.full((), 0.0, tl.float64)
@@ -129,10 +129,10 @@ def _labels(
     else:
         score = 1.0 / wide
         if rank > 0:
-            mass, sure = price_of(bits, index, price, score, K, STEPS)
+            mass, known = price_of(bits, index, price, score, K, STEPS)
             score = tl.maximum(score, mass)
     tl.store(scores + row, tl.where(broken, float("nan"), score))
-    settled = sure | broken
+    settled = known | broken
     tl.store(ranks + row, tl.where(valid, tl.where(settled, rank, -2 - rank), -1))
     if is_odd(scale, whole, SOFTMAX, NEAR) | (valid == 0):
         tl.atomic_add(faults, 1, sem="relaxed")
