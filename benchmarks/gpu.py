@@ -35,7 +35,7 @@ PEERS = {
     "raps(randomized=False)": ("RAPS", {"randomized": False, "penalty": 0.02, "kreg": 3}),
     "saps(randomized=False)": ("SAPS", {"randomized": False, "weight": 0.1}),
 }
-REPEATS = 20
+REPEATS = 40
 
 
 def made_logits(n: int, n_classes: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -70,6 +70,7 @@ def calibrate(
     Predictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
     batches: Batches
+    at_once = isinstance(model_or_logits, torch.Tensor)
     if isinstance(model_or_logits, torch.Tensor):
         batches = [(model_or_logits, loader_or_labels)]
     elif callable(model_or_logits):
@@ -89,7 +90,7 @@ def calibrate(
     for outputs, truth in batches:
         rows, width = outputs.detach(), outputs.shape[-1]
         if rows.is_cuda or kernels.serve(rows):
-            scoring.add(rows, truth)
+            scoring.add(rows, truth, later=grouping is None and at_once)
         else:
             probs.append((floats(rows) if from_probs else probabilities(rows)).cpu().numpy())
             labels.append(np.asarray(truth.cpu() if isinstance(truth, torch.Tensor) else truth))
@@ -109,9 +110,9 @@ def calibrate(
     for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
         warn_of_level(as_alpha(level))
     scored = scoring.all()
-    names = as_classes(classes, as_rows(np.empty((1, width))))
+    names = range(width) if classes is None else as_classes(classes, as_rows(np.empty((1, width))))
     if grouping is None:
-        return one_threshold(scored, chosen, alpha, names, scores)
+        return one_threshold(scored, chosen, alpha, names, scores, scoring.check)
     return several_thresholds(scored, chosen, alpha, names, grouping, scoring.generator, scores)
 
 

@@ -11,8 +11,8 @@ from pippin._predictors.marginal import Predictor
 from pippin._predictors.portable import portable_sets
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
-from pippin.torch.limits import group_numbers, limited_sets, rows_of
-from pippin.torch.ops import conformal_sets, softmax, wide
+from pippin.torch.limits import group_numbers, limited_sets, rows_of, sets_of_several_limits
+from pippin.torch.ops import conformal_sets, nothing, sets_of_one_threshold, softmax, wide, within_compile
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
 
@@ -136,24 +136,24 @@ class ConformalHead(torch.nn.Module):
                 f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
                 "pass the outputs of the classifier that was calibrated",
             )
-        shape = x.shape[:-1]
+        shape, traced = x.shape[:-1], within_compile(x)
         flat = x.detach().reshape(-1, n_classes).contiguous()
         if u is not None:
             draws = u.to(device=x.device, dtype=torch.float64).reshape(-1).contiguous()
         elif self.randomized:
             draws = torch.rand(flat.shape[0], dtype=torch.float64, device=x.device)
         else:
-            draws = torch.zeros(flat.shape[0], dtype=torch.float64, device=x.device)
+            draws = torch.empty(0, dtype=torch.float64, device=x.device) if traced else nothing(x.device)
         table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
         rows = rows_of(self._groups, group, x)
         logits = not self.from_probs
         if self.limit_bits is None:
-            sizes, classes, inside = conformal_sets(
-                flat, table, numbers, draws, logits, self.linear, self.max_size, mask
-            )
+            find = conformal_sets if traced else sets_of_one_threshold
+            sizes, classes, inside = find(flat, table, numbers, draws, logits, self.linear, self.max_size, mask)
         else:
             limits, ranks = self.limit_bits.view(torch.float64), self.rank_limits
-            sizes, classes, inside = limited_sets(
+            find_within = limited_sets if traced else sets_of_several_limits
+            sizes, classes, inside = find_within(
                 flat, table, numbers, draws, limits, ranks, rows, logits, self.linear, self.max_size, mask
             )
         return TorchSets(
@@ -174,8 +174,8 @@ class ConformalHead(torch.nn.Module):
         """What the coefficients say about the kind of score, asked once and not in every forward."""
         if self.table_bits.is_meta:
             return
-        table = self.table_bits.view(torch.float64)
-        self.linear = bool(self.number_bits[2:3].view(torch.float64).isnan())
+        table, numbers = (bits.cpu().numpy().view(np.float64) for bits in (self.table_bits, self.number_bits))
+        self.linear = bool(np.isnan(numbers[2]))
         self.randomized = bool(table[:, [OWN_U, PENALTY_U]].any())
 
 

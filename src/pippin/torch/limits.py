@@ -7,13 +7,12 @@ from numpy.typing import ArrayLike
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.errors import InputError
 from pippin.torch import kernels
-from pippin.torch.ops import scores_by_rank, softmax, wide
+from pippin.torch.ops import drawn, scores_by_rank, softmax, wide, within_compile
 
 AT_ONCE = 1 << 24  # probabilities that are sorted at once
 
 
-@torch.library.custom_op("pippin::limited_sets", mutates_args=())
-def limited_sets(
+def sets_of_several_limits(
     x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
@@ -30,12 +29,13 @@ def limited_sets(
 
     Of contiguous logits, or probabilities. A class is a member if its score is at most its limit, and its rank, from
     1, at most that of `ranks`. Limits have a row for each group, and `which` says which is an object's, where there are
-    several; a column for each class, or one for all.
+    several; a column for each class, or one for all. `u` is empty, if all are 0.
     """
     if kernels.serve(x):
         own = kernels.several_limits(limits, ranks, which)
         return kernels.sets(x, logits, table, numbers, u, own, linear, width, want_mask)
     n, n_classes = x.shape
+    u = drawn(u, n)
     sizes = torch.empty(n, dtype=torch.int64, device=x.device)
     classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
     mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
@@ -50,6 +50,9 @@ def limited_sets(
         if want_mask:
             mask[rows] = torch.zeros_like(inside).scatter(1, order, inside)
     return sizes, classes, mask
+
+
+limited_sets = torch.library.custom_op("pippin::limited_sets", sets_of_several_limits, mutates_args=())
 
 
 @limited_sets.register_fake
@@ -76,8 +79,7 @@ def _by_order(limits: torch.Tensor, group: torch.Tensor, order: torch.Tensor) ->
     return own if own.shape[1] == 1 else own.gather(1, order)
 
 
-@torch.library.custom_op("pippin::group_rows", mutates_args=())
-def group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
+def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
     """The row of limits of each group by number; that behind the known ones for all others, if there is one."""
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
@@ -86,6 +88,9 @@ def group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
             "pass what the head's group_codes gives, or calibrate with unseen='marginal'",
         )
     return torch.where(outside, known, group)
+
+
+group_rows = torch.library.custom_op("pippin::group_rows", _group_rows, mutates_args=())
 
 
 @group_rows.register_fake
@@ -116,7 +121,6 @@ def rows_of(groups: KnownGroups | None, group: torch.Tensor | None, x: torch.Ten
             f"Expected the group of each object by number, int64 of shape {tuple(x.shape[:-1])}, got {got}",
             "pass group=, for instance what group_codes makes of their names",
         )
-    rows: torch.Tensor = group_rows(
-        group.to(x.device, torch.int64).reshape(-1), len(groups.names), groups.other is not None
-    )
+    find = group_rows if within_compile(x) else _group_rows
+    rows: torch.Tensor = find(group.to(x.device, torch.int64).reshape(-1), len(groups.names), groups.other is not None)
     return rows

@@ -5,6 +5,7 @@ that it does not settle. Everything stays on its device but one flag: whether su
 """
 
 import math
+from functools import lru_cache
 
 import torch
 
@@ -14,15 +15,27 @@ from pippin.torch import kernels
 FEW = 32  # ranks that are looked at before a row is sorted whole
 
 
-@torch.library.custom_op("pippin::probabilities", mutates_args=())
+def within_compile(x: torch.Tensor) -> bool:
+    """Whether torch is to see one operation and not what it does: tracing asks that; else it costs 0.3 ms a call."""
+    return torch.compiler.is_compiling() or type(x) is not torch.Tensor
+
+
 def softmax(logits: torch.Tensor) -> torch.Tensor:
     """The softmax of (n, K) logits: of float64 in float64, of anything narrower in float32."""
+    found: torch.Tensor = probabilities_op(logits) if within_compile(logits) else _softmax(logits)
+    return found
+
+
+def _softmax(logits: torch.Tensor) -> torch.Tensor:
     if kernels.serve(logits):
         return kernels.probabilities(logits.contiguous())
     return torch.softmax(logits, dim=-1, dtype=wide(logits))
 
 
-@softmax.register_fake
+probabilities_op = torch.library.custom_op("pippin::probabilities", _softmax, mutates_args=())
+
+
+@probabilities_op.register_fake
 def _as_wide(logits: torch.Tensor) -> torch.Tensor:
     return logits.new_empty(logits.shape, dtype=wide(logits))
 
@@ -32,8 +45,7 @@ def wide(x: torch.Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-@torch.library.custom_op("pippin::conformal_sets", mutates_args=())
-def conformal_sets(
+def sets_of_one_threshold(
     x: torch.Tensor,
     table: torch.Tensor,
     numbers: torch.Tensor,
@@ -45,13 +57,14 @@ def conformal_sets(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold.
+    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold; `u` is empty, if all are 0.
     """
     if kernels.serve(x):
         limit = kernels.one_limit(numbers[3:])
         return kernels.sets(x, logits, table, numbers, u, limit, linear, width, want_mask)
     probs = softmax(x) if logits else x.to(wide(x))
     n, n_classes = probs.shape
+    u = drawn(u, n)
     sizes = torch.empty(n, dtype=torch.int64, device=probs.device)
     classes = torch.full((n, width), -1, dtype=torch.int64, device=probs.device)
     last = torch.full((n,), -1, dtype=torch.int64, device=probs.device)
@@ -69,6 +82,9 @@ def conformal_sets(
     return sizes, classes, ((probs > lowest) | ties) & (sizes > 0)[:, None]
 
 
+conformal_sets = torch.library.custom_op("pippin::conformal_sets", sets_of_one_threshold, mutates_args=())
+
+
 @conformal_sets.register_fake
 def _shapes(
     x: torch.Tensor,
@@ -84,6 +100,17 @@ def _shapes(
     sizes = x.new_empty((n,), dtype=torch.int64)
     classes = x.new_empty((n, width), dtype=torch.int64)
     return sizes, classes, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+
+
+@lru_cache(maxsize=8)
+def nothing(device: torch.device) -> torch.Tensor:
+    """What is drawn for a score that is not randomised."""
+    return torch.empty(0, dtype=torch.float64, device=device)
+
+
+def drawn(u: torch.Tensor, n: int) -> torch.Tensor:
+    """A number of each row: 0, if none was drawn."""
+    return u if len(u) else u.new_zeros(n)
 
 
 def _look_at_few(

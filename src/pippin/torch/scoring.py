@@ -14,50 +14,68 @@ from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE
 from pippin._theory.scores import Score, coefficients
 from pippin.torch import kernels
-from pippin.torch.ops import FEW, scores_by_rank, softmax, wide
+from pippin.torch.ops import FEW, drawn, nothing, scores_by_rank, softmax, wide
 
 AT_ONCE = 1 << 24  # probabilities that are ranked at once, without kernels
 
 
 class Scored(NamedTuple):
-    """Labels by number, the scores of the true ones and their ranks from 0, all rows together and on one device."""
+    """Labels by number, the scores of the true ones, their ranks from 0, and first in `faults` how many there were.
+
+    All rows together and on one device. What else is in `faults` is room for the kernels.
+    """
 
     labels: torch.Tensor
     scores: torch.Tensor
     ranks: torch.Tensor
+    faults: torch.Tensor
 
 
 class Scoring:
-    """Takes batches; keeps of each the labels, their scores and their ranks."""
+    """Takes batches; keeps of each the labels, their scores and their ranks.
+
+    Whether a batch has faults is known when the device has come so far; who does not wait (`later`) asks `check`.
+    """
 
     def __init__(self, score: Score, seed: Seed, logits: bool, classes: Classes | None) -> None:
         self.score, self.logits, self.classes = score, logits, classes
         self.seed = seed
-        self.n = 0
         self.parts: list[Scored] = []
+        self.last: tuple[torch.Tensor, Any, Classes] | None = None
 
     @cached_property
     def generator(self) -> np.random.Generator:
         """What u comes from, row after row, and clusters after that."""
         return generator_of(self.seed)
 
-    def add(self, x: torch.Tensor, labels: Any) -> None:
+    def add(self, x: torch.Tensor, labels: Any, later: bool = False) -> None:
         """The rows of one batch, (n, K) on a GPU, and their labels."""
         if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
             as_rows(x.float().cpu())  # says what is wrong
         names = range(x.shape[1]) if self.classes is None else self.classes
         numbered = _numbers(labels, len(x), names).to(x.device)
-        u = np.zeros(0)
+        u = nothing(x.device)
         if self.score.randomized:
-            u = self.generator.random(len(x))
-        draws = (
-            torch.from_numpy(u).to(x.device) if len(u) else torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        )
-        scores, ranks, faults = _scored(x.contiguous(), numbered, self.score, draws, self.logits)
-        if int(faults):
-            self._refuse(x, labels, names)
-        self.parts.append(Scored(numbered, scores, ranks))
-        self.n += len(x)
+            u = torch.from_numpy(self.generator.random(len(x))).to(x.device)
+        self.parts.append(Scored(numbered, *_scored(x.contiguous(), numbered, self.score, u, self.logits)))
+        self.last = (x, labels, names)
+        if not later:
+            self.check(int(self.parts[-1].faults[0]))
+            self.last = None
+
+    def check(self, faults: int) -> None:
+        """Raises what the core says of the last batch, if it has faults; rows may turn out to be good in float64."""
+        if not faults or self.last is None:
+            return
+        x, labels, names = self.last
+        before = sum(len(part.labels) for part in self.parts[:-1])
+        as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
+        for rows in torch.split(torch.arange(len(x), device=x.device), max(1, AT_ONCE // x.shape[1])):
+            probs = softmax(x[rows]) if self.logits else x[rows].to(wide(x))
+            try:
+                Rows(probs.cpu().numpy()).check(0, len(rows))
+            except InputError as error:
+                raise error.later(before + int(rows[0])) from None
 
     def all(self) -> Scored:
         if not self.parts:
@@ -65,16 +83,6 @@ class Scoring:
                 "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
             )
         return self.parts[0] if len(self.parts) == 1 else Scored(*map(torch.cat, zip(*self.parts, strict=True)))
-
-    def _refuse(self, x: torch.Tensor, labels: Any, names: Classes) -> None:
-        """Raises what the core says of rows and labels like these; rows may turn out to be good in float64."""
-        as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
-        for rows in torch.split(torch.arange(len(x), device=x.device), max(1, AT_ONCE // x.shape[1])):
-            probs = softmax(x[rows]) if self.logits else x[rows].to(wide(x))
-            try:
-                Rows(probs.cpu().numpy()).check(0, len(rows))
-            except InputError as error:
-                raise error.later(self.n + int(rows[0])) from None
 
 
 def _numbers(labels: Any, n: int, classes: Classes) -> torch.Tensor:
@@ -117,6 +125,7 @@ def _ranked_scores(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The same in torch: what is above a label is found by comparing, and only as far down as its rank is it sorted."""
     n, n_classes = x.shape
+    u = drawn(u, n)
     scores = torch.empty(n, dtype=torch.float64, device=x.device)
     ranks = torch.full((n,), -1, dtype=torch.int32, device=x.device)
     faults = torch.zeros(1, dtype=torch.int64, device=x.device)

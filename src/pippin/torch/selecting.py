@@ -1,6 +1,7 @@
 """Thresholds from scores on a GPU: the k-th smallest of all, or of every class, kind, group, or class and group."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +19,23 @@ from pippin._predictors.partitions.part import Part
 from pippin._runtime.arrays import Classes, Codes, Vector, read_only
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score
+from pippin.torch import kernels
 from pippin.torch.scoring import Scored
 
 
-def one_threshold(scored: Scored, score: Score, alpha: Any, classes: Classes, keep: bool) -> Predictor:
-    """A predictor with one threshold; it keeps the scores, if it is to."""
+def one_threshold(
+    scored: Scored, score: Score, alpha: Any, classes: Classes, keep: bool, check: Callable[[int], None] | None = None
+) -> Predictor:
+    """A predictor with one threshold; it keeps the scores, if it is to. Faults are told to `check`."""
     level, n = as_alpha(alpha), len(scored.scores)
     k = quantile_rank(n, level)
+    found = _to_host(_smallest(scored, min(k, n)))
     kept = _to_host(scored.scores) if keep else None
-    threshold = math.inf if k > n else _smallest(scored.scores, k)
-    return Predictor(score, level, marginal.warned(threshold, n, level), n, classes, _array(kept))
+    threshold, faults = _array(found).tolist()
+    if check is not None:
+        check(int(faults))
+    scores = None if kept is None else read_only(kept.numpy())
+    return Predictor(score, level, marginal.warned(math.inf if k > n else threshold, n, level), n, classes, scores)
 
 
 def several_thresholds(
@@ -73,9 +81,11 @@ def without_scores(predictor: Any) -> Any:
     return replace(predictor, cells=replace(predictor.cells, scores=None, ranks=None))
 
 
-def _smallest(scores: torch.Tensor, k: int) -> float:
-    """The k-th smallest score; on a GPU a sort of n numbers is faster than torch.kthvalue."""
-    return float(scores.sort().values[k - 1])
+def _smallest(scored: Scored, k: int) -> torch.Tensor:
+    """The k-th smallest score and the number of faults, (2,)."""
+    if kernels.serve(scored.scores):
+        return kernels.smallest(scored.scores, k, scored.faults)
+    return torch.cat([scored.scores.sort().values[k - 1 : k], scored.faults[:1].double()])
 
 
 def _by_cell(scored: Scored, placement: Placement, codes: Codes | None) -> tuple[torch.Tensor, Codes]:
@@ -111,9 +121,8 @@ def _to_host(scores: torch.Tensor) -> torch.Tensor:
     return there.copy_(scores, non_blocking=True)
 
 
-def _array(scores: torch.Tensor | None) -> Vector | None:
-    if scores is None:
-        return None
+def _array(scores: torch.Tensor) -> Vector:
+    """What is on the CPU once the device has been waited for."""
     if torch.cuda.is_available():
         torch.cuda.current_stream().synchronize()
     return read_only(scores.numpy())

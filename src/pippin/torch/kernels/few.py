@@ -4,14 +4,14 @@
 
 Sums run in rank order in float64 and without fused multiply-add: the bits of the core. Where the list ends, no class
 behind it has more than the cut, and the formula says whether one of them could still count; if so, or if
-the list overflowed, the row is not settled, and its number is noted for those who rank it whole.
+the list overflowed, the row is not settled, and marked for those who rank it whole.
 """
 
 import torch
 
 from pippin.torch.kernels.filled import Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
-from pippin.torch.kernels.language import constexpr, jit, on_device_of, tl
+from pippin.torch.kernels.language import constexpr, jit, launch, tl
 from pippin.torch.kernels.softmax import Measured
 from pippin.torch.kernels.tops import LISTED, Tops
 
@@ -48,23 +48,18 @@ def _rows_of(values, classes, counts, numbers, n, ROWS: constexpr, LISTED: const
 
 
 @jit
-def note_some(rows, n_rows, row, which):
-    """Appends the numbers of some rows to a list."""
-    where = tl.atomic_add(n_rows + tl.zeros_like(row), 1, mask=which, sem="relaxed")
-    tl.store(rows + where, row.to(tl.int32), mask=which)
-
-
-@jit
 def _sets(
     values, classes, counts, numbers, table, formula, draws, highest, limits, rank_limits, group,
-    sizes, members, mask, left, n_left, n, width,
-    K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr,
+    sizes, members, mask, n, width,
+    K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr, DRAWN: constexpr,
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
     row, real, count, value, k, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.load(draws + row, mask=real, other=0.0)
+    u = tl.zeros((ROWS,), tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row, mask=real, other=0.0)
     g = tl.zeros((ROWS,), tl.int64)
     if GROUPED:
         g = tl.load(group + row, mask=real, other=0)
@@ -111,12 +106,11 @@ def _sets(
         if LINEAR:
             mass = tl.where(rank == 0, 0.0, mass) + tl.load(table + rank * 5 + 2) * wide
         rank += 1
-    tl.store(sizes + row, size.to(tl.int64), mask=real)
+    tl.store(sizes + row, tl.where(settled, size, -1).to(tl.int64), mask=real)
     chosen = (position < LISTED) & (real & settled)[:, None]
     tl.store(members + row[:, None] * width + position, k.to(tl.int64), mask=chosen & (position < width))
     if MASK:
         tl.store(mask + row[:, None] * K + k, tl.full((ROWS, LISTED), 1, tl.int8), mask=chosen)
-    note_some(left, n_left, row, real & (settled == 0))
 
 
 @jit
@@ -148,14 +142,16 @@ def _price(
 
 @jit
 def _labels(
-    values, classes, counts, numbers, table, formula, draws, ranks, owns, scores, left, n_left, n, weighty,
-    K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr,
+    values, classes, counts, numbers, table, formula, draws, ranks, scores, n, weighty,
+    K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
     row, real, count, value, _, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.load(draws + row, mask=real, other=0.0)
-    own = tl.load(owns + row, mask=real, other=0.0).to(tl.float64)
+    u = tl.zeros((ROWS,), tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row, mask=real, other=0.0)
+    own = tl.load(scores + row, mask=real, other=0.0)
     rank = tl.load(ranks + row, mask=real, other=0)
     if LINEAR:
         needed = tl.minimum(rank, weighty)  # how many of the values above the label count
@@ -176,7 +172,7 @@ def _labels(
         settled = known | (rank == 0)
     settled = settled | broken | (rank < 0)
     tl.store(scores + row, score, mask=real)
-    note_some(left, n_left, row, real & (settled == 0))
+    tl.store(ranks + row, -2 - rank, mask=real & (settled == 0))
 
 
 def few_sets(
@@ -185,24 +181,25 @@ def few_sets(
 ) -> None:  # fmt: skip
     """Fills in the sets of all rows that their listed values settle."""
     n, n_classes = measured.x.shape
-    with on_device_of(measured.x):
-        _sets[(-(-n // ROWS),)](
-            *tops, measured.numbers, table, formula, u, limits.highest, limits.scores,
-            limits.ranks, limits.group, found.sizes, found.classes, found.mask.view(torch.int8), found.left,
-            found.n_left, n, found.classes.shape[1], n_classes, ROWS, LISTED, linear,
-            limits.grouped, limits.by_class, limits.by_rank, len(found.mask) > 0, num_warps=1, enable_fp_fusion=False,
-        )  # fmt: skip
+    launch(
+        _sets, -(-n // ROWS),
+        (*tops, measured.numbers, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group,
+         found.sizes, found.classes, found.mask.view(torch.int8)),
+        (n, found.classes.shape[1]),
+        (n_classes, ROWS, LISTED, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
+         found.mask.shape[0] > 0),
+        1,
+    )  # fmt: skip
 
 
 def few_labels(
     measured: Measured, tops: Tops, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, placed: Placed,
     linear: bool, weighty: int,
 ) -> None:  # fmt: skip
-    """Fills in the scores of all labels that the listed values settle."""
+    """Makes scores of the probabilities of labels, where the listed values settle them."""
     n, n_classes = measured.x.shape
-    with on_device_of(measured.x):
-        _labels[(-(-n // ROWS),)](
-            *tops, measured.numbers, table, formula, u, placed.ranks, placed.own, placed.scores, placed.left,
-            placed.n_left, n, weighty, n_classes, ROWS, LISTED, linear,
-            num_warps=1, enable_fp_fusion=False,
-        )  # fmt: skip
+    launch(
+        _labels, -(-n // ROWS),
+        (*tops, measured.numbers, table, formula, u, placed.ranks, placed.scores), (n, weighty),
+        (n_classes, ROWS, LISTED, linear, u.shape[0] > 0), 1,
+    )  # fmt: skip

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import torch
 
+ROOM = 8 * 256 + 1  # how often a score has each byte in each of its 8 places, and how many programs have counted
+
 
 class Limits(NamedTuple):
     """Limits of each group of rows: one for all classes, or one per class (`by_class`), and on ranks too (`by_rank`).
@@ -43,28 +45,38 @@ def several_limits(scores: torch.Tensor, ranks: torch.Tensor | None, group: torc
 
 
 class Found:
-    """Sets to fill in, and the rows that are not settled yet: `left[:n_left[0]]`, in any order."""
+    """Sets to fill in. A size of −1 marks a row that is not settled yet."""
 
     def __init__(self, x: torch.Tensor, width: int, want_mask: bool) -> None:
         n, n_classes = x.shape
         self.sizes = torch.empty(n, dtype=torch.int64, device=x.device)
-        self.classes = torch.full((n, width), -1, dtype=torch.int64, device=x.device)
-        self.mask = torch.zeros((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
-        self.left = torch.empty(n, dtype=torch.int32, device=x.device)
-        self.n_left = torch.zeros(1, dtype=torch.int32, device=x.device)
+        self.classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
+        self.mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
+
+    def cleared(self) -> "Found":
+        """The same without members, for those who fill in nothing else."""
+        self.classes.fill_(-1)
+        self.mask.zero_()
+        return self
+
+    def left(self) -> torch.Tensor:
+        """The rows that are not settled yet."""
+        return (self.sizes < 0).nonzero().squeeze(1)
 
 
 class Placed:
-    """Labels (int64), and to fill in: their ranks from 0 (−1: no class), probabilities and scores.
+    """Labels (int64), and to fill in: their scores, and their ranks from 0; −1 of what is no class.
 
-    Rows are left as above; faults are counted.
+    −2 − r marks a label of rank r whose score is not settled yet. The first of `faults` counts these; all others are 0,
+    and have room for the counts of `select.py`.
     """
 
-    def __init__(self, labels: torch.Tensor, kind: torch.dtype) -> None:
+    def __init__(self, labels: torch.Tensor) -> None:
         self.labels = labels
         self.ranks = torch.empty_like(labels, dtype=torch.int32)
-        self.own = torch.empty_like(labels, dtype=kind)
         self.scores = torch.empty_like(labels, dtype=torch.float64)
-        self.left = torch.empty_like(self.ranks)
-        counts = torch.zeros(2, dtype=torch.int32, device=labels.device)
-        self.n_left, self.faults = counts[:1], counts[1:]
+        self.faults = torch.zeros(1 + ROOM, dtype=torch.int32, device=labels.device)
+
+    def left(self) -> torch.Tensor:
+        """The rows that are not settled yet."""
+        return (self.ranks < -1).nonzero().squeeze(1)

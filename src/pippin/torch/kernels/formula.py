@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
-"""What kernels share: the formula of linear scores, and a list of rows that somebody else must finish."""
+"""What kernels share: the formula of linear scores."""
 
 from pippin.torch.kernels.language import jit, tl
 
@@ -11,9 +11,3 @@ def linear(table, rank, constant, p, mass, u):
     entry = table + rank * 5
     own = tl.load(entry) + u * tl.load(entry + 1)
     return (constant + own * p) + mass + (tl.load(entry + 3) + u * tl.load(entry + 4))
-
-
-@jit
-def note(rows, n_rows, row):
-    """Appends the number of a row to a list."""
-    tl.store(rows + tl.atomic_add(n_rows, 1, sem="relaxed"), row.to(tl.int32))

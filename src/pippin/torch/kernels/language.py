@@ -14,8 +14,11 @@ except ModuleNotFoundError:
     triton = tl = None
 
 PRESENT = triton is not None
-jit = triton.jit if PRESENT else lambda kernel: kernel
+COUNTS = ("n", "width", "weighty", "k", "n_groups")  # arguments whose size does not make another kernel
+jit = triton.jit(do_not_specialize=COUNTS) if PRESENT else lambda kernel: kernel
 constexpr = tl.constexpr if PRESENT else object
+NOTHING = contextlib.nullcontext()
+COMPILED: dict[Any, Any] = {}  # kernels by what they were compiled for; in the interpreter there are none
 INTERPRETED = PRESENT and bool(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1: kernels run on the CPU, slowly
 
 
@@ -26,7 +29,38 @@ def serve(x: torch.Tensor) -> bool:
 
 def on_device_of(x: torch.Tensor) -> Any:
     """A context in which kernels are launched where the tensor is."""
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if elsewhere else NOTHING
+
+
+def launch(
+    kernel: Any,
+    programs: int,
+    tensors: tuple[torch.Tensor, ...],
+    counts: tuple[int, ...],
+    constants: tuple[Any, ...],
+    warps: int,
+    together: bool = False,
+) -> None:
+    """Starts so many programs of a kernel, on the device of its first tensor; all at the same time, if `together`.
+
+    What was compiled for such tensors and constants before is started at once: Triton's own search for it takes longer
+    than the kernels of few rows.
+    """
+    key = (id(kernel), warps, tensors[0].device, constants, *[(t.dtype, t.data_ptr() % 16) for t in tensors])
+    with on_device_of(tensors[0]):
+        compiled = COMPILED.get(key)
+        if compiled is not None:
+            compiled[(programs, 1, 1)](*tensors, *counts, *constants)
+            return
+        COMPILED[key] = kernel[(programs,)](
+            *tensors,
+            *counts,
+            *constants,
+            num_warps=warps,
+            enable_fp_fusion=False,
+            launch_cooperative_grid=together,
+        )
 
 
 def power_of_2(n: int) -> int:

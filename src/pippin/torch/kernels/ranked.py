@@ -5,10 +5,10 @@
 import torch
 
 from pippin.torch.kernels.formula import linear
-from pippin.torch.kernels.language import constexpr, jit, on_device_of, power_of_2, tl
-from pippin.torch.kernels.sums import steps
+from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
+from pippin.torch.kernels.sums import added
 
-LARGE, SMALL = 2048, 32  # ranks that are added at once
+LARGE = 2048  # ranks that are added at once
 
 
 @jit
@@ -28,54 +28,65 @@ def lowest_price(ranked, price, K: constexpr):
 
 
 @jit
-def block_scores(start, out, table, first, constant, second, mass, u, K: constexpr, BLOCK: constexpr):
-    """Writes the scores of a block of ranks and says so, if its terms can be added at once; else nothing is done."""
+def mass_above(ranked, table, needed, BLOCK: constexpr):
+    """The weighted sum of the first `needed` values of a sorted row, in their order."""
+    mass = tl.full((), 0.0, tl.float64)
+    first = tl.full((), 0, tl.int32)
+    while first < needed:
+        rank = first + tl.arange(0, BLOCK)
+        real = rank < needed
+        p = tl.load(ranked + rank, mask=real, other=0.0).to(tl.float64)
+        _, many, mass = added(mass, tl.load(table + rank * 5 + 2, mask=real, other=0.0) * p, BLOCK)
+        first += many
+    return mass
+
+
+@jit
+def linear_block(ranked, table, first, constant, second, mass, u, K: constexpr, BLOCK: constexpr):
+    """The scores of a block of ranks of a sorted row, for how many these are right, and the sum behind those."""
     rank = first + tl.arange(0, BLOCK)
     real = rank < K
-    p = tl.load(start + rank, mask=real, other=0.0).to(tl.float64)
+    p = tl.load(ranked + rank, mask=real, other=0.0).to(tl.float64)
     entry = table + rank * 5
-    step, calm = steps(mass, tl.where(real, tl.load(entry + 2, mask=real, other=0.0) * p, 0.0))
-    if calm:
-        before = mass + (tl.cumsum(step, axis=0) - step)
-        own = tl.load(entry, mask=real, other=0.0) + u * tl.load(entry + 1, mask=real, other=0.0)
-        penalty = tl.load(entry + 3, mask=real, other=0.0) + u * tl.load(entry + 4, mask=real, other=0.0)
-        tl.store(out + rank, (constant + own * p) + before + penalty, mask=real)
-        mass += tl.sum(step, axis=0)
-    return mass, calm
+    before, many, mass = added(mass, tl.load(entry + 2, mask=real, other=0.0) * p, BLOCK)
+    if first == 0:
+        before = tl.where(rank == 0, second * tl.load(ranked + 1).to(tl.float64), before)
+    own = tl.load(entry, mask=real, other=0.0) + u * tl.load(entry + 1, mask=real, other=0.0)
+    penalty = tl.load(entry + 3, mask=real, other=0.0) + u * tl.load(entry + 4, mask=real, other=0.0)
+    return (constant + own * p) + before + penalty, many, mass
+
+
+@jit
+def price_block(ranked, first, price, K: constexpr, BLOCK: constexpr):
+    """The same of SOCOP, whose τ is known."""
+    rank = first + tl.arange(0, BLOCK)
+    alone = 1.0 / (tl.load(ranked + rank, mask=rank < K, other=0.0).to(tl.float64) + 0.0)
+    return tl.where(rank == 0, alone, tl.maximum(alone, price))
 
 
 @jit
 def _scores(
-    ranked, table, formula, draws, scores, K: constexpr, LARGE: constexpr, SMALL: constexpr, LINEAR: constexpr
+    ranked, table, formula, draws, scores, K: constexpr, BLOCK: constexpr, LINEAR: constexpr, DRAWN: constexpr
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     start, out = ranked + row * K, scores + row * K
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
-    u = tl.load(draws + row)
+    u = tl.full((), 0.0, tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row)
     mass = tl.full((), 0.0, tl.float64)
     if LINEAR == 0:
         mass = lowest_price(start, price, K)
-    for first in range(0, K, LARGE):
+    first = tl.full((), 0, tl.int32)
+    many = tl.full((), BLOCK, tl.int32)
+    place = tl.arange(0, BLOCK)
+    while first < K:
         if LINEAR:
-            mass, calm = block_scores(start, out, table, first, constant, second, mass, u, K, LARGE)
-            within = tl.full((), first, tl.int32)
-            while (calm == 0) & (within < K) & (within < first + LARGE):
-                mass, still = block_scores(start, out, table, within, constant, second, mass, u, K, SMALL)
-                one = within
-                within += SMALL
-                while (still == 0) & (one < K) & (one < within):
-                    wide = tl.load(start + one).to(tl.float64)
-                    before = mass
-                    if one == 0:
-                        before = second * tl.load(start + 1).to(tl.float64)
-                    tl.store(out + one, linear(table, one, constant, wide, before, u))
-                    mass += tl.load(table + one * 5 + 2) * wide
-                    one += 1
+            score, many, mass = linear_block(start, table, first, constant, second, mass, u, K, BLOCK)
         else:
-            rank = first + tl.arange(0, LARGE)
-            real = rank < K
-            alone = 1.0 / (tl.load(start + rank, mask=real, other=0.0).to(tl.float64) + 0.0)
-            tl.store(out + rank, tl.where(rank == 0, alone, tl.maximum(alone, mass)), mask=real)
+            score = price_block(start, first, mass, K, BLOCK)
+        tl.store(out + first + place, score, mask=(first + place < K) & (place < many))
+        first += many
 
 
 def scores_of_ranked(
@@ -84,20 +95,49 @@ def scores_of_ranked(
     """(n, K) scores in float64, of contiguous rows that are sorted downwards."""
     n, n_classes = ranked.shape
     scores = torch.empty((n, n_classes), dtype=torch.float64, device=ranked.device)
-    large = min(LARGE, max(SMALL, power_of_2(n_classes)))
+    block = min(LARGE, power_of_2(n_classes))
     if n:
-        with on_device_of(ranked):
-            _scores[(n,)](
-                ranked,
-                table,
-                formula,
-                u,
-                scores,
-                n_classes,
-                large,
-                SMALL,
-                linear,
-                num_warps=max(1, large // 256),
-                enable_fp_fusion=False,
-            )
+        launch(
+            _scores, n, (ranked, table, formula, u, scores), (), (n_classes, block, linear, u.shape[0] > 0),
+            max(1, block // 256),
+        )  # fmt: skip
+    return scores
+
+
+@jit
+def _labels(
+    ranked, table, formula, draws, ranks, scores, weighty,
+    K: constexpr, BLOCK: constexpr, LINEAR: constexpr, DRAWN: constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    start, last = ranked + row * K, tl.load(ranks + row)
+    constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
+    own = tl.load(start + last).to(tl.float64)
+    u = tl.full((), 0.0, tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row)
+    if LINEAR:
+        mass = mass_above(start, table, tl.minimum(last, weighty), BLOCK)
+        if last == 0:
+            mass = second * tl.load(start + 1).to(tl.float64)
+        score = linear(table, last, constant, own, mass, u)
+    else:
+        score = 1.0 / own
+        if last > 0:
+            score = tl.maximum(score, lowest_price(start, price, K))
+    tl.store(scores + row, score)
+
+
+def labels_of_ranked(
+    ranked: torch.Tensor, ranks: torch.Tensor, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor,
+    linear: bool, weighty: int,
+) -> torch.Tensor:  # fmt: skip
+    """The scores (n,) at one rank of each row, from 0, of contiguous rows that are sorted downwards."""
+    n, n_classes = ranked.shape
+    scores = torch.empty(n, dtype=torch.float64, device=ranked.device)
+    block = min(LARGE, power_of_2(n_classes))
+    launch(
+        _labels, n, (ranked, table, formula, u, ranks, scores), (weighty,),
+        (n_classes, block, linear, u.shape[0] > 0), max(1, block // 256),
+    )  # fmt: skip
     return scores

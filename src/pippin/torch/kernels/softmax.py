@@ -5,7 +5,7 @@
     p = 2^((x − top)·log₂e)·scale
 
 `prob` is that formula, and every kernel has its probabilities from it and from two numbers that one kernel found, here
-or (of rows of few classes) in `rows.py`: the same bits everywhere, whatever else a kernel does. Given probabilities,
+(or, of rows of few classes, `held.py`): the same bits everywhere, whatever else a kernel does. Given probabilities,
 x is p and the scale is 1. In a row with NaN the scale is NaN, and so is every probability.
 
 On the way `_measure` keeps the largest value of every group of neighbours, so that nobody has to read everything again.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from pippin.torch.kernels.language import constexpr, jit, on_device_of, power_of_2, tl
+from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 
 WIDE, DEEP = 1024, 8
 NEAR = 9e-4  # how far a row's sum may be from 1 without a second look
@@ -89,47 +89,43 @@ def _measure(
 
 
 @jit
-def _write(x, numbers, out, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+def _write(
+    x, numbers, rows, out, n, K: constexpr, BLOCK: constexpr, BLOCKS: constexpr, SOFTMAX: constexpr, ALL: constexpr
+):  # fmt: skip
+    place = (tl.program_id(0) // BLOCKS).to(tl.int64)
+    row = place
+    if ALL == 0:
+        row = tl.load(rows + place)
+    index = tl.program_id(0) % BLOCKS * BLOCK + tl.arange(0, BLOCK)
     top, scale = tl.load(numbers + row), tl.load(numbers + n + row)
     value = tl.load(x + row * K + index, mask=index < K, other=0.0).to(out.dtype.element_ty)
-    tl.store(out + row * K + index, prob(value, top, scale, SOFTMAX), mask=index < K)
-
-
-def unmeasured(x: torch.Tensor, softmax: bool) -> Measured:
-    """Rows whose numbers are still to be filled in: float64 for float64, else float32."""
-    n, n_classes = x.shape
-    kind = torch.float64 if x.dtype == torch.float64 else torch.float32
-    group = min(WIDE, max(128, power_of_2(n_classes) // 1024))
-    many = -(-n_classes // group) if n_classes > WIDE * 4 else 0
-    numbers, groups = (torch.empty(shape, dtype=kind, device=x.device) for shape in ((4, n), (n, many)))
-    return Measured(x, numbers, groups, group, softmax)
+    tl.store(out + place * K + index, prob(value, top, scale, SOFTMAX), mask=index < K)
 
 
 def measure(x: torch.Tensor, softmax: bool) -> Measured:
     """One read of (n, K) logits, or probabilities, of any float type and many classes."""
     n, n_classes = x.shape
-    measured = unmeasured(x, softmax)
-    with on_device_of(x):
-        _measure[(n,)](
-            x, measured.numbers, measured.groups, n, measured.groups.shape[1], n_classes, DEEP, WIDE, measured.group,
-            softmax, num_warps=4, enable_fp_fusion=False,
-        )  # fmt: skip
-    return measured
+    kind = torch.float64 if x.dtype == torch.float64 else torch.float32
+    group = min(WIDE, max(128, power_of_2(n_classes) // 1024))
+    numbers, groups = (
+        torch.empty(shape, dtype=kind, device=x.device) for shape in ((4, n), (n, -(-n_classes // group)))
+    )
+    launch(
+        _measure, n, (x, numbers, groups), (n, groups.shape[1]), (n_classes, DEEP, WIDE, group, softmax), 4
+    )  # fmt: skip
+    return Measured(x, numbers, groups, group, softmax)
 
 
 def written(measured: Measured, rows: torch.Tensor | None = None) -> torch.Tensor:
     """The probabilities of all rows, or of some: what every kernel makes of them, to the last bit."""
-    x, numbers = measured.x, measured.numbers
-    if rows is not None:
-        x, numbers = x[rows], numbers[:, rows].contiguous()
+    x, numbers = measured[:2]
     n, n_classes = x.shape
-    out = torch.empty((n, n_classes), dtype=numbers.dtype, device=x.device)
+    many = n if rows is None else rows.shape[0]
+    out = torch.empty((many, n_classes), dtype=numbers.dtype, device=x.device)
     block = min(4096, power_of_2(n_classes))
-    with on_device_of(x):
-        _write[(n, -(-n_classes // block))](
-            x, numbers, out, n, n_classes, block, measured.softmax,
-            num_warps=max(1, min(4, block // 1024)), enable_fp_fusion=False,
-        )  # fmt: skip
+    blocks = -(-n_classes // block)
+    launch(
+        _write, many * blocks, (x, numbers, numbers if rows is None else rows, out), (n,),
+        (n_classes, block, blocks, measured.softmax, rows is None), max(1, min(4, block // 1024)),
+    )  # fmt: skip
     return out

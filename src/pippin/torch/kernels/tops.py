@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from pippin.torch.kernels.filled import Placed
-from pippin.torch.kernels.language import constexpr, jit, on_device_of, power_of_2, tl
+from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.softmax import NEAR, Measured, is_odd, prob
 
 LISTED = 32  # values above the cut that have room, and groups
@@ -79,7 +79,7 @@ def _list(
 
 @jit
 def _rank(
-    x, numbers, groups, labels, ranks, owns, faults, n, n_groups,
+    x, numbers, groups, labels, ranks, scores, faults, n, n_groups,
     K: constexpr, GROUP: constexpr, AT_ONCE: constexpr, SOFTMAX: constexpr, NEAR: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -103,7 +103,7 @@ def _rank(
             above += (real & ((p > own) | ((p == own) & (index < label)))).to(tl.int32)
     rank = tl.sum(tl.sum(above, axis=0), axis=0)
     tl.store(ranks + row, tl.where(known, rank, -1))
-    tl.store(owns + row, own)
+    tl.store(scores + row, own.to(tl.float64))
     whole = scale
     if SOFTMAX == 0:
         whole = tl.load(numbers + 3 * n + row)
@@ -118,21 +118,18 @@ def list_tops(measured: Measured) -> Tops:
     values = torch.empty((n, LISTED), dtype=numbers.dtype, device=x.device)
     classes, chosen = (torch.empty((n, LISTED), dtype=torch.int32, device=x.device) for _ in range(2))
     counts = torch.zeros(n, dtype=torch.int32, device=x.device)
-    with on_device_of(x):
-        _list[(n,)](
-            x, numbers, groups, chosen, values, classes, counts, n, groups.shape[1], n_classes, measured.group,
-            power_of_2(groups.shape[1]), LISTED, SOME, HALVINGS, measured.softmax,
-            num_warps=4, enable_fp_fusion=False,
-        )  # fmt: skip
+    launch(
+        _list, n, (x, numbers, groups, chosen, values, classes, counts), (n, groups.shape[1]),
+        (n_classes, measured.group, power_of_2(groups.shape[1]), LISTED, SOME, HALVINGS, measured.softmax), 4,
+    )  # fmt: skip
     return Tops(values, classes, counts)
 
 
 def rank_labels(measured: Measured, placed: Placed) -> None:
-    """Fills in the ranks and probabilities of labels."""
+    """Fills in the ranks of labels, and their probabilities in the place of scores."""
     x, numbers, groups = measured[:3]
     n, n_classes = x.shape
-    with on_device_of(x):
-        _rank[(n,)](
-            x, numbers, groups, placed.labels, placed.ranks, placed.own, placed.faults, n, groups.shape[1], n_classes,
-            measured.group, max(1, 4096 // measured.group), measured.softmax, NEAR, num_warps=4, enable_fp_fusion=False,
-        )  # fmt: skip
+    launch(
+        _rank, n, (x, numbers, groups, placed.labels, placed.ranks, placed.scores, placed.faults), (n, groups.shape[1]),
+        (n_classes, measured.group, max(1, 4096 // measured.group), measured.softmax, NEAR), 4,
+    )  # fmt: skip
