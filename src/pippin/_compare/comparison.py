@@ -41,7 +41,7 @@ CHUNK = 20  # splits that are drawn and counted together
 CHUNK_ROWS = 1 << 20  # rows of all of these, at most, or one split
 AT_ONCE = 200  # splits between two checkpoints, and between two steps of the bar
 MANY_COUNTED = 100_000  # rows, beyond which splits are counted as in `many_rows.py`
-AT_ONCE_ROWS = 1 << 25  # rows of all of these, at most
+AT_ONCE_ROWS = 1 << 25  # rows of all of these, at most, or FEW_AT_ONCE splits
 FEW_AT_ONCE = 10  # the same, where each takes a second or more
 
 
@@ -367,7 +367,7 @@ def measure(
         if any(method.sharpened for method in methods)
         else (min(CHUNK, max(1, CHUNK_ROWS // trial.n)), AT_ONCE)
     )
-    at_once = max(chunk, min(at_once, AT_ONCE_ROWS // trial.n))
+    at_once = max(chunk, FEW_AT_ONCE, min(at_once, AT_ONCE_ROWS // trial.n))
     alone = not others and not dispatch.is_compiled()  # NumPy's small steps hold the interpreter
     with _bar("splits", splits, quiet) as advance:
         advance(kept.done)

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._compare.counted import METRICS, count_anew, reach
-from pippin._compare.splits import BLOCK, draw_calibration, draw_split, split_generator, u_in_blocks
+from pippin._compare.splits import BLOCK, MANY, draw_calibration, draw_split, split_generator, u_in_blocks
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.protocol import Places
 from pippin._runtime.arrays import Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.threads import run
 from pippin._theory.formula import Coefficients
 from pippin._theory.level import quantile_rank
 from pippin._theory.scores import Score, coefficients
@@ -90,10 +91,19 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         return lambda index: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(scores), 1))
-    prepared = []
-    for score in scores:
-        prepared.append(_prepared(trial, score, k))
+    known: dict[int, Prepared] = {}
+
+    def prepare(start: int, stop: int) -> None:
+        known[start] = _prepared(trial, scores[start], k)
         step(1)
+
+    pieces = [(number, number + 1) for number in range(len(scores))]
+    if trial.n > MANY:  # of so many rows one score keeps all threads busy, and takes more room
+        for piece in pieces:
+            prepare(*piece)
+    else:
+        run(prepare, pieces)
+    prepared = [known[number] for number in range(len(scores))]
     randomized = [own for own in prepared if own.score.randomized]
 
     def count(index: int) -> Vector:
