@@ -5,7 +5,7 @@ import pytest
 
 import pippin
 from pippin._compare import counted, trial
-from pippin._compare.evidence import difference
+from pippin._compare.evidence import difference, student_quantile
 from pippin._compare.methods import parse_methods
 from pippin._compare.study import study
 from pippin._compare.trial import make_trial
@@ -43,9 +43,22 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
         assert np.array_equal(one.strata, other.strata)
     ip, repip, _ = methods
     for metric in ("efficiency", "informativeness"):
-        wide, same = (difference(one.comparison, metric, ip, repip) for one in (found, whole))
-        assert wide.mean == same.mean
-        assert (wide.high - wide.low) == pytest.approx(same.high - same.low, rel=0.5)
+        wide, narrow = (difference(one, metric, ip, repip) for one in (near, found.comparison))
+        assert narrow.mean == difference(whole.comparison, metric, ip, repip).mean
+        over_rows = _variance(wide, near.splits) - _over_splits(near, metric)
+        own = over_rows * near.n / found.comparison.n + _over_splits(found.comparison, metric)
+        assert _variance(narrow, 300) == pytest.approx(own, rel=1e-9)
+
+
+def _variance(gap, splits):
+    """What an interval's width says of the variance."""
+    return ((gap.high - gap.low) / 2 / student_quantile(0.975, splits - 1)) ** 2
+
+
+def _over_splits(comparison, metric):
+    """The part of it that comes from having drawn only so many splits."""
+    one, other = comparison.metric(metric)[:2]
+    return (one - other).var(ddof=1) / comparison.splits
 
 
 def test_of_very_many_rows_fewer_splits_are_pooled():

@@ -1,7 +1,7 @@
 """Which score, on these data, and how sure is that: random splits, shared by all methods."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pippin._compare import method_splits
 from pippin._compare.counted import METRICS, counter
 from pippin._compare.influence import MOST_SPLITS, Influence, influences
+from pippin._compare.many_rows import counter_of_many
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.sharpened_splits import check_sharpened
 from pippin._compare.splits import Split, after_choice, draw_split, draw_splits
@@ -39,8 +40,8 @@ POOLED_ROWS = 10_000_000  # of all of these, from which on there are fewer
 CHUNK = 20  # splits that are drawn and counted together
 CHUNK_ROWS = 1 << 20  # rows of all of these, at most, or one split
 AT_ONCE = 200  # splits between two checkpoints, and between two steps of the bar
-DRAWN_APART = 100_000  # rows from which on every thread draws its own splits
-AT_ONCE_ROWS = 1 << 25  # rows of all of these, at most
+MANY_COUNTED = 100_000  # rows, beyond which splits are counted as in `many_rows.py`
+AT_ONCE_ROWS = 1 << 25  # rows of all of these, at most, or FEW_AT_ONCE splits
 FEW_AT_ONCE = 10  # the same, where each takes a second or more
 
 
@@ -314,6 +315,10 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     return {WORDS[name][0] if name in WORDS else name: told[name] for name in order}
 
 
+def _bar(what: str, total: int, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda more: None) if quiet else progress_bar(what, total)
+
+
 def measure(
     trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None, quiet: bool = False
 ) -> Vector:
@@ -328,14 +333,25 @@ def measure(
     method_splits.check_methods(trial, list(others.values()))
     check_sharpened(trial, methods, splits)
     left = kept.done < splits
-    counters = {
-        number: counter(trial, method.score, splits) for number, method in numbered.items() if method.plain and left
-    }
+    plain = {number: method.score for number, method in numbered.items() if method.plain and left}
+    many = trial.n > MANY_COUNTED
+    with _bar("preparing scores", len(plain), quiet) as advance:
+        count_plain = counter_of_many(trial, list(plain.values()), advance) if many and plain else None
+    counters = {} if many else {number: counter(trial, score, splits) for number, score in plain.items()}
     notes: list[str] = []
     one_by_one = method_splits.counters(trial, others, notes) if left else {}
 
     def draw(start: int, stop: int) -> tuple[Flags, Vector]:
         return draw_splits(trial, range(start, stop), randomized)
+
+    def work_of_many(start: int, stop: int) -> None:
+        for index in range(start, stop):
+            if count_plain:
+                values[list(plain), index] = count_plain(index)
+            if one_by_one:
+                split = draw_split(trial, index)
+                for number, count_split in one_by_one.items():
+                    values[number, index] = count_split(split)
 
     def work(start: int, stop: int, drawn: tuple[Flags, Vector]) -> None:
         calibrations, u = drawn
@@ -351,15 +367,15 @@ def measure(
         if any(method.sharpened for method in methods)
         else (min(CHUNK, max(1, CHUNK_ROWS // trial.n)), AT_ONCE)
     )
-    at_once = max(chunk, min(at_once, AT_ONCE_ROWS // trial.n))
+    at_once = max(chunk, FEW_AT_ONCE, min(at_once, AT_ONCE_ROWS // trial.n))
     alone = not others and not dispatch.is_compiled()  # NumPy's small steps hold the interpreter
-    with nullcontext(lambda more: None) if quiet else progress_bar("splits", splits) as advance:
+    with _bar("splits", splits, quiet) as advance:
         advance(kept.done)
         while kept.done < splits:
             start, stop = kept.done, min(kept.done + at_once, splits)
             pieces = [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)]
-            if trial.n > DRAWN_APART and not alone:  # so many rows are drawn without holding the interpreter for long
-                run(lambda a, b: work(a, b, draw(a, b)), pieces)
+            if many:  # every thread draws its own splits
+                run(work_of_many, pieces)
             else:
                 feed(draw, work, pieces, alone)
             advance(stop - start)

@@ -41,7 +41,7 @@ def counter(trial: Trial, score: Score, splits: int) -> Count:
         counts = np.empty((len(u), len(METRICS)))
         engine.count_splits(shared, k, score.randomized, calibrations, u, counts)
         for i in np.flatnonzero(~((low <= counts[:, 0]) & (counts[:, 0] <= high))):
-            counts[i] = _count_anew(trial, score, k, calibrations[i], u[i])
+            counts[i] = count_anew(trial, score, k, calibrations[i], u[i])
         counts[:, 1:] /= trial.n_test
         return counts
 
@@ -93,7 +93,7 @@ def _levels(sizes: Codes, entering: Indices, step: int) -> NDArray[np.int32]:
     return np.cumsum([sizes, *added], axis=0, dtype=np.int32)
 
 
-def _count_anew(trial: Trial, score: Score, k: int, calibration: Flags, u: Vector) -> tuple[float, int, int, int, int]:
+def count_anew(trial: Trial, score: Score, k: int, calibration: Flags, u: Vector) -> tuple[float, int, int, int, int]:
     """For a threshold outside the prepared levels, which is legal but next to never seen."""
     threshold = dispatch.smallest(dispatch.label_scores(trial.ranked, trial.ranks, score, u)[calibration], k)
     sizes, _ = dispatch.members(trial.ranked, score, Bounds(np.array([[threshold]])), u)
@@ -103,7 +103,12 @@ def _count_anew(trial: Trial, score: Score, k: int, calibration: Flags, u: Vecto
 
 def _reach(trial: Trial, ordered: Vector, highest: float, k: int) -> tuple[float, float]:
     """Levels between which the thresholds of practically all splits lie; none exceeds the highest label score."""
+    first, last = reach(trial, k)
+    return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < trial.n else highest
+
+
+def reach(trial: Trial, k: int) -> tuple[int, int]:
+    """Where these levels lie among all label scores in order; below 0 or past the last, if that is not among them."""
     n, share = trial.n, k / (trial.n_calibration + 1)
     spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
-    first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)
-    return float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else highest
+    return math.floor((share - spread) * n), math.ceil((share + spread) * n)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.methods import Method
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
+from pippin._engine.draws import draws
 from pippin._runtime.arrays import Vector
 from pippin._theory.laws import beta_binomial
 from pippin._theory.level import quantile_rank
@@ -164,19 +166,21 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
     that the rows change along the file: sorted by class, or drifting in time.
     """
     n = trial.n
-    u = np.random.default_rng(trial.seed).random(n)
-    scores = dispatch.label_scores(trial.ranked, trial.ranks, score, u)
+    scores = dispatch.label_scores(trial.ranked, trial.ranks, score, draws(score, n, trial.seed))
     worst, message = 1.0, ""
-    for piece in np.array_split(np.arange(n), min(BLOCKS, n // 2)):
-        rest = np.delete(scores, piece)
+    pieces = min(BLOCKS, n // 2)
+    ends = np.cumsum([n // pieces + (piece < n % pieces) for piece in range(pieces)]).tolist()
+    for start, stop in pairwise([0, *ends]):
+        rest = np.concatenate([scores[:start], scores[stop:]])
         k = quantile_rank(len(rest), trial.alpha)
         if k > len(rest):
             return CoverageCheck(True, "Too few rows to look at coverage along the file.")
-        covered = int((scores[piece] <= np.partition(rest, k - 1)[k - 1]).sum())
-        chance = min(1.0, BLOCKS * _two_sided(covered, beta_binomial(len(piece), k, len(rest) + 1 - k)))
+        rest.partition(k - 1)
+        covered = int(np.count_nonzero(scores[start:stop] <= rest[k - 1]))
+        chance = min(1.0, BLOCKS * _two_sided(covered, beta_binomial(stop - start, k, len(rest) + 1 - k)))
         if chance < worst:
             worst = chance
-            message = f"rows {piece[0]:,} to {piece[-1]:,} are covered {covered / len(piece):.3f} of the time"
+            message = f"rows {start:,} to {stop - 1:,} are covered {covered / (stop - start):.3f} of the time"
     if worst >= SUSPICIOUS:
         return CoverageCheck(True, "Along the file, coverage is even: nothing speaks against exchangeable rows.")
     return CoverageCheck(

@@ -9,7 +9,7 @@ import numpy as np
 from pippin._compare.methods import Method
 from pippin._compare.outcomes import Outcome, outcome, rank_scores
 from pippin._compare.sharpened_splits import sharpened_splits
-from pippin._compare.splits import Split
+from pippin._compare.splits import BLOCK, Split
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.plain.scores import at_places
@@ -71,27 +71,54 @@ def tally_splits(
     `thresholds[method, split]` are those of plain scores, which need no second calibration.
     """
     splits = thresholds.shape[1]
+    many = trial.closer is not trial  # of so many rows nothing is kept
     outcomes = Outcomes(trial, [method for method in methods if not method.plain])
-    covers = [
-        _plain_tally(trial, method.score, thresholds[number]) if method.plain else partial(_tally, outcomes, method)
+    covers = {
+        number: partial(_tally, outcomes, method)
+        if not method.plain
+        else _plain_tally(trial, method, thresholds[number])
         for number, method in enumerate(methods)
-    ]
-    found: dict[int, list[Tally]] = {}
+        if not (method.plain and many)
+    }
+    found: dict[int, dict[int, Tally]] = {}
 
     def work(start: int, stop: int) -> None:
         drawn = [(index, draw(index)) for index in range(start, stop)]
-        found[start] = [pooled(cover(index, split) for index, split in drawn) for cover in covers]
+        found[start] = {number: pooled(cover(*one) for one in drawn) for number, cover in covers.items()}
 
-    step = 10 if trial.closer is trial else 1
-    run(work, [(a, min(a + step, splits)) for a in range(0, splits, step)])
-    return tuple(pooled(parts) for parts in zip(*found.values(), strict=True))
+    if covers:
+        step = 1 if many else 10
+        run(work, [(a, min(a + step, splits)) for a in range(0, splits, step)])
+    if many:
+        plain = {number: method.score for number, method in enumerate(methods) if method.plain}
+        for index in range(splits) if plain else ():
+            found[-1 - index] = tally_in_blocks(trial, plain, thresholds[:, index], draw(index))
+    return tuple(
+        pooled(tallies[number] for tallies in found.values() if number in tallies) for number in range(len(methods))
+    )
 
 
-def _plain_tally(trial: Trial, score: Score, thresholds: Vector) -> Callable[[int, Split], Tally]:
+def tally_in_blocks(trial: Trial, scores: dict[int, Score], thresholds: Vector, split: Split) -> dict[int, Tally]:
+    """Who is covered by plain scores in one split, from the sets of a block of test rows after the other."""
+    engine, parts = dispatch.engine_for(trial.ranked.array.size), dict[int, dict[int, Tally]]()
+
+    def work(start: int, stop: int) -> None:
+        test = start + np.flatnonzero(~split.calibration[start:stop])
+        rows, u, ranks = trial.ranked.take(test), split.u[test], trial.ranks[test]
+        labels, groups, parts[start] = trial.labels[test], trial.group[test], {}
+        for number, score in scores.items():
+            sizes, bounds = np.zeros(len(test), dtype=np.int64), Bounds(thresholds[number : number + 1, None])
+            if len(test):
+                engine.members(rows.block(0, rows.n), coefficients(score, trial.n_classes), bounds, u, sizes)
+            parts[start][number] = tally(sizes, ranks < sizes, labels, groups, trial.n_classes, trial.n_groups)
+
+    dispatch.in_steps(work, trial.n, BLOCK)
+    return {number: pooled(part[number] for part in parts.values()) for number in scores}
+
+
+def _plain_tally(trial: Trial, method: Method, thresholds: Vector) -> Callable[[int, Split], Tally]:
     """Sets of the first ranks: whether they reach into a stratum is a matter of one class."""
-    if trial.closer is not trial:  # nothing is kept of so many rows
-        return partial(_sets_tally, trial, score, thresholds)
-    n, n_classes = trial.n, trial.n_classes
+    n, n_classes, score = trial.n, trial.n_classes, method.score
     c = coefficients(score, n_classes)
     ends = [start - 1 for start in STRATA[1:] if start <= n_classes]
     label, *nexts = (
@@ -105,12 +132,6 @@ def _plain_tally(trial: Trial, score: Score, thresholds: Vector) -> Callable[[in
         return _tallied(trial, split, sizes, label(split.u) <= thresholds[index])
 
     return cover
-
-
-def _sets_tally(trial: Trial, score: Score, thresholds: Vector, index: int, split: Split) -> Tally:
-    """The same from the sets of all rows."""
-    sizes, _ = dispatch.members(trial.ranked, score, Bounds(thresholds[index : index + 1, None]), split.u)
-    return _tallied(trial, split, sizes, trial.ranks < sizes)
 
 
 def _tally(outcomes: Outcomes, method: Method, index: int, split: Split) -> Tally:

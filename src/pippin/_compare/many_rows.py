@@ -1,0 +1,283 @@
+"""Plain scores over many splits of very many rows, counted.
+
+Thresholds of so many rows lie so close together that nearly every set, and whether it holds its label, is the
+same at all of them. That is kept a bit each, so a split counts it by the word. Beside it are the places (class and row)
+that some threshold lets in and another leaves out. Where a score takes a u, every row has one; of each place it is
+known, to 1/65,536, below which u it is in at every threshold and above which at none. What lies between is scored.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._compare.counted import METRICS, count_anew, reach
+from pippin._compare.splits import BLOCK, MANY, draw_calibration, draw_split, split_generator, u_in_blocks
+from pippin._compare.trial import Trial
+from pippin._engine import dispatch
+from pippin._engine.protocol import Places
+from pippin._runtime.arrays import Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.threads import run
+from pippin._theory.formula import Coefficients
+from pippin._theory.level import quantile_rank
+from pippin._theory.scores import Score, coefficients
+
+EVERY = read_only(np.arange(BLOCK, dtype=np.uint16))  # rows of a block
+
+Words = NDArray[np.uint64]
+
+
+class Sorted(NamedTuple):
+    """Places that only some thresholds let in, of a score without u, by score.
+
+    The kind is 0 for a class that makes a singleton, 1 for a pair, 2 for a larger set, and 4 more for the label.
+    """
+
+    scores: Vector
+    row: Indices
+    kind: NDArray[np.uint8]
+
+
+class Layer(NamedTuple):
+    """The same of a score with u, of a block of rows; at most one place for each entry.
+
+    At steps of u below `inside` they are in for sure, above `outside` they are not. Their kinds are planes of bits.
+    """
+
+    row: NDArray[np.uint16]
+    rank: NDArray[Any]
+    inside: NDArray[np.uint16]
+    outside: NDArray[np.uint16]
+    planes: Words
+
+
+class Prepared(NamedTuple):
+    """What all splits of one score share: the thresholds that are prepared for, bits of every row, and places.
+
+    The places of a score with u are kept by block of rows: the first of every row, and the others.
+    """
+
+    score: Score
+    low: float
+    high: float
+    planes: Words
+    totals: Codes
+    fixed: Sorted | None
+    layers: tuple[tuple[Layer, Layer], ...]
+
+
+class Near(NamedTuple):
+    """Of one score on one split: what is in for sure, and the places that depend on the threshold.
+
+    `found` counts singletons, pairs and larger sets made of test rows, their labels, and labels that calibrate;
+    `kind` has 8 more for a row that calibrates.
+    """
+
+    found: Codes
+    scores: Vector
+    kind: NDArray[np.uint8]
+
+
+Found = tuple[float, Codes]  # the threshold, and the first four counts
+
+
+def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int], None]) -> Callable[[int], Vector]:
+    """A function of a split's number that gives the metrics of all scores, (scores, metrics).
+
+    `step` is told of each score that is prepared.
+    """
+    k = quantile_rank(trial.n_calibration, trial.alpha)
+    if k > trial.n_calibration:
+        return lambda index: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(scores), 1))
+    known: dict[int, Prepared] = {}
+
+    def prepare(start: int, stop: int) -> None:
+        known[start] = _prepared(trial, scores[start], k)
+        step(1)
+
+    pieces = [(number, number + 1) for number in range(len(scores))]
+    if trial.n > MANY:  # of so many rows one score keeps all threads busy, and takes more room
+        for piece in pieces:
+            prepare(*piece)
+    else:
+        run(prepare, pieces)
+    prepared = [known[number] for number in range(len(scores))]
+    randomized = [own for own in prepared if own.score.randomized]
+
+    def count(index: int) -> Vector:
+        generator = split_generator(trial.seed, index)
+        calibration = draw_calibration(trial, generator)
+        chosen, near = _words(calibration), iter(_with_u(trial, randomized, calibration, generator))
+        values = np.empty((len(scores), len(METRICS)))
+        for own, row in zip(prepared, values, strict=True):
+            inner = _counted_bits(own.planes, chosen)
+            left = k - int(inner[0])
+            found = _scored(own, next(near), left) if own.fixed is None else _walked(own.fixed, calibration, left)
+            if found is None:
+                row[:] = count_anew(trial, own.score, k, calibration, draw_split(trial, index).u)
+            else:
+                row[:] = found[0], *_sums(own.totals - inner, found[1])
+        values[:, 1:] /= trial.n_test
+        return values
+
+    return count
+
+
+def _prepared(trial: Trial, score: Score, k: int) -> Prepared:
+    from pippin._engine.compiled import packed
+
+    low, high = _reached(trial, score, k)
+    c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(trial.ranked.array.size)
+    planes = np.zeros((packed.SIZE + trial.n_classes.bit_length(), -(-trial.n // 64)), dtype=np.uint64)
+    fixed: dict[int, Sorted] = {}
+    layers: dict[int, tuple[Layer, Layer]] = {}
+
+    def work(start: int, stop: int) -> None:
+        ranks = trial.ranks[start:stop]
+        sizes, places = engine.band(trial.ranked.block(start, stop), c, low, high)
+        packed.pack(sizes, ranks, planes[:, start // 64 : -(-stop // 64)])
+        label = places.rank == ranks[places.row]
+        if score.randomized:
+            layers[start] = _layers(places, label, c, low, high, stop - start)
+        else:
+            scores = engine.place_scores(places, c, np.zeros(stop - start))
+            kind = (np.minimum(places.rank, 2) + 4 * label).astype(np.uint8)
+            fixed[start] = Sorted(scores, places.row + np.int32(start), kind)
+
+    dispatch.in_steps(work, trial.n, BLOCK)
+    totals = _counted_bits(planes, ~np.zeros(planes.shape[1], dtype=np.uint64))
+    known = _sorted([fixed[start] for start in sorted(fixed)]) if fixed else None
+    return Prepared(score, low, high, planes, totals, known, tuple(layers[start] for start in sorted(layers)))
+
+
+def _layers(places: Places, label: Flags, c: Coefficients, low: float, high: float, n: int) -> tuple[Layer, Layer]:
+    """The first place of each of n rows, and the others."""
+    rank, inside, outside = places.rank.astype(np.min_scalar_type(len(c.table))), *_steps(places, c, low, high)
+    first = np.diff(places.row, prepend=-1) != 0
+    made = np.stack([rank == 0, rank == 1, rank > 1, label])
+    every = np.zeros((4, n), dtype=bool)
+    every[:, places.row[first]] = made[:, first]
+    none = np.zeros(n, dtype=np.uint16)
+    dense = Layer(EVERY[:n], none.astype(rank.dtype), none, none.copy(), _words(every))
+    for room, column in ((dense.rank, rank), (dense.inside, inside), (dense.outside, outside)):
+        room[places.row[first]] = column[first]
+    row, left = places.row.astype(np.uint16), ~first
+    return dense, Layer(row[left], rank[left], inside[left], outside[left], _words(made[:, left]))
+
+
+def _reached(trial: Trial, score: Score, k: int) -> tuple[float, float]:
+    """A number below the thresholds of practically all splits, and one that hardly any exceeds."""
+    first, last = reach(trial, k)
+    u = np.random.default_rng(trial.seed).random(trial.n) if score.randomized else np.zeros(trial.n)
+    scores = dispatch.label_scores(trial.ranked, trial.ranks, score, u)
+    scores.partition([one for one in (first, last) if 0 <= one < trial.n])
+    low = math.nextafter(float(scores[first]), -math.inf) if first >= 0 else -math.inf
+    if last < trial.n:
+        return low, float(scores[last])
+    return low, float(dispatch.label_scores(trial.ranked, trial.ranks, score, np.ones(trial.n)).max())
+
+
+def _steps(places: Places, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """Below which steps of u each place is within `low` for sure, and above which it is not even within `high`."""
+    from pippin._engine.compiled import packed
+
+    steps = np.empty((2, len(places.row)), dtype=np.int32)
+    for bound, own in zip((low, high), steps, strict=True):
+        packed.steps_of(places.rank, places.p, places.mass, c, bound, own)
+    inside, outside = np.maximum(steps - 1, 0).astype(np.uint16)
+    return inside, outside
+
+
+def _sorted(blocks: Sequence[Sorted]) -> Sorted:
+    scores, row, kind = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    order = np.argsort(scores, kind="stable")
+    return Sorted(scores[order], row[order], kind[order])
+
+
+def _words(flags: Flags) -> Words:
+    """A bit for every entry along the last axis, 64 in a word, the first the lowest."""
+    *several, n = flags.shape
+    room = np.zeros((*several, -(-n // 64) * 8), dtype=np.uint8)
+    room[..., : -(-n // 8)] = np.packbits(flags, axis=-1, bitorder="little")
+    return room.view("<u8").astype(np.uint64, copy=False)
+
+
+def _counted_bits(planes: Words, chosen: Words) -> Codes:
+    from pippin._engine.compiled import packed
+
+    sums = np.empty(len(planes), dtype=np.int64)
+    packed.count_bits(planes, chosen, sums)
+    return sums
+
+
+def _walked(own: Sorted, calibration: Flags, left: int) -> Found | None:
+    """The threshold is the label score behind which `left` more calibrate; None, if it is not prepared for."""
+    from pippin._engine.compiled import packed
+
+    labels = np.flatnonzero(own.kind & 4)
+    passed = np.cumsum(calibration[own.row[labels]])
+    if not (len(labels) and 0 < left <= passed[-1]):
+        return None
+    threshold = own.scores[labels[np.searchsorted(passed, left)]]
+    entered = np.zeros(8, dtype=np.int64)
+    packed.count_entered(own.row, own.kind, np.searchsorted(own.scores, threshold, side="right"), calibration, entered)
+    return float(threshold), _by_kind(entered)
+
+
+def _by_kind(entered: Codes) -> Codes:
+    """Singletons, pairs and larger sets made, and labels."""
+    return np.append(entered[:3] + entered[4:7], entered[4:].sum())
+
+
+def _with_u(
+    trial: Trial, several: Sequence[Prepared], calibration: Flags, generator: np.random.Generator
+) -> list[Near]:
+    """All blocks of rows, with their u, for several scores."""
+    from pippin._engine.compiled import packed
+
+    if not several:
+        return []
+    most = max(len(layer.row) for own in several for block in own.layers for layer in block)
+    room, steps = (np.empty(most), np.empty(most, dtype=np.uint8)), np.empty(BLOCK, dtype=np.uint16)
+    counts = np.zeros((len(several), 5), dtype=np.int64)
+    parts: list[list[tuple[Vector, NDArray[np.uint8]]]] = [[] for _ in several]
+    for number, (start, u) in enumerate(u_in_blocks(generator, calibration)):
+        block, here, step = trial.ranked.block(start, start + len(u)), calibration[start:], steps[: len(u)]
+        packed.in_steps(u, step)
+        known = _words(here[: len(u)])
+        for own, found, kept in zip(several, counts, parts, strict=True):
+            c = coefficients(own.score, trial.n_classes)
+            firsts, others = own.layers[number]
+            for layer, at, calibrates in (
+                (firsts, step, known),
+                (others, step[others.row], _words(here[others.row])),
+            ):
+                bits = calibrates, _words(at < layer.inside), _words(at <= layer.outside)
+                size = packed.sort_out(block, c, (layer.row, layer.rank, layer.planes), u, bits, found, room)
+                kept.append((room[0][:size].copy(), room[1][:size].copy()))
+    return [
+        Near(found, *(np.concatenate(column) for column in zip(*kept, strict=True)))
+        for found, kept in zip(counts, parts, strict=True)
+    ]
+
+
+def _scored(own: Prepared, near: Near, left: int) -> Found | None:
+    """The same for a score with u, from the places that are not sure."""
+    index, labels = left - int(near.found[4]) - 1, near.scores[near.kind >= 8]
+    if not 0 <= index < len(labels):
+        return None
+    threshold = np.partition(labels, index)[index]
+    if not own.low < threshold <= own.high:
+        return None
+    entered = np.bincount(near.kind[(near.scores <= threshold) & (near.kind < 8)], minlength=8)
+    return float(threshold), near.found[:4] + _by_kind(entered)
+
+
+def _sums(tested: Codes, found: Codes) -> tuple[int, int, int, int]:
+    """Test rows covered, the sum of sizes, singletons and empty sets."""
+    sure, single, empty, *size = tested.tolist()
+    firsts, pairs, larger, labels = found.tolist()
+    total = sum(count << bit for bit, count in enumerate(size))
+    return sure + labels, total + firsts + pairs + larger, single + firsts - pairs, empty - firsts
