@@ -220,7 +220,7 @@ def _worst(policy: Policy, work: Work, size: int, limits: Vector) -> tuple[int, 
 def _line_at(policy: Policy, r: int, beta: float, work: Work) -> int:
     """The line on the envelope at a finite β, of row r of those side by side."""
     size = _stack(policy, r, work)
-    return work.lines[taken_over(work.starts, size, beta) - 1]
+    return int(work.lines[taken_over(work.starts, size, beta) - 1])
 
 
 @making

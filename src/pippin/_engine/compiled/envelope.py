@@ -104,7 +104,7 @@ def outcome_masses(block: Floats, begin: int, policy: Policy, work: Work) -> Non
     for c in range(outcomes.size // ROWS):
         a, b, d, e = np.float64(p[c]), np.float64(q[c]), np.float64(r[c]), np.float64(s[c])
         if not each:
-            a, b, d, e = 0.0, 0.0, 0.0, 0.0
+            a, b, d, e = np.float64(0.0), np.float64(0.0), np.float64(0.0), np.float64(0.0)
             for j in range(ends[c], ends[c + 1]):
                 of = np.uint64(policy.grouped[j])
                 a, b, d, e = a + p[of], b + q[of], d + r[of], e + s[of]
