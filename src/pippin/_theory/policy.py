@@ -17,8 +17,8 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
-LINES = 16  # of one action, that are looked at, or passed over, together
-FEW_LINES = 256  # up to which each is looked at by itself
+FEW_LINES, MANY_LINES = 256, 1024  # up to which each is looked at by itself; up to which SOME of an action together
+SOME, MANY = 8, 16  # lines of one action, that are looked at, or passed over, together
 
 
 class Policy(NamedTuple):
@@ -32,7 +32,7 @@ class Policy(NamedTuple):
     the entry `place[t]` of all masses, (outcomes, actions), in a row; the line of a place is
     `line[place]`, or −1.
 
-    Every LINES lines of an action are a block, or each line by itself: block b, by falling value,
+    Every SOME or MANY lines of an action are a block, or each line by itself: block b, by falling value,
     has the lines of its action from `head[b]` to `tail[b]`, after those of block `before[b]` (−1:
     none). `met` has the blocks by the places of their tails.
     """
@@ -96,8 +96,14 @@ def make_policy(utilities: Vector) -> Policy:
         _short(reach),
         _short(place),
         _short(line),
-        **_blocks(action, place, LINES if len(value) > FEW_LINES else 1),
+        **_blocks(action, place, _together(len(value))),
     )
+
+
+def _together(n_lines: int) -> int:
+    if n_lines <= FEW_LINES:
+        return 1
+    return SOME if n_lines <= MANY_LINES else MANY
 
 
 def _blocks(action: Codes | Indices, place: Codes | Indices, size: int) -> dict[str, Indices]:
