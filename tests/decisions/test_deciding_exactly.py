@@ -105,8 +105,34 @@ def test_many_lines_are_passed_over_without_a_trace(kind, sharpness, seed):
     scores = scores_of(plain, probs, labels, policy)
     np.testing.assert_array_equal(scores_of(compiled, probs, labels, policy), scores)
     for beta in (0.0, 1.0, 30.0, 1e5):
-        for a, b in zip(*(decided(engine, probs, policy, np.array([[beta]])) for engine in ENGINES), strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_decided_alike(probs, policy, np.array([[beta]]))
+
+
+def assert_decided_alike(probs, policy, limits, group=None):
+    for a, b in zip(*(decided(engine, probs, policy, limits, group) for engine in ENGINES), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n_actions", [2, 3, 5])
+@pytest.mark.parametrize("grain", [4, 64])
+def test_many_lines_some_of_several_outcomes(n_actions, grain):
+    """Equal utilities of an action are one line; probabilities of 0, 1 and in sixteenths; scores of 0 and infinity."""
+    rng = np.random.default_rng(grain)
+    utilities = np.round(grain * rng.normal(size=(n_actions, 1_000))) / grain
+    utilities = np.where(rng.random(1_000) < 0.5, utilities, rng.normal(size=(n_actions, 1_000)))
+    policy, some = make_policy(utilities), rng.integers(0, 1_000, (90, 16))
+    some[:3] = utilities.max(axis=0).argmax()
+    probs = np.zeros((90, 1_000))
+    np.add.at(probs, (np.arange(90)[:, None], np.where(np.arange(90)[:, None] < 10, some[:, :1], some)), 1 / 16)
+    labels = np.where(np.arange(90) % 3, some[:, 0], rng.integers(0, 1_000, 90))
+    scores = scores_of(plain, probs, labels, policy)
+    assert (scores == 0).any()
+    assert np.isinf(scores).any()
+    np.testing.assert_array_equal(scores_of(compiled, probs, labels, policy), scores)
+    for beta in (0.0, 1.0, np.median(scores), np.inf):
+        assert_decided_alike(probs, policy, np.array([[beta]]))
+    limits = rng.choice(scores, (3, policy.n_outcomes))
+    assert_decided_alike(probs, policy, limits, rng.integers(0, 3, 90))
 
 
 def test_a_row_does_not_depend_on_its_neighbours():

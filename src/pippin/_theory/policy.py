@@ -17,7 +17,8 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
-LINES = 32  # that are looked at, or passed over, together
+FEW_LINES, MANY_LINES = 256, 1024  # up to which each is looked at by itself; up to which SOME of an action together
+SOME, MANY = 8, 16  # lines of one action, that are looked at, or passed over, together
 
 
 class Policy(NamedTuple):
@@ -28,8 +29,12 @@ class Policy(NamedTuple):
     the outcomes in the order `order[:, a]`, by falling utility. Line t, by falling `value`, is
     that of `action[t]`, and its mass that of the first `reach[t]` outcomes in the action's order
     (of all outcomes, their sum by number, so that no action has more than another by rounding):
-    the entry `place[t]` of all masses, (outcomes, actions), in a row. `last[b, a]` is the last
-    line of action a among the first (b + 1)·LINES lines, or the first of all.
+    the entry `place[t]` of all masses, (outcomes, actions), in a row; the line of a place is
+    `line[place]`, or −1.
+
+    Every SOME or MANY lines of an action are a block, or each line by itself: block b, by falling value,
+    has the lines of its action from `head[b]` to `tail[b]`, after those of block `before[b]` (−1:
+    none). `met` has the blocks by the places of their tails.
     """
 
     grouped: Indices
@@ -41,7 +46,11 @@ class Policy(NamedTuple):
     action: Indices
     reach: Indices
     place: Indices
-    last: Indices
+    line: Indices
+    head: Indices
+    tail: Indices
+    before: Indices
+    met: Indices
 
     @property
     def n_outcomes(self) -> int:
@@ -72,7 +81,10 @@ def make_policy(utilities: Vector) -> Policy:
     value = falling[action, place]
     by_value = np.lexsort((action, -value))
     counts = np.bincount(outcome, minlength=n_outcomes)
-    action, place, value = action[by_value], place[by_value], value[by_value]
+    action, place, value, reach = action[by_value], place[by_value], value[by_value], place[by_value] + 1
+    place = place * n_actions + action
+    line = np.full(table.size, -1)
+    line[place] = np.arange(len(place))
     return Policy(
         _short(np.argsort(outcome, kind="stable")),
         _short(np.concatenate([[0], np.cumsum(counts)])),
@@ -81,17 +93,35 @@ def make_policy(utilities: Vector) -> Policy:
         _short(order.T),
         read_only(value),
         _short(action),
-        _short(place + 1),
-        _short(place * n_actions + action),
-        _short(_last_lines(action, n_actions)),
+        _short(reach),
+        _short(place),
+        _short(line),
+        **_blocks(action, place, _together(len(value))),
     )
 
 
-def _last_lines(action: Codes, n_actions: int) -> Codes:
-    """(blocks, actions): the last line of each action up to the end of each block of LINES lines; if none, line 0."""
-    seen = np.where(action[:, None] == np.arange(n_actions), np.arange(len(action))[:, None], 0)
-    ends = np.minimum(np.arange(LINES, len(action) + LINES, LINES), len(action)) - 1
-    return np.asarray(np.maximum.accumulate(seen, axis=0)[ends])
+def _together(n_lines: int) -> int:
+    if n_lines <= FEW_LINES:
+        return 1
+    return SOME if n_lines <= MANY_LINES else MANY
+
+
+def _blocks(action: Codes | Indices, place: Codes | Indices, size: int) -> dict[str, Indices]:
+    """Blocks of so many lines of an action, as `Policy` has them."""
+    heads, tails, befores, count = [], [], [], 0
+    for a in range(int(action.max()) + 1):
+        own = np.flatnonzero(action == a)
+        ends = np.arange(size - 1, len(own) + size - 1, size)
+        heads.append(own[::size])
+        tails.append(own[np.minimum(ends, len(own) - 1)])
+        befores.append(np.append(-1, count + np.arange(len(ends) - 1)))
+        count += len(ends)
+    tail, before = np.concatenate(tails), np.concatenate(befores)
+    by_value = np.argsort(tail)
+    rank = np.append(np.argsort(by_value), -1)
+    tail, met = tail[by_value], np.argsort(place[tail[by_value]])
+    head, before = np.concatenate(heads)[by_value], rank[before[by_value]]
+    return {"head": _short(head), "tail": _short(tail), "before": _short(before), "met": _short(met)}
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:

@@ -1,205 +1,239 @@
 """The upper envelope of a row's lines v + β·m: compiled. The same lines as in `plain/decisions.py`.
 
-With many lines, few of which are on it, most are passed over unseen. They come in blocks of
-LINES by falling value, and of each block the largest mass up to its end, which is that of the
-last line of some action, is known at once. A chain of chords between such points lies nowhere
-above the envelope, so a line clearly below the chain cannot be on it, nor can a block whose
-first value is clearly below the chain at the block's last mass. What is left goes on the
-stack that finds the envelope. All that is done for ROWS rows side by side, up to where they
-part.
+With few lines, all are stacked. With many, few of which are on the envelope where it is asked for,
+most are passed over unseen: of a block of an action's lines only the mass of the last one is
+kept, which is at least that of the others, as the value of the first is. So no line of a
+block is higher than its first value and its last mass make it, and one is as high as its last
+value does. Between two β, the highest known point at each end lies nowhere above the envelope; so a line
+clearly below both, at the ends and where they cross, is not on it in between. What is left
+goes on the stack that finds the envelope. All that is done for ROWS rows side by side, up to
+where they part.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import NONE, inlined, making, part
-from pippin._engine.compiled.side_by_side import ROWS, add_three_along, add_two_along, furthest, largest, lower
+from pippin._engine.compiled.side_by_side import (
+    CLEAR,
+    ROWS,
+    add_three_along,
+    add_two_along,
+    copy,
+    highest,
+    reaching,
+)
 from pippin._runtime.arrays import Floats, Indices, Vector
-from pippin._theory.policy import LINES, Policy
-
-Work = tuple[Vector, Vector, Vector, Vector, Vector, Vector, Indices, Indices]
+from pippin._theory.policy import Policy
 
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
-FEW_LINES = 8 * LINES  # up to which every line is looked at
+WORD = np.uint64(63)
 SLACK = 1e-6  # below the envelope, in the range of utilities, that is clear whatever is rounded
-CHORDS = 8  # of the chain
-CORNER = 3 * ROWS  # a corner of the chain and the slope from there on: masses, values, slopes
-FEW = 16  # lines that are stacked as they are
 STEPS = 16  # that one action goes before the next follows: what one waits for, another fills
+TEST = 3 * ROWS  # a height that is asked for: weights of values and of masses, and what they must reach
+
+
+class Work(NamedTuple):
+    """Room for ROWS rows: masses of outcomes, of STEPS steps and of blocks' tails; values of blocks' heads and tails,
+    and their actions; three tests, which blocks pass them, a point; which lines pass, and their masses; those lines
+    in order; the envelope."""
+
+    outcomes: Vector
+    whole: Vector
+    totals: Vector
+    steps: Vector
+    masses: Vector
+    high: Vector
+    low: Vector
+    action: Indices
+    any_worth: Vector
+    tests: Vector
+    open: NDArray[np.uint64]
+    point: Vector
+    passed: NDArray[np.uint64]
+    by_line: Vector
+    mass: Vector
+    chosen: Indices
+    lines: Indices
+    starts: Vector
 
 
 @making
 def room(policy: Policy) -> Work:
-    """Room for the masses of all lines; tops, heads and heights of blocks; corners; some lines' masses and lines.
-
-    At its end stands the last line but one of each action.
-    """
-    n_blocks, n_lines, n_actions = policy.last.shape[0], policy.value.size, policy.order.shape[1]
-    last_but_one, last = np.zeros(n_actions, np.int32), np.zeros(n_actions, np.int32)
-    for t in range(n_lines):
-        a = policy.action[t]
-        last_but_one[a], last[a] = last[a], t
-    tops, heads, heights = np.zeros(ROWS * n_blocks), np.zeros(ROWS * n_blocks), np.zeros(ROWS * n_blocks)
-    corners, masses = np.zeros(CORNER * (CHORDS + 1)), np.zeros(ROWS * policy.order.size)
-    return masses, tops, heads, heights, corners, np.zeros(n_lines), np.zeros(n_lines, np.int32), last_but_one
+    n_blocks, n_lines, (n_outcomes, n_actions) = policy.tail.size, policy.value.size, policy.order.shape
+    high, low, action = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks, np.int32)
+    for b in range(n_blocks):
+        high[b], low[b] = policy.value[policy.head[b]], policy.value[policy.tail[b]]
+        action[b] = policy.action[policy.tail[b]]
+    return Work(
+        np.empty(ROWS * n_outcomes),
+        np.zeros(ROWS),
+        np.zeros(ROWS * n_actions),
+        np.empty(ROWS * STEPS * n_actions),
+        np.empty(ROWS * n_blocks),
+        high,
+        low,
+        action,
+        np.full(ROWS * n_actions, np.inf),
+        np.zeros(3 * TEST),
+        np.zeros(ROWS * (n_blocks // 64 + 1), np.uint64),
+        np.zeros(4 * ROWS),
+        np.zeros(ROWS * (n_lines // 64 + 1), np.uint64),
+        np.empty(ROWS * n_lines),
+        np.empty(n_lines),
+        np.empty(n_lines, np.int32),
+        np.zeros(n_lines, np.int32),
+        np.empty(n_lines),
+    )
 
 
 @part
-def outcome_masses(block: Floats, begin: int, grouped: Indices, ends: Indices, outcomes: Vector) -> None:
-    """Fills in the mass of every outcome, summed by rising class, of ROWS rows side by side; the last row repeats."""
-    last = block.shape[0] - 1
+def outcome_masses(block: Floats, begin: int, policy: Policy, work: Work) -> None:
+    """Fills in the mass of every outcome, summed by rising class, and of all outcomes, by number.
+
+    Of ROWS rows side by side; the last row repeats.
+    """
+    last, outcomes, ends = block.shape[0] - 1, work.outcomes, policy.ends
     p, q = block[begin], block[min(begin + 1, last)]
     r, s = block[min(begin + 2, last)], block[min(begin + 3, last)]
-    if outcomes.size == ROWS * p.size:
-        for k in range(p.size):
-            here = np.uint64(ROWS * k)
-            outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = p[k], q[k], r[k], s[k]
-        return
-    for c in range(ends.size - 1):
-        a, b, d, e = 0.0, 0.0, 0.0, 0.0
-        for j in range(ends[c], ends[c + 1]):
-            of = np.uint64(grouped[j])
-            a, b, d, e = a + p[of], b + q[of], d + r[of], e + s[of]
+    each = outcomes.size == ROWS * p.size
+    a_all, b_all, d_all, e_all = 0.0, 0.0, 0.0, 0.0
+    for c in range(outcomes.size // ROWS):
+        a, b, d, e = np.float64(p[c]), np.float64(q[c]), np.float64(r[c]), np.float64(s[c])
+        if not each:
+            a, b, d, e = np.float64(0.0), np.float64(0.0), np.float64(0.0), np.float64(0.0)
+            for j in range(ends[c], ends[c + 1]):
+                of = np.uint64(policy.grouped[j])
+                a, b, d, e = a + p[of], b + q[of], d + r[of], e + s[of]
         here = np.uint64(ROWS * c)
         outcomes[here], outcomes[here + ONE], outcomes[here + TWO], outcomes[here + THREE] = a, b, d, e
-
-
-@making
-def add_up(outcomes: Vector, order: Indices, masses: Vector) -> None:
-    """Fills in the mass of every first so many outcomes in the order of each action, of ROWS rows side by side."""
-    (n_outcomes, n_actions), flat = order.shape, order.ravel()
-    totals = np.zeros(ROWS * n_actions)
-    for begin in range(0, n_outcomes, STEPS):
-        count = min(STEPS, n_outcomes - begin)
-        odd = n_actions % 2
-        for a in range(0, n_actions - 3 * odd, 2):
-            add_two_along(outcomes, flat, n_actions * begin + a, n_actions, count, totals, a, masses)
-        if odd:
-            a = n_actions - 3
-            add_three_along(outcomes, flat, n_actions * begin + a, n_actions, count, totals, a, masses)
-    p, q, s, t = 0.0, 0.0, 0.0, 0.0
-    for c in range(n_outcomes):
-        here = np.uint64(ROWS * c)
-        p, q = p + outcomes[here], q + outcomes[here + ONE]
-        s, t = s + outcomes[here + TWO], t + outcomes[here + THREE]
-    for i in range(flat.size - n_actions, flat.size):
-        here = np.uint64(ROWS * i)
-        masses[here], masses[here + ONE], masses[here + TWO], masses[here + THREE] = p, q, s, t
-
-
-@making
-def find_tops(policy: Policy, work: Work) -> None:
-    """Fills in the largest mass up to the end of each block of lines, and the value of the first line known to have it.
-
-    The masses of an action rise from line to line, but for the last one: all outcomes are summed
-    by number, so by rounding it may have less than the one before.
-    """
-    masses, tops, heads, last_but_one = work[0], work[1], work[2], work[7]
-    tops[:] = -1.0
-    for a in range(last_but_one.size):
-        own = last_but_one[a : a + 1]
-        largest(masses, policy.place, policy.value, own, tops, heads, np.int64(own[0]) // LINES)
-    for b in range(policy.last.shape[0]):
-        largest(masses, policy.place, policy.value, policy.last[b], tops, heads, b)
-
-
-@making
-def find_chain(work: Work) -> None:
-    """Fills in the corners of the chain: its ends, then the points furthest above the chords so far, three times.
-
-    Then the height of the chain at the end of each block; before its first corner it is level.
-    """
-    _, tops, heads, heights, corners, _, _, _ = work
-    n_blocks, last = tops.size // ROWS, CORNER * CHORDS
-    found = np.empty(2 * ROWS)
-    for r in range(ROWS):
-        corners[r], corners[ROWS + r] = tops[r], heads[r]
-        corners[last + r], corners[last + ROWS + r] = tops[tops.size - ROWS + r], heads[tops.size - ROWS + r]
-    step = last
-    while step >= CORNER:
-        for a in range(0, last, step):
-            b, between = a + step, a + step // 2
-            for r in range(ROWS):
-                run, fall = corners[b + r] - corners[a + r], corners[a + ROWS + r] - corners[b + ROWS + r]
-                corners[a + 2 * ROWS + r] = fall / run if run > 0.0 else 0.0
-            if step > CORNER:
-                furthest(heads, tops, n_blocks, corners, a + 2 * ROWS, found)
-                for r in range(ROWS):
-                    m, v = found[r], found[ROWS + r]
-                    chord = corners[a + ROWS + r] - corners[a + 2 * ROWS + r] * (m - corners[a + r])
-                    new = (m > corners[a + r]) & (m <= corners[b + r]) & (v > chord)
-                    corners[between + r] = m if new else corners[a + r]
-                    corners[between + ROWS + r] = v if new else corners[a + ROWS + r]
-        step //= 2
-    for i in range(heights.size):
-        heights[i] = heads[i % ROWS]
-    for a in range(0, last, CORNER):
-        for r in range(ROWS):
-            if not corners[a + CORNER + r] > corners[a + r]:
-                corners[a + ROWS + r] = np.inf  # no chord
-        lower(heights, tops, n_blocks, corners, a)
+        a_all, b_all, d_all, e_all = a_all + a, b_all + b, d_all + d, e_all + e
+    work.whole[0], work.whole[1], work.whole[2], work.whole[3] = a_all, b_all, d_all, e_all
 
 
 @part
-def _unpassed(policy: Policy, r: int, work: Work, blocks: Indices) -> int:
-    """Fills in the lines of row r that are not clearly below the chain, and their masses; returns how many.
+def add_up(policy: Policy, work: Work) -> None:
+    """Fills in the masses of blocks' tails: of so many first outcomes in the order of their action, of ROWS rows.
 
-    In a block the chain lies above the chord between its heights at the block's ends.
+    Of all outcomes it is their sum by number.
     """
-    masses, tops, _, heights, _, mass, chosen, _ = work
-    value, place = policy.value, policy.place
-    n_blocks, slack, count = policy.last.shape[0], SLACK * (value[0] - value[value.size - 1]), NONE
-    open_blocks = NONE
-    for b in range(n_blocks):
-        blocks[np.uint64(open_blocks)] = b
-        open_blocks += not value[np.uint64(b * LINES)] < heights[np.uint64(ROWS * b + r)] - slack
-    for i in range(open_blocks):
-        b = int(blocks[i])
-        here, before = ROWS * b + r, ROWS * (b - 1) + r
-        previous, slope, base = -1.0, 0.0, heights[here] - slack
-        if b > 0:
-            previous, run = tops[before], tops[here] - tops[before]
-            if run > 0.0:
-                slope, base = (heights[here] - heights[before]) / run, heights[before] - slack
-        for t in range(b * LINES, min(b * LINES + LINES, value.size)):
-            m = masses[np.uint64(ROWS * place[np.uint64(t)] + r)]
-            below = value[np.uint64(t)] < base + slope * (m - previous)
-            chosen[np.uint64(count)], mass[np.uint64(count)] = t, m
-            count += (m > previous) & (not below)
+    outcomes, steps, order, totals = work.outcomes, work.steps, policy.order, work.totals
+    (n_outcomes, n_actions), odd, met = order.shape, order.shape[1] % 2, NONE
+    totals[:] = 0.0
+    for begin in range(0, n_outcomes, STEPS):
+        count = min(STEPS, n_outcomes - begin)
+        first, end = n_actions * begin, n_actions * (begin + count)
+        for a in range(0, n_actions - 3 * odd, 2):
+            add_two_along(outcomes, order, first, n_actions, count, totals, a, steps)
+        if odd:
+            add_three_along(outcomes, order, first, n_actions, count, totals, n_actions - 3, steps)
+        if begin + count == n_outcomes:
+            for a in range(n_actions):
+                copy(work.whole, 0, steps, n_actions * (count - 1) + a)
+        while met < policy.met.size:
+            b = policy.met[np.uint64(met)]
+            place = policy.place[np.uint64(policy.tail[np.uint64(b)])]
+            if place >= end:
+                break
+            copy(steps, place - first, work.masses, b)
+            met += 1
+
+
+@inlined
+def aim(work: Work, test: int, r: int, beta: float) -> None:
+    """Has a test ask for the height of row r at β; at an infinite one for the mass."""
+    here = TEST * test + r
+    work.tests[here], work.tests[here + ROWS] = (1.0, beta) if beta < np.inf else (0.0, 1.0)
+
+
+@inlined
+def set_limit(policy: Policy, work: Work, test: int, r: int, value: float, mass: float) -> None:
+    """Has a test ask for lines of row r that are not clearly below a known one."""
+    here, value_range = TEST * test + r, policy.value[0] - policy.value[policy.value.size - 1]
+    by_value, by_mass = work.tests[here], work.tests[here + ROWS]
+    slack = SLACK * by_value * value_range + CLEAR * by_mass
+    work.tests[here + 2 * ROWS] = by_value * value + by_mass * mass - slack
+
+
+@part
+def find_highest(policy: Policy, work: Work, test: int) -> None:
+    """Has a test ask for lines that are not clearly below the highest known point, which it fills in."""
+    highest(work.low, work.masses, work.action, work.any_worth, work.tests, 3 * test, work.point)
+    for r in range(ROWS):
+        set_limit(policy, work, test, r, work.point[r], work.point[ROWS + r])
+
+
+@part
+def find_open(work: Work) -> None:
+    """Fills in the blocks that pass a test."""
+    work.open[:] = 0
+    for test in range(3):
+        reaching(work.high, work.masses, work.tests, 3 * test, work.open)
+
+
+@inlined
+def _mark(work: Work, r: int, t: int, mass: float) -> None:
+    work.by_line[np.uint64(ROWS * t + r)] = mass
+    work.passed[np.uint64(ROWS * (t >> 6) + r)] |= ONE << (np.uint64(t) & WORD)
+
+
+@part
+def mark_open(policy: Policy, work: Work, r: int) -> None:
+    """Marks the lines of row r in open blocks that pass a test, and keeps their masses."""
+    n_actions, tests, value = policy.order.shape[1], work.tests, policy.value
+    u, v, w = tests[r], tests[TEST + r], tests[2 * TEST + r]
+    u_m, v_m, w_m = tests[ROWS + r], tests[TEST + ROWS + r], tests[2 * TEST + ROWS + r]
+    u_limit, v_limit, w_limit = tests[2 * ROWS + r], tests[TEST + 2 * ROWS + r], tests[2 * TEST + 2 * ROWS + r]
+    for word in range(work.open.size // ROWS):
+        left = work.open[ROWS * word + r]
+        while left != 0:
+            b = 64 * word + lanes.first(left)
+            left &= left - ONE
+            before, a, mass, begin = policy.before[b], work.action[b], 0.0, NONE
+            if before >= 0:
+                mass, begin = work.masses[ROWS * before + r], policy.place[policy.tail[before]] // n_actions + 1
+            end = policy.place[policy.tail[b]] // n_actions
+            for step in range(begin, end + 1):
+                mass += work.outcomes[np.uint64(ROWS * policy.order[np.uint64(step), np.uint64(a)] + r)]
+                if step == end:
+                    mass = work.masses[ROWS * b + r]
+                t = policy.line[np.uint64(n_actions * step + a)]
+                x = value[np.uint64(t if t > 0 else 0)]
+                passes = (u * x + u_m * mass >= u_limit) | (v * x + v_m * mass >= v_limit)
+                if (passes | (w * x + w_m * mass >= w_limit)) & (t >= 0):
+                    _mark(work, r, t, mass)
+
+
+@part
+def gather(work: Work, r: int) -> int:
+    """Fills in the marked lines of row r and their masses, and marks none any more; returns how many there were."""
+    count = NONE
+    for word in range(work.passed.size // ROWS):
+        left = work.passed[np.uint64(ROWS * word + r)]
+        work.passed[np.uint64(ROWS * word + r)] = 0
+        while left != 0:
+            t = 64 * word + lanes.first(left)
+            left &= left - ONE
+            work.chosen[np.uint64(count)], work.mass[np.uint64(count)] = t, work.by_line[np.uint64(ROWS * t + r)]
+            count += 1
     return count
 
 
-@part
-def _thin(value: Vector, mass: Vector, chosen: Indices, count: int) -> int:
-    """Drops lines that have no more mass than one before; then, again and again, those clearly below the chord
-    between their neighbours."""
-    kept, most = NONE, -1.0
-    for i in range(count):
-        m = mass[np.uint64(i)]
-        chosen[np.uint64(kept)], mass[np.uint64(kept)] = chosen[np.uint64(i)], m
-        kept += m > most
-        most = max(m, most)
-    slack, before = SLACK * (value[0] - value[value.size - 1]), count + 2
-    while kept > FEW and kept < before - 1:
-        before, count, kept = kept, kept, NONE + 1
-        m0, v0 = mass[0], value[chosen[0]]
-        m1, v1, t1 = mass[1], value[chosen[1]], chosen[1]
-        for i in range(2, count):
-            m2, t2 = mass[np.uint64(i)], chosen[np.uint64(i)]
-            v2 = value[np.uint64(t2)]
-            below = (v0 - v1) * (m2 - m1) - (v1 - v2) * (m1 - m0) > slack * (m2 - m0)
-            chosen[np.uint64(kept)], mass[np.uint64(kept)] = t1, m1
-            kept += not below
-            m0, v0, m1, v1, t1 = m1, v1, m2, v2, t2
-        chosen[kept], mass[kept] = t1, m1
-        kept += 1
-    return kept
+@inlined
+def take_all(work: Work, r: int) -> int:
+    """The same where each line is a block by itself: all lines."""
+    for t in range(work.chosen.size):
+        work.chosen[t], work.mass[t] = t, work.masses[np.uint64(ROWS * t + r)]
+    return work.chosen.size
 
 
 @part
-def stack(value: Vector, mass: Vector, chosen: Indices, count: int, lines: Indices, starts: Vector) -> int:
-    """The envelope of some lines: fills in its lines and where each takes over; returns how many."""
+def stack(value: Vector, count: int, work: Work) -> int:
+    """The envelope of the first so many lines: fills in its lines and where each takes over; returns how many."""
+    mass, chosen, lines, starts = work.mass, work.chosen, work.lines, work.starts
     size, m_last, v_last, s_last = NONE, -1.0, 0.0, 0.0
     for i in range(count):
         m = mass[np.uint64(i)]
@@ -224,48 +258,9 @@ def stack(value: Vector, mass: Vector, chosen: Indices, count: int, lines: Indic
     return size
 
 
-@part
-def envelope(policy: Policy, r: int, work: Work, lines: Indices, starts: Vector) -> int:
-    """Fills in the lines on the envelope of row r of those side by side; returns how many there are."""
-    value, masses, mass, chosen = policy.value, work[0], work[5], work[6]
-    count = value.size
-    if count > FEW_LINES:
-        count = _thin(value, mass, chosen, _unpassed(policy, r, work, lines))
-    else:
-        for t in range(count):
-            chosen[t], mass[t] = t, masses[np.uint64(ROWS * policy.place[t] + r)]
-    return stack(value, mass, chosen, count, lines, starts)
-
-
 @inlined
-def _height(v: float, m: float, beta: float) -> Any:
-    return v + beta * m
-
-
-@part
-def line_at(policy: Policy, side: tuple[int, int], beta: float, work: Work, lines: Indices, starts: Vector) -> int:
-    """The line on the envelope at a finite β, of one of the rows side by side: the last that has taken over by then.
-
-    Only the lines about as high there as the highest known one matter.
-    """
-    masses, tops, heads, _, _, mass, chosen, _ = work
-    (rows, r), value, place, count = side, policy.value, policy.place, NONE
-    limit = -np.inf
-    n_blocks = policy.last.shape[0]
-    if value.size > FEW_LINES:
-        for b in range(n_blocks):
-            here = np.uint64(rows * b + r)
-            limit = max(limit, _height(heads[here], tops[here], beta))
-        limit -= SLACK * (value[0] - value[value.size - 1] + beta)
-    for b in range(n_blocks):
-        first = b * LINES
-        if _height(value[first], tops[np.uint64(rows * b + r)], beta) < limit:
-            continue
-        for t in range(first, min(first + LINES, value.size)):
-            m = masses[np.uint64(rows * place[np.uint64(t)] + r)]
-            chosen[np.uint64(count)], mass[np.uint64(count)] = t, m
-            count += not _height(value[np.uint64(t)], m, beta) < limit
-    at = stack(value, mass, chosen, count, lines, starts) - 1
-    while at > 0 and not starts[at] <= beta:
-        at -= 1
-    return int(lines[at])
+def taken_over(starts: Vector, size: int, beta: float) -> int:
+    """How many of the envelope's lines have taken over by β: the last of them is the envelope there."""
+    while size > 1 and not starts[size - 1] <= beta:
+        size -= 1
+    return size

@@ -6,12 +6,14 @@ entry ROWS·i + r. Whoever asks has seen that the entries exist.
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
 from pippin._engine.compiled.lanes import Step, step
 
 ROWS = 4
+CLEAR = 1e-9  # by which masses differ whatever is rounded
 
 _VECTOR = ir.VectorType(ir.DoubleType(), ROWS)
 _INDEX = ir.IntType(64)
@@ -52,8 +54,11 @@ class _Writer:
         nothing, zeros = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.VectorType(_LANE, ROWS), [0] * ROWS)
         return self.builder.shuffle_vector(self.builder.insert_element(nothing, number, _LANE(0)), nothing, zeros)
 
+    def constant(self, number: float) -> Any:
+        return ir.Constant(_VECTOR, [number] * ROWS)
+
     def variables(self, *begin: Any) -> list[Any]:
-        constants = (ir.Constant(_VECTOR, [x] * ROWS) if isinstance(x, float) else x for x in begin)
+        constants = (self.constant(x) if isinstance(x, float) else x for x in begin)
         make: Step = cgutils.alloca_once_value
         return [make(self.builder, x) for x in constants]
 
@@ -68,7 +73,7 @@ class _Writer:
 
 def _adding(several: int) -> Step:
     def add_along(
-        typing: Any, source: Any, order: Any, at: Any, stride: Any, count: Any, totals: Any, here: Any, masses: Any
+        typing: Any, source: Any, order: Any, at: Any, stride: Any, count: Any, totals: Any, here: Any, sums: Any
     ) -> Any:
         def make(*given: Any) -> Any:
             write = _Writer(*given)
@@ -76,96 +81,116 @@ def _adding(several: int) -> Step:
             starts = [write.times_rows(builder.add(place, _INDEX(k))) for k in range(several)]
             totals = write.variables(*(write.side(5, start) for start in starts))
             with write.count(4) as loop:
-                first = builder.add(begin, builder.mul(loop.index, step))
+                first = builder.add(place, builder.mul(loop.index, step))
                 for k, total in enumerate(totals):
                     i = builder.add(first, _INDEX(k))
-                    added = builder.fadd(builder.load(total), write.side(0, write.times_rows(write.whole(1, i))))
+                    source = write.times_rows(write.whole(1, builder.add(begin, i)))
+                    added = builder.fadd(builder.load(total), write.side(0, source))
                     builder.store(added, total)
                     write.put(added, 7, write.times_rows(i))
             for total, start in zip(totals, starts, strict=True):
                 write.put(builder.load(total), 5, start)
             return given[0].get_dummy_value()
 
-        return types.void(source, order, types.intp, types.intp, types.intp, totals, types.intp, masses), make
+        return types.void(source, order, types.intp, types.intp, types.intp, totals, types.intp, sums), make
 
     return step(add_along)
 
 
-# Adds to totals[here] source[order[i]] for i = at, at + stride, …, and fills in each sum on the way as masses[i]. The
-# same for here + 1 and each i + 1, and so on: of several sums none waits for the last.
+# Adds to totals[here] source[order[at + i]] for i = here, here + stride, …, and fills in each sum on the way as
+# sums[i]. The same for here + 1 and each i + 1, and so on: of several sums none waits for the last.
 add_two_along = _adding(2)
 add_three_along = _adding(3)
 
 
 @step
-def largest(typing: Any, masses: Any, place: Any, value: Any, lines: Any, tops: Any, heads: Any, here: Any) -> Any:
-    """Raises tops[here] to the largest of itself, the top before it and the masses of these lines; heads[here] is the
-    value of the line that has it, and of the earliest."""
+def copy(typing: Any, source: Any, at: Any, target: Any, here: Any) -> Any:
+    """target[here] becomes source[at]."""
 
     def make(*given: Any) -> Any:
         write = _Writer(*given)
-        builder, start = write.builder, write.times_rows(write.numbers[6])
-        before = builder.select(builder.icmp_signed(">", start, _INDEX(0)), builder.sub(start, _INDEX(ROWS)), start)
-        top, head = write.variables(write.side(4, before), write.side(5, before))
-        better = builder.fcmp_ordered(">", write.side(4, start), builder.load(top))
-        write.keep_where(better, [(top, write.side(4, start)), (head, write.side(5, start))])
-        with cgutils.for_range(builder, write.sizes[3]) as loop:
-            line = write.whole(3, loop.index)
-            mass = write.side(0, write.times_rows(write.whole(1, line)))
-            better = builder.fcmp_ordered(">", mass, builder.load(top))
-            write.keep_where(better, [(top, mass), (head, write.repeated(write.entry(2, line)))])
-        write.put(builder.load(top), 4, start)
-        write.put(builder.load(head), 5, start)
+        write.put(write.side(0, write.times_rows(write.numbers[1])), 2, write.times_rows(write.numbers[3]))
         return given[0].get_dummy_value()
 
-    return types.void(masses, place, value, lines, tops, heads, types.intp), make
+    return types.void(source, types.intp, target, types.intp), make
 
 
 @step
-def furthest(typing: Any, heads: Any, tops: Any, count: Any, slopes: Any, here: Any, found: Any) -> Any:
-    """Fills in found[0] and found[1]: the mass and the value of the point that has the largest value + slope·mass.
+def highest(typing: Any, values: Any, masses: Any, kinds: Any, worth: Any, weights: Any, at: Any, found: Any) -> Any:
+    """Fills in found[0], found[1] and found[2]: the value, the mass and the height of the highest point.
 
-    Two points at a time are held against two that were best so far, so that neither waits for the other.
+    Of all i with values[i] ≤ worth[kinds[i]]; the height is weights[at]·value + weights[at + 1]·mass.
     """
 
     def make(*given: Any) -> Any:
         write = _Writer(*given)
-        builder, slope = write.builder, write.side(3, write.numbers[4])
-        two = [write.variables(float("-inf"), 0.0, 0.0) for _ in range(2)]
-        last = builder.sub(write.numbers[2], _INDEX(1))
-        with cgutils.for_range(builder, builder.lshr(builder.add(write.numbers[2], _INDEX(1)), _INDEX(1))) as loop:
-            even = builder.shl(loop.index, _INDEX(1))
-            odd = builder.add(even, _INDEX(1))
-            for i, (best, its_mass, its_value) in zip(
-                (even, builder.select(builder.icmp_signed("<", odd, last), odd, last)), two, strict=True
-            ):
-                start = write.times_rows(i)
-                value, mass = write.side(0, start), write.side(1, start)
-                height = builder.fadd(value, builder.fmul(slope, mass))
-                better = builder.fcmp_ordered(">", height, builder.load(best))
-                write.keep_where(better, [(best, height), (its_mass, mass), (its_value, value)])
-        one, other = ([builder.load(variable) for variable in best] for best in two)
-        better = builder.fcmp_ordered(">", other[0], one[0])
-        for k in (1, 2):
-            write.put(builder.select(better, other[k], one[k]), 5, _INDEX((k - 1) * ROWS))
+        builder, start = write.builder, write.times_rows(write.numbers[5])
+        by_value, by_mass = write.side(4, start), write.side(4, builder.add(start, _INDEX(ROWS)))
+        best = write.variables(0.0, 0.0, float("-inf"))
+        with cgutils.for_range(builder, write.sizes[0]) as loop:
+            value, mass = write.repeated(write.entry(0, loop.index)), write.side(1, write.times_rows(loop.index))
+            height = builder.fadd(builder.fmul(by_value, value), builder.fmul(by_mass, mass))
+            meant = builder.fcmp_ordered("<=", value, write.side(3, write.times_rows(write.whole(2, loop.index))))
+            better = builder.and_(meant, builder.fcmp_ordered(">", height, builder.load(best[2])))
+            write.keep_where(better, list(zip(best, (value, mass, height), strict=True)))
+        for k, variable in enumerate(best):
+            write.put(builder.load(variable), 6, _INDEX(k * ROWS))
         return given[0].get_dummy_value()
 
-    return types.void(heads, tops, types.intp, slopes, types.intp, found), make
+    return types.void(values, masses, kinds, worth, weights, types.intp, found), make
 
 
 @step
-def lower(typing: Any, heights: Any, tops: Any, count: Any, chords: Any, here: Any) -> Any:
-    """Lowers each height to that of a chord at its mass: value − slope·(mass' − mass), from chords[here] on."""
+def latest(typing: Any, high: Any, low: Any, masses: Any, kinds: Any, worth: Any, label: Any, point: Any) -> Any:
+    """Fills in point[3]: the largest β at which a block that has lines above the label's worth meets the line `point`.
+
+    The block's lines are nowhere above high[i] + β·masses[i], and where low[i] ≤ worth[kinds[i]], those above the
+    label's worth have label[0] less mass. The line has the value point[0] and the mass point[1], less what rounding may
+    add; a block of no smaller mass meets it at infinity.
+    """
 
     def make(*given: Any) -> Any:
         write = _Writer(*given)
         builder = write.builder
-        mass, value, slope = (write.side(3, builder.add(write.numbers[4], _INDEX(k * ROWS))) for k in range(3))
-        with write.count(2) as loop:
-            start = write.times_rows(loop.index)
-            old = write.side(0, start)
-            new = builder.fsub(value, builder.fmul(slope, builder.fsub(write.side(1, start), mass)))
-            write.put(builder.select(builder.fcmp_ordered("<", new, old), new, old), 0, start)
+        own, value, mass = write.side(5, _INDEX(0)), write.side(6, _INDEX(0)), write.side(6, _INDEX(ROWS))
+        (best,) = write.variables(float("-inf"))
+        with cgutils.for_range(builder, write.sizes[0]) as loop:
+            first, last = (write.repeated(write.entry(array, loop.index)) for array in (0, 1))
+            limit = write.side(4, write.times_rows(write.whole(3, loop.index)))
+            most = write.side(2, write.times_rows(loop.index))
+            most = builder.select(builder.fcmp_ordered("<=", last, limit), builder.fsub(most, own), most)
+            gap = builder.fsub(builder.fsub(mass, most), write.constant(CLEAR))
+            where = builder.fdiv(builder.fsub(first, value), gap)
+            where = builder.select(builder.fcmp_ordered(">", gap, write.constant(0.0)), where, write.constant(np.inf))
+            old = builder.load(best)
+            later = builder.and_(builder.fcmp_ordered(">", first, limit), builder.fcmp_ordered(">", where, old))
+            builder.store(builder.select(later, where, old), best)
+        write.put(builder.load(best), 6, _INDEX(3 * ROWS))
         return given[0].get_dummy_value()
 
-    return types.void(heights, tops, types.intp, chords, types.intp), make
+    return types.void(high, low, masses, kinds, worth, label, point), make
+
+
+@step
+def reaching(typing: Any, values: Any, masses: Any, weights: Any, at: Any, found: Any) -> Any:
+    """Adds to the sets found[0], found[1], … of 64 numbers each those i whose height reaches weights[at + 2]."""
+
+    def make(*given: Any) -> Any:
+        write = _Writer(*given)
+        builder, start = write.builder, write.times_rows(write.numbers[3])
+        by_value, by_mass, limit = (write.side(2, builder.add(start, _INDEX(k * ROWS))) for k in range(3))
+        bits = ir.VectorType(_INDEX, ROWS)
+        with cgutils.for_range(builder, write.sizes[0]) as loop:
+            value, mass = write.repeated(write.entry(0, loop.index)), write.side(1, write.times_rows(loop.index))
+            height = builder.fadd(builder.fmul(by_value, value), builder.fmul(by_mass, mass))
+            there = builder.fcmp_ordered(">=", height, limit)
+            bit = builder.shl(_INDEX(1), builder.and_(loop.index, _INDEX(63)))
+            nothing, zeros = ir.Constant(bits, ir.Undefined), ir.Constant(ir.VectorType(_LANE, ROWS), [0] * ROWS)
+            own = builder.shuffle_vector(builder.insert_element(nothing, bit, _LANE(0)), nothing, zeros)
+            word = write.times_rows(builder.lshr(loop.index, _INDEX(6)))
+            address = builder.bitcast(builder.gep(write.arrays[4], [word]), bits.as_pointer())
+            new = builder.select(there, own, ir.Constant(bits, [0] * ROWS))
+            builder.store(builder.or_(builder.load(address, align=8), new), address, align=8)
+        return given[0].get_dummy_value()
+
+    return types.void(values, masses, weights, types.intp, found), make
