@@ -165,7 +165,7 @@ def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, tmp_path)
     home.mkdir()
     one_loop_in(folder, home)
     files = list(folder.rglob(f"*.{ending}"))
-    assert len(files) >= 2
+    assert files
     for path in files:
         path.write_bytes(damage(path.read_bytes()))
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
