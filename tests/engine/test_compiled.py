@@ -305,12 +305,14 @@ def test_no_predictor_compiles_after_warm_up(kind):
 WARM = """
 import pippin
 from pippin._engine import dispatch
-from pippin._engine.compiled import band, p_values, per_class, priced, ranked, single, tiled, unranked
+from pippin._engine.compiled import band, narrow, p_values, per_class, priced, ranked, single, tiled, unranked
 from pippin._engine.warm_up import _elsewhere
 
 pippin.warm_up()
 loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
 loops += [tiled.members, tiled.label_places, single.one_set, single.one_score, band._band, per_class.members_within]
+loops += [narrow._members_in_one_window, narrow._members_in_several]
+loops += [narrow._label_places_in_one_window, narrow._label_places_in_several]
 print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
 print(_elsewhere("float64").wait())
 """
