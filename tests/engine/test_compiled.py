@@ -172,7 +172,7 @@ def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, compiled_
     compiled, home, _ = compiled_copy
     folder = shutil.copytree(compiled, tmp_path / "site")
     files = list(folder.rglob(f"*.{ending}"))
-    assert len(files) >= 2
+    assert files
     for path in files:
         path.write_bytes(damage(path.read_bytes()))
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(folder)}
@@ -312,12 +312,14 @@ def test_no_predictor_compiles_after_warm_up(kind):
 WARM = """
 import pippin
 from pippin._engine import dispatch
-from pippin._engine.compiled import band, p_values, per_class, priced, ranked, single, tiled, unranked
+from pippin._engine.compiled import band, narrow, p_values, per_class, priced, ranked, single, tiled, unranked
 from pippin._engine.warm_up import _elsewhere
 
 pippin.warm_up()
 loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
 loops += [tiled.members, tiled.label_places, single.one_set, single.one_score, band._band, per_class.members_within]
+loops += [narrow._members_in_one_window, narrow._members_in_several]
+loops += [narrow._label_places_in_one_window, narrow._label_places_in_several]
 print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
 print(_elsewhere("float64").wait())
 """

@@ -52,7 +52,17 @@ def same_as_numpy(probs, labels, score):
 @pytest.mark.parametrize("kind", [*KINDS, "forest"])
 def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
     """Windows that end before, with and after a row, and rows of more than a chunk."""
-    for n_classes in (*range(2, LANES + 2), 2 * LANES - 1, 2 * LANES, 50, CHUNK - 1, CHUNK, CHUNK + 1, 150):
+    for n_classes in (
+        *range(2, LANES + 2),
+        2 * LANES - 1,
+        2 * LANES,
+        2 * LANES + 1,
+        50,
+        CHUNK - 1,
+        CHUNK,
+        CHUNK + 1,
+        150,
+    ):
         n = ROWS + n_classes
         probs = forest(n, n_classes, n) if kind == "forest" else made_rows(kind, n, n_classes, n)
         labels = np.random.default_rng(1).integers(0, n_classes, n)

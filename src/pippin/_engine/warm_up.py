@@ -17,7 +17,7 @@ from pippin._theory.policy import make_policy
 from pippin._theory.spelling import parse_score
 
 # A score and a shape for each kind of rows.
-EVERY_LOOP = (("ip", (1, 2)), ("ip", (8, 2)), ("pip", (8, 2)), ("pip", (1, 40)), ("socop", (1, 2)))
+EVERY_LOOP = (("ip", (1, 2)), ("ip", (8, 2)), ("ip", (1, 40)), ("pip", (8, 2)), ("pip", (1, 40)), ("socop", (1, 2)))
 
 
 def warm_up() -> None:

@@ -21,6 +21,7 @@ import pippin._theory.bins
 import pippin._theory.formula
 import pippin._theory.policy
 from pippin._engine.compiled.cache import SafeCache
+from pippin._engine.compiled.linking import part_compiler
 from pippin._theory.formula import score_at
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +32,7 @@ if hasattr(os, "register_at_fork"):  # a child must not begin with a lock that a
         before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
     )
 
+EVERYWHERE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
 
 
@@ -40,7 +42,7 @@ def compiled(function: F, **options: Any) -> F:
     numba's cache looks at the function's own file only; ours depend on each other, so
     what is kept bears the stamp of all of them.
     """
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
+    options = {**EVERYWHERE, **options}
     try:
         made = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no writable folder for its cache
@@ -70,11 +72,12 @@ def loop(function: F) -> F:
 
 
 def part(function: F, **options: Any) -> F:
-    """Compiles a part of loops, which only they call: without a door for Python, it is compiled sooner.
+    """Compiles a part of loops, which only they call, and which is kept only within them: it has no door for Python.
 
     It is not copied into its callers unless it says so itself: what numba is not told, it takes from the caller.
     """
-    return compiled(function, **{"no_cpython_wrapper": True, "_nrt": False, "forceinline": False, **options})
+    options = {**EVERYWHERE, "no_cpython_wrapper": True, "_nrt": False, "forceinline": False, **options}
+    return cast(F, numba.njit(pipeline_class=part_compiler, **options)(function))
 
 
 def making(function: F) -> F:

@@ -1,9 +1,9 @@
 """All that `protocol.Engine` asks for, in compiled loops, and which of them serves a block of rows.
 
-`narrow.py`, `unranked.py`, `tiled.py`, `ranked.py` and `priced.py` have the same two loops, `label_places` and
-`members`, for different scores and numbers of classes. Each loop is serial and releases the
-GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a
-loop is compiled, or loaded from disk, when it is first called.
+`narrow.py` and `tiled.py` have two loops, `label_places` and `members`, for short rows; `unranked.py`, `ranked.py` and
+`priced.py` do the same for any rows, one after another, in the loops of `rowwise.py`. Each loop is serial and
+releases the GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a loop is
+compiled, or loaded from disk, when it is first called.
 """
 
 import math
@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from pippin._engine.compiled import decisions as deciding
-from pippin._engine.compiled import narrow, per_class, priced, ranked, splits, tiled, unranked
+from pippin._engine.compiled import narrow, per_class, priced, ranked, rowwise, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed
 from pippin._engine.compiled.p_values import p_values
@@ -20,7 +20,7 @@ from pippin._engine.compiled.products import add_logits, add_mixed, add_product,
 from pippin._engine.compiled.single import one_score, one_set
 from pippin._engine.compiled.splits import count_splits, deal
 from pippin._engine.compiled.whole_rows import class_scores
-from pippin._engine.protocol import Bounds, Decided, Places
+from pippin._engine.protocol import Bounds, Decided, Places, Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 INSPECTS = True
+ROWWISE = (unranked, ranked, priced)
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
@@ -61,6 +62,14 @@ def _loops(block: Floats, c: Coefficients, tiled_up_to: int) -> ModuleType:
     return tiled if block.shape[1] <= tiled_up_to else ranked
 
 
+def _fill(block: Floats, labels: Codes, c: Coefficients, u: Vector, out: Scored) -> int:
+    loops = _loops(block, c, tiled.FEW)
+    if loops in ROWWISE:
+        return rowwise.label_places(loops, block, labels, c[:], u, out)
+    suspects: int = loops.label_places(block, labels, c[:], u, out)
+    return suspects
+
+
 def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
     """The place of one class per row, its score, and how many rows may be no distribution.
 
@@ -69,22 +78,23 @@ def label_places(block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tu
     n = len(block)
     places = Places(np.arange(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
     scores = np.empty(n)
-    return places, scores, _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, (*places[1:], scores))
+    return places, scores, _fill(block, labels, c, u, (*places[1:], scores))
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """Fills in the score of one class per row; returns how many rows may be no distribution."""
     n = len(block)
-    places = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n), scores
-    suspects: int = _loops(block, c, tiled.FEW).label_places(block, labels, c[:], u, places)
-    return suspects
+    return _fill(block, labels, c, u, (np.empty(n, dtype=np.int32), np.empty(n), np.empty(n), scores))
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """Fills in sizes; returns the members of all rows, best first, and how many rows may be no distribution."""
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
-        found = _loops(block, c, tiled.MOST).members(block, c[:], bounds.scores.item(), u, sizes)
+        loops, threshold = _loops(block, c, tiled.MOST), bounds.scores.item()
+        if loops in ROWWISE:
+            return rowwise.members(loops, block, c[:], threshold, u, sizes)
+        found = loops.members(block, c[:], threshold, u, sizes)
     else:  # for every caller the same compiled loop, which is made for read-only arrays
         ranks = NO_RANKS if bounds.ranks is None else read_only(bounds.ranks)
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group

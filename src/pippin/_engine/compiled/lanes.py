@@ -1,7 +1,7 @@
 """Sixteen neighbouring entries of an array in one step of the processor: compiled.
 
-A row is looked at in windows of LANES entries; a window may reach into the rows beside it. Which
-of the entries are meant, and which ones answer a question, are sets of lanes: whole numbers with one bit per entry.
+A row is looked at in windows of LANES entries, of which the last may overlap with the one before it, or reach into the
+rows before. Which entries answer a question is a set of lanes: a whole number with one bit per entry.
 """
 
 from collections.abc import Callable
@@ -41,6 +41,24 @@ def _only(builder: Any, entries: Any, lanes: Any, other: float) -> Any:
     """The entries of these lanes, and `other` in the rest."""
     chosen = builder.bitcast(builder.trunc(lanes, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
     return builder.select(chosen, entries, ir.Constant(entries.type, [other] * LANES))
+
+
+def _same(builder: Any, one: Any) -> Any:
+    """One number in all lanes."""
+    nothing = ir.Constant(ir.VectorType(one.type, LANES), ir.Undefined)
+    first = builder.insert_element(nothing, one, _BITS(0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_BITS, LANES), [0] * LANES))
+
+
+def _between(builder: Any, kind: Any, begin: Any, end: Any) -> Any:
+    """The lanes from `begin` to `end`, for entries of this kind."""
+    whole = ir.IntType(kind.bitwidth)
+    numbers = ir.Constant(ir.VectorType(whole, LANES), list(range(LANES)))
+    begins, ends = (_same(builder, one if whole == _WORD else builder.trunc(one, whole)) for one in (begin, end))
+    return builder.and_(
+        builder.icmp_signed(">=", numbers, begins),
+        builder.icmp_signed("<", numbers, ends),
+    )
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
@@ -98,6 +116,29 @@ def largest_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
     return array.dtype(array, types.intp, types.uint32), make
 
 
+def _over(context: Any, builder: Any, signature: Any, arguments: Any, take: Step) -> None:
+    """Calls take(entries, only) for the windows of array[start : start + size].
+
+    The last one ends where the row does, and reaches back over entries that were taken before, or that stand before
+    the row: `only` puts another number for these. Whoever asks has seen that the array has LANES entries at least.
+    """
+    array, start, size = arguments[:3]
+    whole = builder.and_(size, _WORD(-LANES))
+    with cgutils.for_range_slice(builder, _WORD(0), whole, _WORD(LANES), inc=True) as (here, _):
+        take(_window(context, builder, signature, (array, builder.add(start, here))), lambda entries, other: entries)
+    with builder.if_then(builder.icmp_signed("<", whole, size)):
+        end = builder.add(start, size)
+        fits = builder.icmp_signed(">=", end, _WORD(LANES))
+        begin = builder.select(fits, builder.sub(end, _WORD(LANES)), _WORD(0))
+        first = builder.sub(builder.add(start, whole), begin)
+        new = _between(builder, signature.args[0].dtype, first, builder.sub(end, begin))
+
+        def only(entries: Any, other: float) -> Any:
+            return builder.select(new, entries, ir.Constant(entries.type, [other] * LANES))
+
+        take(_window(context, builder, signature, (array, begin)), only)
+
+
 @step
 def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
     """The sum of array[start : start + size] in any order, the smallest, the largest and the second largest entry.
@@ -108,28 +149,17 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(context.get_data_type(array.dtype), LANES)
-        whole = builder.and_(arguments[2], _WORD(-LANES))
         states = [_room(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
 
-        def take(entries: Any, low: Any, high: Any) -> None:
+        def take(entries: Any, only: Step) -> None:
             total, lowest, best, second = map(builder.load, states)
-            builder.store(builder.fadd(total, entries), states[0])
-            builder.store(_smaller(builder, low, lowest), states[1])
+            high = only(entries, -1.0)
+            builder.store(builder.fadd(total, only(entries, 0.0)), states[0])
+            builder.store(_smaller(builder, only(entries, 2.0), lowest), states[1])
             builder.store(_larger(builder, _smaller(builder, best, high), second), states[3])
             builder.store(_larger(builder, best, high), states[2])
 
-        with cgutils.for_range_slice(builder, _WORD(0), whole, _WORD(LANES), inc=True) as (here, _):
-            place = builder.add(arguments[1], here)
-            entries = _window(context, builder, signature, (arguments[0], place))
-            take(entries, entries, entries)
-        left = builder.sub(arguments[2], whole)
-        with builder.if_then(builder.icmp_signed(">", left, _WORD(0))):
-            end = builder.sub(context.make_array(array)(context, builder, arguments[0]).nitems, _WORD(LANES))
-            place = builder.add(arguments[1], whole)
-            begin = builder.select(builder.icmp_signed("<", place, end), place, end)
-            entries = _window(context, builder, signature, (arguments[0], begin))
-            bits = builder.shl(builder.sub(builder.shl(_WORD(1), left), _WORD(1)), builder.sub(place, begin))
-            take(*(_only(builder, entries, bits, other) for other in (0.0, 2.0, -1.0)))
+        _over(context, builder, signature, arguments, take)
         total, lowest, best, second = map(builder.load, states)
         best, second = _folded_two(builder, best, second)
         found = (
@@ -143,14 +173,32 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
     return _several(array.dtype, 4)(array, types.intp, types.intp), make
 
 
+@step
+def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> Any:
+    """The largest entry of array[start : start + size] under `high`; −1 if there is none.
+
+    Whoever asks has seen that the array has LANES entries at least.
+    """
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        none = ir.Constant(ir.VectorType(context.get_data_type(array.dtype), LANES), [-1.0] * LANES)
+        largest, limits = _room(builder, none), _same(builder, arguments[3])
+
+        def take(entries: Any, only: Step) -> None:
+            below = builder.select(builder.fcmp_ordered("<", entries, limits), entries, none)
+            builder.store(_larger(builder, only(below, -1.0), builder.load(largest)), largest)
+
+        _over(context, builder, signature, arguments, take)
+        return _folded(builder, builder.load(largest), partial(_larger, builder))
+
+    return array.dtype(array, types.intp, types.intp, array.dtype), make
+
+
 def _asking(comparison: str) -> Step:
     def lanes_where(typing: Any, array: Any, start: Any, limit: Any) -> Any:
         def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             entries = _window(context, builder, signature, arguments)
-            nothing = ir.Constant(entries.type, ir.Undefined)
-            first = builder.insert_element(nothing, arguments[2], _BITS(0))
-            limits = builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_BITS, LANES), [0] * LANES))
-            answers = builder.fcmp_ordered(comparison, entries, limits)
+            answers = builder.fcmp_ordered(comparison, entries, _same(builder, arguments[2]))
             return builder.zext(builder.bitcast(answers, ir.IntType(LANES)), _BITS)
 
         return types.uint32(array, types.intp, array.dtype), make
@@ -174,6 +222,18 @@ def first(typing: Any, lanes: Any) -> Any:
     return types.intp(types.uint64), lambda _, builder, __, arguments: builder.cttz(
         arguments[0], ir.Constant(ir.IntType(1), 0)
     )
+
+
+@step
+def bits_of(typing: Any, number: Any) -> Any:
+    """The bits of a number in float64."""
+    return types.uint64(types.float64), lambda _, builder, __, arguments: builder.bitcast(arguments[0], _WORD)
+
+
+@step
+def number_of(typing: Any, bits: Any) -> Any:
+    """The number in float64 that has these bits."""
+    return types.float64(types.uint64), lambda _, builder, __, arguments: builder.bitcast(arguments[0], ir.DoubleType())
 
 
 @step

@@ -1,7 +1,9 @@
-"""Scores that look at no class but the best one (IP, margin), in rows that fit into the lanes: compiled.
+"""Scores that look at no class but the best one (IP, margin), in rows that fit into one chunk: compiled.
 
 One comparison with `cutoff.py` settles all classes of a row, and nothing is sorted but what is in a set. Rows
 go through each step a tile at a time, so that a step is one short loop; of rows this short that is half of the time.
+The loops are made twice, for rows that fit into one window of lanes and for those that take several: a `Way` has the
+steps in which they differ.
 """
 
 from typing import Any, NamedTuple
@@ -10,32 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, part
+from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, making, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.walk import is_doubtful
+from pippin._engine.compiled.walk import CHUNK, ONE, Row, is_doubtful
 from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
-
-Lanes = NDArray[np.uint32]
 
 TILE = 256  # rows whose sets are found before they are written
 
 
 class Tile(NamedTuple):
-    """Rows from `begin` on, in a flat array; of each its largest probability, and the lane of its best class."""
+    """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class."""
 
     flat: Floats
     begin: int
     n_classes: int
-    best: Lanes
+    best: NDArray[np.uint64]
     top: Vector
 
 
 def fits(shape: tuple[int, ...]) -> bool:
     """Whether these loops can do the work."""
-    return shape[1] <= LANES <= shape[0] * shape[1]
+    return shape[1] <= CHUNK and shape[0] * shape[1] >= LANES
 
 
 @part
@@ -48,148 +48,261 @@ def _is_broken(flat: Floats) -> bool:
 
 
 @inlined
-def _compare(flat: Floats, start: int, every: Any, cutoff: Cutoff, top: float) -> tuple[Any, Any]:
-    """The lanes of a window that reach the limit, and those that may, too close to it to tell."""
-    real, limit = flat.dtype.type, cutoff.base + cutoff.weight * top
-    sure = lanes.at_least(flat, start, real(limit + cutoff.slack)) & every
-    return sure, (lanes.at_least(flat, start, real(limit - cutoff.slack)) & every) ^ sure
+def _row(tile: Tile, i: int) -> Row:
+    return Row(tile.flat, (tile.begin + i) * tile.n_classes, tile.n_classes)
+
+
+class Way(NamedTuple):
+    """What is asked of a row.
+
+    total(row) is its sum, top(row) its largest entry; around(row, k) its sum, its largest entry but that of class k,
+    and whether that class ranks above k, ties by index; at_least(row, limit) the classes with p >= limit, one bit
+    each; above(row, k) how many rank above class k.
+    """
+
+    total: Any
+    top: Any
+    around: Any
+    at_least: Any
+    above: Any
 
 
 @inlined
-def _window(i: int, flat: Floats, n_classes: int) -> tuple[int, int, Any]:
-    """Where the window of row i starts, the lane of its first class (0 but at the array's end), and all its lanes."""
-    start = min(i * n_classes, flat.size - LANES)
-    lane = i * n_classes - start
-    return start, lane, np.uint32(((1 << n_classes) - 1) << lane)
+def _window(row: Row) -> tuple[int, int, Any]:
+    """Where the window of a row begins, the lane of its first class (0 but at the array's end), and all its lanes."""
+    begin = min(row.start, row.flat.size - LANES)
+    return begin, row.start - begin, np.uint32(((1 << row.size) - 1) << (row.start - begin))
 
 
 @inlined
-def _bit(lane: int) -> Any:
-    return np.uint32(1) << np.uint32(lane)
+def _total_of_window(row: Row) -> Any:
+    begin, _, every = _window(row)
+    return lanes.sum_of(row.flat, begin, every)
 
 
 @inlined
-def _ranked_above(flat: Floats, start: int, lane: int, every: Any) -> Any:
-    """The lanes of `every` that rank above one of them, ties by index."""
-    p = flat[np.uint64(start + lane)]  # an index without a sign is not looked at for counting from the end
-    tied_before = lanes.at_least(flat, start, p) & (_bit(lane) - np.uint32(1))
-    return (lanes.above(flat, start, p) | tied_before) & every
+def _top_of_window(row: Row) -> Any:
+    begin, _, every = _window(row)
+    return lanes.largest_of(row.flat, begin, every)
 
 
 @inlined
-def _write(flat: Floats, start: int, lane: int, every: Any, best: Any, inside: Any, found: Indices, used: int) -> Any:
-    """Writes the members of one set by rank, the best one first if it is known; returns their number."""
-    size = lanes.count(inside | best)
-    first = lanes.first(best if best != 0 else inside) - lane
-    found[np.uint64(used)] = first if size > 0 else 0
-    if size > 1:
-        inside &= ~best
-        while inside != 0:
-            own = lanes.first(inside)
-            found[np.uint64(used + lanes.count(_ranked_above(flat, start, own, every)))] = own - lane
-            inside &= inside - np.uint32(1)
-    return size
+def _at_least_in_window(row: Row, limit: Any) -> Any:
+    begin, lane, every = _window(row)
+    return np.uint64((lanes.at_least(row.flat, begin, limit) & every) >> np.uint32(lane))
+
+
+@inlined
+def _above_in_window(row: Row, k: int) -> Any:
+    begin, lane, every = _window(row)
+    p = row.flat[np.uint64(row.start + k)]  # an index without a sign is not looked at for counting from the end
+    tied_before = lanes.at_least(row.flat, begin, p) & ((np.uint32(1) << np.uint32(lane + k)) - np.uint32(1))
+    return lanes.count(np.uint64((lanes.above(row.flat, begin, p) | tied_before) & every))
+
+
+@inlined
+def _around_in_window(row: Row, k: int) -> tuple[Any, Any, Any]:
+    begin, lane, every = _window(row)
+    others = every & ~(np.uint32(1) << np.uint32(lane + k))
+    total, other = lanes.sum_of(row.flat, begin, every), lanes.largest_of(row.flat, begin, others)
+    return total, other, _above_in_window(row, k) > 0
+
+
+ONE_WINDOW = Way(_total_of_window, _top_of_window, _around_in_window, _at_least_in_window, _above_in_window)
+
+
+@inlined
+def _total_of_several(row: Row) -> Any:
+    return lanes.digest(row.flat, row.start, row.size)[0]
+
+
+@inlined
+def _top_of_several(row: Row) -> Any:
+    return lanes.digest(row.flat, row.start, row.size)[2]
+
+
+def _asking_several(lanes_where: Any) -> Any:
+    @inlined
+    def classes_where(row: Row, limit: Any) -> Any:
+        found, last = np.uint64(0), row.size - LANES
+        for place in range(0, last, LANES):
+            found |= np.uint64(lanes_where(row.flat, row.start + place, limit)) << np.uint64(place)
+        return found | (np.uint64(lanes_where(row.flat, row.start + last, limit)) << np.uint64(last))
+
+    return classes_where
+
+
+_at_least_in_several, _more_in_several = _asking_several(lanes.at_least), _asking_several(lanes.above)
+
+
+@inlined
+def _above_in_several(row: Row, k: int) -> Any:
+    p = row.flat[np.uint64(row.start + k)]
+    return lanes.count(_more_in_several(row, p) | (_at_least_in_several(row, p) & ((ONE << np.uint64(k)) - ONE)))
+
+
+@inlined
+def _around_in_several(row: Row, k: int) -> tuple[Any, Any, Any]:
+    total, _, top, second = lanes.digest(row.flat, row.start, row.size)
+    if row.flat[np.uint64(row.start + k)] < top:
+        return total, top, True
+    return total, second, second == top and _above_in_several(row, k) > 0
+
+
+SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several, _above_in_several)
 
 
 @part
-def _find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
-    """Fills in the largest probability of every row, and the lane of its class; none, if its score is too large."""
-    flat, best, top = tile.flat, tile.best, tile.top
-    for i in range(best.size):
-        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
-        largest = lanes.largest_of(flat, start, every)
-        best[i] = _bit(lanes.first(lanes.at_least(flat, start, largest) & every))
-        top[i] = largest
-    outside = 0
-    for i in range(best.size):
-        outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
-    for i in range(best.size if outside else 0):
-        start, _, every = _window(tile.begin + i, flat, tile.n_classes)
-        second = np.float64(lanes.largest_of(flat, start, every & ~best[i]))
-        if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
-            best[i] = 0
+def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float) -> Any:
+    """Those of some classes, none of them the best one, whose score keeps to the threshold."""
+    lanes.apart()
+    inside, mass = np.uint64(0), c.table[0, ABOVE] * top
+    while unsure != 0:
+        k = lanes.first(unsure)
+        if compiled_score_at(c, 1, np.float64(row.flat[row.start + k]), mass, 0.0) <= threshold:
+            inside |= ONE << np.uint64(k)
+        unsure &= unsure - ONE
+    return inside
 
 
-@part
-def _write_sure(tile: Tile, cutoff: Cutoff, sizes: Codes, found: Indices, used: int) -> tuple[int, int, bool]:
-    """Writes the sets of a tile; returns where they end, how many rows are suspect, and whether a class is unsure."""
-    suspects, doubts, flat = 0, np.uint32(0), tile.flat
-    for i in range(tile.best.size):
-        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
-        suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        inside, unsure = _compare(flat, start, every, cutoff, tile.top[i])
-        doubts |= unsure
-        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
-        sizes[tile.begin + i] = size
-        used += size
-    return used, suspects, doubts != 0
+def _made_for(way: Way) -> tuple[Any, Any]:
+    """The two loops, for rows that are looked at in one way."""
+    total, top_of, around, at_least, above = way
+
+    @inlined
+    def settled(row: Row, cutoff: Cutoff, c: Coefficients, threshold: float, top: float) -> Any:
+        """The classes that are in the set; those too close to the limit to tell are asked for their score."""
+        real, limit = row.flat.dtype.type, cutoff.base + cutoff.weight * top
+        sure = at_least(row, real(limit + cutoff.slack))
+        unsure = at_least(row, real(limit - cutoff.slack)) ^ sure
+        return sure | _asked(row, unsure, c, threshold, top) if unsure != 0 else sure
+
+    @inlined
+    def write(row: Row, best: Any, inside: Any, found: Indices, used: int) -> Any:
+        """Writes the members of one set by rank, the best one first if it is known; returns their number."""
+        size = lanes.count(inside | best)
+        found[np.uint64(used)] = lanes.first(best if best != 0 else inside) if size > 0 else NONE
+        if size > 1:
+            inside &= ~best
+            while inside != 0:
+                k = lanes.first(inside)
+                found[np.uint64(used + above(row, k))] = k
+                inside &= inside - ONE
+        return size
+
+    @part
+    def find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
+        """Fills in the largest probability of every row, and the bit of its class; none, if its score is too large."""
+        best, top = tile.best, tile.top
+        for i in range(best.size):
+            row = _row(tile, i)
+            largest = top_of(row)
+            best[i] = ONE << np.uint64(lanes.first(at_least(row, largest)))
+            top[i] = largest
+        outside = 0
+        for i in range(best.size):
+            outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
+        for i in range(best.size if outside else 0):
+            second = np.float64(around(_row(tile, i), lanes.first(best[i]))[1])
+            if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
+                best[i] = 0
+
+    @part
+    def write_sets(
+        tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
+    ) -> tuple[int, int]:
+        """Writes the sets of a tile; returns where they end, and how many rows are suspect."""
+        suspects = 0
+        for i in range(tile.best.size):
+            row = _row(tile, i)
+            suspects += is_doubtful(total(row))
+            inside = settled(row, cutoff, c, threshold, tile.top[i])
+            size = write(row, tile.best[i], inside, found, used)
+            sizes[tile.begin + i] = size
+            used += size
+        return used, suspects
+
+    @making
+    def members(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> tuple[Indices, int]:
+        """The members of all rows, and how many rows are suspect."""
+        c = Coefficients(*parts)
+        n, n_classes = block.shape
+        flat = block.reshape(block.size)
+        if _is_broken(flat):
+            return np.empty(0, np.int32), 1
+        cutoff, widest = cutoff_of(c, threshold), n_classes * TILE + CHUNK
+        bests, tops = np.zeros(TILE, np.uint64), np.zeros(TILE)
+        found = np.zeros(3 * n + widest, np.int32)
+        used, suspects = NONE, NONE
+        for begin in range(0, n, TILE):
+            tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])
+            if used + widest > found.size:
+                found = doubled(found)
+            if c.reach == 1:
+                find_best(tile, c, threshold)
+            used, more = write_sets(tile, cutoff, c, threshold, sizes, found, used)
+            suspects += more
+        return found[:used], suspects
+
+    @part
+    def label_places(block: Floats, labels: Codes, parts: Parts, out: Scored) -> int:
+        """Fills in the place and the score of one class per row; returns how many rows are suspect."""
+        c = Coefficients(*parts)
+        n, n_classes = block.shape
+        ranks, p, masses, scores = out
+        flat = block.reshape(block.size)
+        broken = _is_broken(flat)
+        top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
+        suspects = 0
+        for i in range(n):
+            row, k = Row(flat, i * n_classes, n_classes), labels[i]
+            ranks[i], p[i], masses[i] = 0, flat[np.uint64(row.start + k)], 0.0
+            if best_counts:
+                whole, other, below = around(row, k)
+                ranks[i], masses[i] = below, (top_weight if below else second_weight) * np.float64(other)
+                suspects += is_doubtful(whole)
+            else:
+                suspects += is_doubtful(total(row))
+        for i in range(n):
+            scores[i] = compiled_score_at(c, np.int64(ranks[i]), p[i], masses[i], 0.0)
+        return suspects + broken
+
+    return members, label_places
 
 
-@part
-def _write_asked(
-    tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
-) -> int:
-    """The same, where the classes that are unsure are asked for their score; returns where the sets end."""
-    flat = tile.flat
-    for i in range(tile.best.size):
-        start, lane, every = _window(tile.begin + i, flat, tile.n_classes)
-        inside, unsure = _compare(flat, start, every, cutoff, tile.top[i])
-        mass = c.table[0, ABOVE] * tile.top[i]
-        while unsure != 0:
-            own = lanes.first(unsure)
-            if compiled_score_at(c, 1, np.float64(flat[start + own]), mass, 0.0) <= threshold:
-                inside |= _bit(own)
-            unsure &= unsure - np.uint32(1)
-        size = _write(flat, start, lane, every, tile.best[i], inside, found, used)
-        sizes[tile.begin + i] = size
-        used += size
-    return used
+_members_of_one_window, _places_of_one_window = _made_for(ONE_WINDOW)
+_members_of_several, _places_of_several = _made_for(SEVERAL)
 
 
 @compiled
+def _members_in_one_window(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
+    return _members_of_one_window(block, parts, threshold, sizes)
+
+
+@compiled
+def _members_in_several(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
+    return _members_of_several(block, parts, threshold, sizes)
+
+
+@compiled
+def _label_places_in_one_window(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
+    return _places_of_one_window(block, labels, parts, out)
+
+
+@compiled
+def _label_places_in_several(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
+    return _places_of_several(block, labels, parts, out)
+
+
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """As in `protocol.py`, under one threshold; u is not looked at."""
-    c = Coefficients(*parts)
-    n, n_classes = block.shape
-    flat = block.reshape(block.size)
-    if _is_broken(flat):
-        return np.empty(0, np.int32), 1
-    cutoff = cutoff_of(c, threshold)
-    bests, tops = np.zeros(TILE, np.uint32), np.zeros(TILE)
-    found = np.zeros(3 * n + LANES * TILE, np.int32)
-    used, suspects = NONE, NONE
-    for begin in range(0, n, TILE):
-        tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])
-        if used + LANES * TILE > found.size:
-            found = doubled(found)
-        if c.reach == 1:
-            _find_best(tile, c, threshold)
-        end, more, unsure = _write_sure(tile, cutoff, sizes, found, used)
-        if unsure:
-            end = _write_asked(tile, cutoff, c, threshold, sizes, found, used)
-        used, suspects = end, suspects + more
-    return found[:used], suspects
+    find = _members_in_one_window if block.shape[1] <= LANES else _members_in_several
+    found: tuple[Indices, int] = find(block, parts, threshold, sizes)
+    return found
 
 
-@compiled
 def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored) -> int:
     """As in `protocol.py`; a rank is 0 or 1, and u is not looked at."""
-    c = Coefficients(*parts)
-    n, n_classes = block.shape
-    ranks, p, masses, scores = out
-    flat = block.reshape(block.size)
-    broken = _is_broken(flat)
-    top_weight, second_weight, best_counts = c.table[0, ABOVE], c.second, c.reach == 1 and not broken
-    suspects = 0
-    for i in range(n):
-        start, lane, every = _window(i, flat, n_classes)
-        own = lane + labels[i]
-        suspects += is_doubtful(lanes.sum_of(flat, start, every))
-        ranks[i], p[i], masses[i] = 0, flat[np.uint64(start + own)], 0.0
-        if best_counts:
-            below = _ranked_above(flat, start, own, every) != 0
-            other = np.float64(lanes.largest_of(flat, start, every & ~_bit(own)))
-            ranks[i], masses[i] = below, (top_weight if below else second_weight) * other
-    for i in range(n):
-        scores[i] = compiled_score_at(c, ranks[i], p[i], masses[i], 0.0)
-    return suspects + broken
+    fill = _label_places_in_one_window if block.shape[1] <= LANES else _label_places_in_several
+    suspects: int = fill(block, labels, parts, out)
+    return suspects

@@ -4,7 +4,6 @@ import numpy as np
 
 from pippin._engine.compiled import priced, ranked, unranked
 from pippin._engine.compiled.build import NONE, compiled, compiled_score_at
-from pippin._engine.compiled.cutoff import cutoff_of
 from pippin._engine.compiled.walk import FIRST_BAND, Row, is_broken, is_doubtful, look, make_room
 from pippin._runtime.arrays import Floats, Indices
 from pippin._theory.formula import Coefficients, Parts
@@ -17,14 +16,13 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
     seen, room = look(whole), make_room(row.dtype, row.size)
     if is_broken(seen):
         return room.classes[:0], True
+    first_band = row.dtype.type(FIRST_BAND)
     if c.reach <= 1:
-        found = np.zeros(row.size, np.int32)
-        size = unranked.set_of_row(whole, seen, c, cutoff_of(c, threshold), threshold, room, found, NONE)
-        return found[:size], is_doubtful(seen.total)
-    if np.isnan(c.price):
-        size, _ = ranked.set_size(whole, seen, c, u, threshold, row.dtype.type(FIRST_BAND), room)
+        size, _ = unranked.set_size(whole, seen, c, u, threshold, first_band, room)
+    elif np.isnan(c.price):
+        size, _ = ranked.set_size(whole, seen, c, u, threshold, first_band, room)
     else:
-        size, _ = priced.set_size(whole, seen, c, u, threshold, row.dtype.type(FIRST_BAND), room)
+        size, _ = priced.set_size(whole, seen, c, u, threshold, first_band, room)
     return room.classes[:size], is_doubtful(seen.total)
 
 
@@ -32,13 +30,13 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
 def one_score(row: Floats, label: int, parts: Parts, u: float) -> tuple[float, bool]:
     """The score of one class of one row, and whether the row is suspect."""
     c, whole = Coefficients(*parts), Row(row, NONE, row.size)
-    seen = look(whole)
+    seen, room = look(whole), make_room(row.dtype, row.size)
     if is_broken(seen):
         return np.nan, True
     if c.reach <= 1:
-        rank, mass = unranked.place_in_row(whole, label, seen, c)
+        rank, mass = unranked.place_in_row(whole, label, seen, c, room)
     elif np.isnan(c.price):
-        rank, mass = ranked.place_in_row(whole, label, seen, c, make_room(row.dtype, row.size))
+        rank, mass = ranked.place_in_row(whole, label, seen, c, room)
     else:
-        rank, mass = priced.place_in_row(whole, label, seen, c, make_room(row.dtype, row.size))
+        rank, mass = priced.place_in_row(whole, label, seen, c, room)
     return compiled_score_at(c, rank, np.float64(row[label]), mass, u), is_doubtful(seen.total)

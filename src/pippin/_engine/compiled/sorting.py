@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import compiled, making, part
+from pippin._engine.compiled.build import NONE, compiled, making, part
 from pippin._engine.compiled.lanes import LANES
 from pippin._runtime.arrays import Floats, Indices, Vector
 
@@ -57,17 +57,14 @@ def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target:
 def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     lanes.apart()
-    wide, keys, others = np.empty(size), np.empty(size, np.uint64), np.empty(size, np.uint64)
-    here, there = np.empty(size, np.int32), np.empty(size, np.int32)
-    ends, mask = np.empty(1 << DIGIT, np.int64), np.uint64((1 << DIGIT) - 1)
+    room, mask = np.empty(4 * size + (1 << DIGIT), np.uint64), np.uint64((1 << DIGIT) - 1)
+    keys, others, ends = room[:size], room[size : 2 * size], room[4 * size :]
+    here, there = room[2 * size : 3 * size], room[3 * size : 4 * size]
+    every, some = ~np.uint64(0), np.uint64(0)
     for i in range(size):
-        wide[i], here[i] = np.float64(raw[i]) + 0.0, raw_classes[i]
-    bits = wide.view(np.uint64)
-    every, some = bits[0], bits[0]
-    for i in range(size):
-        keys[i] = ~bits[i]  # these rise as the probabilities fall
-        every &= bits[i]
-        some |= bits[i]
+        bits = lanes.bits_of(np.float64(raw[i]) + 0.0)
+        every, some = every & bits, some | bits
+        keys[i], here[i] = ~bits, np.uint64(raw_classes[i])  # keys rise as the probabilities fall
     shift = np.uint64(0)
     while shift < 64 and (every ^ some) >> shift != 0:
         if ((every ^ some) >> shift) & np.uint64(1) == 0:
@@ -76,20 +73,19 @@ def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats
         for j in range(ends.size):
             ends[j] = 0
         for i in range(size):
-            ends[(keys[i] >> shift) & mask] += 1
-        start = 0
+            ends[(keys[i] >> shift) & mask] += np.uint64(1)
+        start = np.uint64(0)
         for j in range(ends.size):
             start += ends[j]
             ends[j] = start - ends[j]
         for i in range(size):
             digit = (keys[i] >> shift) & mask
             others[ends[digit]], there[ends[digit]] = keys[i], here[i]
-            ends[digit] += 1
+            ends[digit] += np.uint64(1)
         keys, others, here, there = others, keys, there, here
         shift += np.uint64(DIGIT)
     for i in range(size):
-        bits[i] = ~keys[i]
-        values[np.uint64(at + i)], classes[np.uint64(at + i)] = wide[i], here[i]
+        values[np.uint64(at + i)], classes[np.uint64(at + i)] = lanes.number_of(~keys[i]), here[i]
 
 
 @part
@@ -108,12 +104,12 @@ def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, clas
     for begin in range(0, size, RUN):
         end = begin + RUN if begin + RUN < size else size
         _sort_run(raw, raw_classes, begin, end, values, classes, at + begin)
-    run = RUN
+    run = NONE + RUN
     while run < size:
-        _merge(values, classes, at, size, run, raw, raw_classes, 0)
+        _merge(values, classes, at, size, run, raw, raw_classes, NONE)
         run *= 2
         if run < size:
-            _merge(raw, raw_classes, 0, size, run, values, classes, at)
+            _merge(raw, raw_classes, NONE, size, run, values, classes, at)
             run *= 2
         else:
             for i in range(size):

@@ -3,11 +3,13 @@
 A tile holds TILE rows as columns, one line of the tile per class, so that the processor
 does the same step for several rows at once. A network of exchanges (Batcher's, which
 does not look at what it sorts) ranks the classes of all rows, and the score's formula
-goes down the ranks. For linear scores only.
+goes down the ranks. For linear scores only. What goes along a line is a function of its own, which the compiler turns
+into steps for several rows.
 """
 
 import numpy as np
 
+from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import compiled, compiled_score_at, doubled, part
 from pippin._engine.compiled.walk import is_doubtful
 from pippin._engine.protocol import Scored
@@ -38,6 +40,7 @@ def _load(block: Floats, begin: int, tile: Floats, totals: Floats, lowest: Float
 @part
 def _add(line: Floats, totals: Floats, lowest: Floats) -> None:
     """A NaN shows in the total."""
+    lanes.apart()
     for i in range(TILE):
         totals[i] += line[i]
         lowest[i] = min(lowest[i], line[i])
@@ -46,6 +49,7 @@ def _add(line: Floats, totals: Floats, lowest: Floats) -> None:
 @part
 def _exchange(a: Floats, b: Floats) -> None:
     """Puts the larger of two probabilities first, in every row."""
+    lanes.apart()
     for i in range(TILE):
         first, second = a[i], b[i]
         swap = second > first
@@ -56,6 +60,7 @@ def _exchange(a: Floats, b: Floats) -> None:
 @part
 def _exchange_classes(a: Floats, b: Floats, a_class: Indices, b_class: Indices) -> None:
     """The same with their classes: of equal probabilities the smaller class goes first."""
+    lanes.apart()
     for i in range(TILE):
         first, second = a[i], b[i]
         k, m = a_class[i], b_class[i]
@@ -92,6 +97,7 @@ def _sort(tile: Floats, classes: Indices) -> None:
 @part
 def _enter(c: Coefficients, rank: int, line: Floats, mass: Vector, u: Vector, threshold: float, sizes: Codes) -> int:
     """Enters the class at `rank` into every set that holds it, and goes on to the next M; returns how many do."""
+    lanes.apart()
     weight, inside = c.table[rank, ABOVE], 0
     for i in range(TILE):
         p = np.float64(line[i])
@@ -142,6 +148,7 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
 @part
 def _count_above(k: int, line: Floats, own: Floats, labels: Indices, ranks: Indices) -> None:
     """Adds to the rank of every label that class k ranks above."""
+    lanes.apart()
     for i in range(TILE):
         ranks[i] += (line[i] > own[i]) | ((line[i] == own[i]) & (k < labels[i]))
 
@@ -149,6 +156,7 @@ def _count_above(k: int, line: Floats, own: Floats, labels: Indices, ranks: Indi
 @part
 def _add_above(rank: int, weight: float, line: Floats, ranks: Indices, mass: Vector) -> None:
     """Adds the class at `rank` to M of every label below it."""
+    lanes.apart()
     for i in range(TILE):
         more = mass[i] + weight * line[i]
         mass[i] = more if rank < ranks[i] else mass[i]

@@ -102,24 +102,21 @@ def is_doubtful(total: Any) -> bool:
 def _asking(lanes_where: Any, is_so: Any) -> Any:
     @inlined
     def entries_where(row: Row, here: int, limit: Any) -> Any:
-        flat, start, end, found = (
-            row.flat,
-            row.start + here,
-            (row.size - here if row.size - here < CHUNK else CHUNK),
-            np.uint64(0),
-        )
+        flat, start, found = row.flat, row.start + here, np.uint64(0)
+        size = row.size - here if row.size - here < CHUNK else CHUNK
         if flat.size < LANES:
-            for k in range(end):
+            for k in range(size):
                 found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
             return found
         place = NONE
-        while place + LANES <= end:
+        while place + LANES <= size:
             found |= np.uint64(lanes_where(flat, start + place, limit)) << np.uint64(place)
             place += LANES
-        if place < end:
-            begin = start + place if start + place + LANES <= flat.size else flat.size - LANES
-            bits = np.uint64(lanes_where(flat, begin, limit)) >> np.uint64(start + place - begin)
-            found |= (bits & ((ONE << np.uint64(end - place)) - ONE)) << np.uint64(place)
+        if place < size:  # the last window ends with the row, or begins with the array
+            back = LANES - size if LANES - size < start else start
+            last = np.uint64(lanes_where(flat, start - back, limit))
+            last = last >> np.uint64(back) if back >= 0 else last << np.uint64(-back)
+            found |= last & ((ONE << np.uint64(size)) - ONE)
         return found
 
     return entries_where
@@ -159,21 +156,11 @@ def collect_above(row: Row, label: int, room: Ranking) -> int:
 def largest_below(row: Row, high: Any) -> Any:
     """The largest probability under `high`; −1 if there is none."""
     lanes.apart()
+    if row.flat.size >= LANES:
+        return lanes.largest_below(row.flat, row.start, row.size, high)
     largest = row.flat.dtype.type(-1)
-    for here in range(0, row.size, CHUNK):
-        end = row.size - here if row.size - here < CHUNK else CHUNK
-        below = ~at_least(row, here, high) & (ALL_LANES >> np.uint64(CHUNK - end))
-        if row.flat.size < LANES:
-            for k in range(row.size):
-                p = row.flat[row.start + k]
-                largest = p if (below >> np.uint64(k) & ONE) != 0 and p > largest else largest
-            return largest
-        for place in range(0, end, LANES):
-            start = row.start + here + place
-            begin = start if start + LANES <= row.flat.size else row.flat.size - LANES
-            meant = (below >> np.uint64(place) & np.uint64(0xFFFF)) << np.uint64(start - begin)
-            p = lanes.largest_of(row.flat, begin, np.uint32(meant & np.uint64(0xFFFF)))
-            largest = p if p > largest else largest
+    for k in range(row.start, row.start + row.size):
+        largest = row.flat[k] if largest < row.flat[k] < high else largest
     return largest
 
 
