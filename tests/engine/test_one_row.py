@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from pippin._engine.compiled import priced, ranked, walk
+from pippin._engine.compiled import priced, ranked, rowwise, walk
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import RUN
 from pippin._engine.compiled.walk import CHUNK
@@ -36,7 +36,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         scores = np.empty(n)
         ranks, p, masses = np.empty(n, np.int32), np.empty(n), np.empty(n)
         loops = ranked if np.isnan(c.price) else priced
-        assert loops.label_places(probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
+        assert rowwise.label_places(loops, probs, labels, c[:], u, (ranks, p, masses, scores)) == 0
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
         for i in (0, n // 2, n - 1):
@@ -44,7 +44,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         every = plain.class_scores(probs, c, u)
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)
-            found, suspects = loops.members(probs, c[:], threshold, u, sizes)
+            found, suspects = rowwise.members(loops, probs, c[:], threshold, u, sizes)
             wanted_sizes, wanted_found, _ = members(plain, probs, c, threshold, u)
             assert suspects == 0
             assert np.array_equal(sizes, wanted_sizes)

@@ -169,11 +169,13 @@ def test_what_is_no_file(tmp_path):
 def test_nothing_is_ever_unpickled():
     """No module of the package imports a pickler, or lets NumPy use one.
 
-    Compiled loops are numba's, which keeps them pickled; `cache.py` reads just what it wrote, by its checksum.
+    Compiled loops are numba's, which keeps them pickled; `cache.py` reads just what it wrote, by its checksum. Work for
+    a cluster is pickled by Dask, and so is a score of one's own that goes along with it; neither is read from a file.
     """
     picklers = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     package = Path(pippin.__file__).parent
-    sources = [path for path in package.rglob("*.py") if path != package / "_engine/compiled/cache.py"]
+    other = {package / "_engine/compiled/cache.py", package / "dask/families.py"}
+    sources = [path for path in package.rglob("*.py") if path not in other]
     assert len(sources) > 5
     for source in sources:
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):

@@ -48,12 +48,11 @@ def fill_members(
     u: Vector,
     sizes: Codes,
     room: Ranking,
-    begin: int,
-    found: Indices,
+    onwards: tuple[int, Indices],
 ) -> tuple[int, int, int]:
-    """Fills in sizes and members from the row `begin` on; returns the row where the room ends, the members, and how
+    """Fills in sizes, and members into an array, from a row on; returns the row where that ends, the members, and how
     many rows are suspect."""
-    c, n_classes, first_band = Coefficients(*parts), room.values.size, FIRST_BAND
+    (begin, found), c, n_classes, first_band = onwards, Coefficients(*parts), room.values.size, FIRST_BAND
     used, suspects = NONE, NONE
     for i in range(begin, sizes.size):
         if used + n_classes > found.size:

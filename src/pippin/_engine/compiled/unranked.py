@@ -90,4 +90,4 @@ def fill_members(
     flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
 ) -> tuple[int, int, int]:
     """As in `rowwise.py`."""
-    return rowwise.fill_members(set_size, flat, parts, threshold, u, sizes, room, begin, found)
+    return rowwise.fill_members(set_size, flat, parts, threshold, u, sizes, room, (begin, found))
