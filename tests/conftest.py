@@ -29,6 +29,11 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_unconfigure():
+    """At the end all may go: who counts what is left would call it leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def call(monkeypatch, capsys):
     """A command in this process, as typed: (exit code, standard output, standard error)."""

@@ -4,10 +4,11 @@ import hashlib
 import secrets
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pippin.cli.pieces import PIECE, Numbers, pieces_of, table_bytes
+from pippin.cli.pieces import PIECE, Numbers, Pieces, pieces_of, table_bytes
 
 if TYPE_CHECKING:
     import polars
@@ -64,10 +65,21 @@ def predict_tables(
         for one in pieces:
             one.cut(start)
         asked = Asked(tuple(one.ending for one in pieces), noted["drawn"], non_empty, source.id_type)
-        for several in made(source, predictor, asked, start):
-            for one, own in reversed(list(zip(pieces, several, strict=True))):  # sets last, so that none is behind
-                one.add(*own)
+        with ThreadPoolExecutor(1) as writer:  # while the next piece is made
+            last: Future[None] | None = None
+            for several in made(source, predictor, asked, start):
+                if last is not None:
+                    last.result()
+                last = writer.submit(_add, pieces, several)
+            if last is not None:
+                last.result()
         return pieces[0].totals()
+
+
+def _add(pieces: list[Pieces], several: Made) -> None:
+    """A piece of each file; that of the sets last, so that no other is behind it."""
+    for one, own in reversed(list(zip(pieces, several, strict=True))):
+        one.add(*own)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
