@@ -273,6 +273,8 @@ def _made_for(way: Way) -> tuple[Any, Any]:
 _members_of_one_window, _places_of_one_window = _made_for(ONE_WINDOW)
 _members_of_several, _places_of_several = _made_for(SEVERAL)
 
+# What is kept on disk goes by its name, which functions made by `_made_for` share: so each loop has a door of its own.
+
 
 @compiled
 def _members_in_one_window(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
