@@ -101,7 +101,7 @@ def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
     with pytest.raises(pippin.InputError, match="was edited or damaged"):
         pippin.Sharpener.load(path)
     pippin.calibrate(*confused_rows(50), "ip").save(path)
-    with pytest.raises(pippin.InputError, match="holds a predictor, not a sharpener"):
+    with pytest.raises(pippin.InputError, match="holds no sharpener"):
         pippin.Sharpener.load(path)
 
 

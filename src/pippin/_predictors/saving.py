@@ -21,6 +21,7 @@ from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, make_score
 
 T = TypeVar("T", bound=np.signedinteger[Any])
+Held = TypeVar("Held")
 
 FORMAT = "pippin predictor"
 VERSION = 2
@@ -64,6 +65,25 @@ def write_predictor(path: "str | PathLike[str]", content: dict[str, Any]) -> Non
 def read_predictor(path: "str | PathLike[str]") -> dict[str, Any]:
     """The content that `write_predictor` was given."""
     return parse_predictor(Path(path).read_bytes(), path)
+
+
+def read_kind(
+    path: "str | PathLike[str]", kind: str, told: str, read: "Callable[[Content], Held]", remedies: tuple[str, str]
+) -> Held:
+    """What the file holds, if it is of this kind and makes sense; errors name the file.
+
+    Args:
+        told: the kind in a sentence.
+        read: makes it of the content.
+        remedies: where the file is of another kind, and where it makes no sense.
+    """
+    content = read_predictor(path)
+    if content.pop("kind", None) != kind:
+        raise InputError(f"{path} holds no {told}", remedies[0])
+    try:
+        return read(Content(content))
+    except InputError as error:
+        raise InputError(f"{path} holds no sound {told} ({error.what})", remedies[1]) from error
 
 
 def parse_predictor(text: bytes, path: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pippin._predictors.saving import (
     Saved,
     classes_content,
     need,
-    read_predictor,
+    read_kind,
     vector_of,
     whole_numbers,
 )
@@ -172,13 +172,8 @@ class SelectivePredictor(Saved):
         Args:
             path: the file.
         """
-        content = read_predictor(path)
-        if content.get("kind") != "selective":
-            raise InputError(f"{path} holds no selective predictor", "read predictors of sets with pippin.load")
-        try:
-            return _from_content(Content({key: value for key, value in content.items() if key != "kind"}))
-        except InputError as error:
-            raise InputError(f"{path} holds no sound predictor ({error.what})", "calibrate again and save") from error
+        remedies = "read predictors of sets with pippin.load", "calibrate again and save"
+        return read_kind(path, "selective", "selective predictor", _from_content, remedies)
 
     def __repr__(self) -> str:
         per = "" if self.per is None else " per class"

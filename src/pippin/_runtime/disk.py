@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import secrets
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -50,6 +51,28 @@ def naming_target(path: Path) -> Iterator[None]:
         told = type(error)(f"Cannot write {path} ({error.strerror or error}): {remedy}.")
         told.errno = error.errno
         raise told from error
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """The folder under another name, to be filled; only then it takes the place of what was there, whole.
+
+    What a killed run left of its drafts is removed.
+    """
+    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+    draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
+    try:
+        with naming_target(folder):
+            draft.mkdir(parents=True)
+        yield draft
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(draft, folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def read_plain(path: Path) -> bytes:

@@ -8,7 +8,7 @@ import math
 from pippin._inputs.rows import SUM_TOLERANCE
 from pippin._predictors.portable import PortableDecisions
 from pippin.export.c_limits import c_limit, group_words, groups_text, highest, listed, lookup, within_text
-from pippin.export.c_source import BOTTOM, GUARDS, NAMES, c_comment, c_number, c_text
+from pippin.export.c_source import BOTTOM, CHECKED, GUARDS, NAMES, c_comment, c_number, c_text
 
 TOP = """\
 /* Actions with certificates: {told}
@@ -37,7 +37,8 @@ TABLES = """\
 
 """
 
-ENVELOPE = """\
+ENVELOPE = (
+    """\
 {X}_API int {x}_decide{suffix}(const {real} *probs,{of_group} double *certificate)
 {{
     static const int grouped[{X}_CLASSES] = {{{grouped}}};
@@ -48,13 +49,10 @@ ENVELOPE = """\
     static const double value[{X}_LINES] = {{{value}}};
     double outcome[{X}_OUTCOMES], mass[{X}_ACTIONS * {X}_OUTCOMES], start[{X}_LINES], sum = 0.0;
     int line[{X}_LINES], a, c, j, k, t, size = 0;
-{own}{known}    for (k = 0; k < {X}_CLASSES; k++) {{
-        if (!(probs[k] >= 0))
-            return -1;
-        sum += (double)probs[k];
-    }}
-    if (!(sum - 1.0 <= {tolerance} && 1.0 - sum <= {tolerance}))
-        return -1;
+{own}{known}\
+"""
+    + CHECKED
+    + """\
     for (c = 0; c < {X}_OUTCOMES; c++) {{
         outcome[c] = 0.0;
         for (j = ends[c]; j < ends[c + 1]; j++)
@@ -89,6 +87,7 @@ ENVELOPE = """\
         size++;
     }}
 """
+)
 
 ONE = """\
     while (size > 1 && !(start[size - 1] <= {beta}))
@@ -149,24 +148,22 @@ END = """\
 
 """
 
-SAFE = """\
+SAFE = (
+    """\
 {X}_API int {x}_decide{suffix}(const {real} *probs,{of_group} double *certificate)
 {{
     double sum = 0.0;
     int k;
-    for (k = 0; k < {X}_CLASSES; k++) {{
-        if (!(probs[k] >= 0))
-            return -1;
-        sum += (double)probs[k];
-    }}
-    if (!(sum - 1.0 <= {tolerance} && 1.0 - sum <= {tolerance}))
-        return -1;
+"""
+    + CHECKED
+    + """\
     if (certificate)
         *certificate = {lowest}; /* too few rows calibrated: the best worst case */
     return {safe};
 }}
 
 """
+)
 
 
 def decider_header(given: PortableDecisions, prefix: str) -> str:

@@ -157,11 +157,8 @@ static inline double {x}_price_{real}(const {real} *probs, double last, int afte
 
 """
 
-PREDICT = """\
-{X}_API int {x}_predict{suffix}(const {real} *probs, double u, int *classes)
-{{
-    double sum = 0.0, mass = 0.0, last = 2.0;
-    int k, size, after = -1;
+# A row that is no distribution is refused, as in Python; the sum is taken in the order of the classes.
+CHECKED = """\
     for (k = 0; k < {X}_CLASSES; k++) {{
         if (!(probs[k] >= 0))
             return -1;
@@ -169,6 +166,17 @@ PREDICT = """\
     }}
     if (!(sum - 1.0 <= {tolerance} && 1.0 - sum <= {tolerance}))
         return -1;
+"""
+
+PREDICT = (
+    """\
+{X}_API int {x}_predict{suffix}(const {real} *probs, double u, int *classes)
+{{
+    double sum = 0.0, mass = 0.0, last = 2.0;
+    int k, size, after = -1;
+"""
+    + CHECKED
+    + """\
     for (size = 0; size < {X}_CLASSES; size++) {{
         const int best = {x}_next_{real}(probs, last, after);
         const double p = (double)probs[best];
@@ -184,6 +192,7 @@ PREDICT = """\
 }}
 
 """
+)
 
 SEVERAL_TOP = """\
 /* {told}
@@ -210,18 +219,16 @@ SEVERAL_NUMBERS = """\
 
 """
 
-SEVERAL = """\
+SEVERAL = (
+    """\
 {X}_API int {x}_predict{suffix}(const {real} *probs, double u,{of_group} int *classes)
 {{
     double sum = 0.0, mass = 0.0, last = 2.0;
     int k, rank, size = 0, after = -1;
-{known}    for (k = 0; k < {X}_CLASSES; k++) {{
-        if (!(probs[k] >= 0))
-            return -1;
-        sum += (double)probs[k];
-    }}
-    if (!(sum - 1.0 <= {tolerance} && 1.0 - sum <= {tolerance}))
-        return -1;
+{known}\
+"""
+    + CHECKED
+    + """\
     for (rank = 0; rank < {X}_CLASSES; rank++) {{
         const int best = {x}_next_{real}(probs, last, after);
         const double p = (double)probs[best];
@@ -240,6 +247,7 @@ SEVERAL = """\
 }}
 
 """
+)
 
 BOTTOM = """\
 #if defined(__GNUC__) && !defined(__clang__)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,19 @@ def entries(data: bytes) -> Iterator[tuple[Any, int]]:
         if not line.endswith(b"\n"):
             return
         yield entry, end
+
+
+@contextmanager
+def going_on(path: Path, first: Any, found: list[tuple[Any, int]]) -> Iterator[FileIO]:
+    """The journal behind the whole lines that were `found`; a last line cut short is cut off, a new one has `first`."""
+    with open(path, "r+b" if found else "wb", buffering=0) as stream:
+        if found:
+            stream.seek(found[-1][1])
+            stream.truncate()
+        else:
+            append(stream, first)
+            os.fsync(stream.fileno())
+        yield stream
 
 
 def append(stream: FileIO, content: Any) -> None:

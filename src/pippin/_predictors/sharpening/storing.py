@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.saving import Content, classes_content, need, read_predictor
+from pippin._predictors.saving import Content, classes_content, need, read_kind
 from pippin._predictors.sharpening.inputs import Inputs, Singles
 from pippin._predictors.sharpening.members import KINDS, Member
 from pippin._predictors.sharpening.model import Model
 from pippin._predictors.sharpening.sharpener import Confusion, Learnt, Sharpener
-from pippin._runtime.errors import InputError
 
 NAMES = [kind.name for kind in KINDS]
 
@@ -59,13 +58,8 @@ def from_content(content: Content) -> Sharpener:
 
 def load_sharpener(path: "str | PathLike[str]") -> Sharpener:
     """Reads a sharpener's own file."""
-    content = read_predictor(path)
-    if content.pop("kind", None) != "sharpener":
-        raise InputError(f"{path} holds a predictor, not a sharpener", "read it with pippin.load")
-    try:
-        return from_content(Content(content))
-    except InputError as error:
-        raise InputError(f"{path} holds no sound sharpener ({error.what})", "learn again and save") from error
+    remedies = "read a predictor with pippin.load", "learn again and save"
+    return read_kind(path, "sharpener", "sharpener", from_content, remedies)
 
 
 def _learnt(content: Content) -> Learnt:

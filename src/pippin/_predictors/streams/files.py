@@ -2,15 +2,14 @@
 
 import base64
 import zlib
-from collections.abc import Callable
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pippin._engine.watching import Evidence, no_evidence
 from pippin._predictors import loading
-from pippin._predictors.saving import Content, decoded, need, read_predictor, vector_of, whole_numbers
+from pippin._predictors.saving import Content, decoded, need, read_kind, vector_of, whole_numbers
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.one_object import Coin
@@ -18,11 +17,10 @@ from pippin._predictors.streams.risk_monitor import RiskMonitor
 from pippin._predictors.streams.stream import Stream
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Codes
-from pippin._runtime.errors import InputError
 from pippin._theory.betting import PIECES, SLOPES
 from pippin._theory.bins import BINS, add
 
-T = TypeVar("T")
+REMEDIES = ("read a predictor with pippin.load", "begin anew from the predictor")
 
 
 def monitor_content(monitor: Monitor) -> dict[str, Any]:
@@ -55,7 +53,7 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
 
 def load_monitor(path: "str | PathLike[str]") -> Monitor:
     """Reads a monitor's file."""
-    return _sound(path, "monitor", _monitor)
+    return read_kind(path, "monitor", "monitor", _monitor, REMEDIES)
 
 
 def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
 
 def load_risk_monitor(path: "str | PathLike[str]") -> RiskMonitor:
     """Reads the file of a monitor of the promise."""
-    return _sound(path, "risk monitor", _risk_monitor)
+    return read_kind(path, "risk monitor", "risk monitor", _risk_monitor, REMEDIES)
 
 
 def _risk_monitor(content: Content) -> RiskMonitor:
@@ -109,7 +107,7 @@ def stream_content(stream: Stream) -> dict[str, Any]:
 
 def load_stream(path: "str | PathLike[str]") -> Stream:
     """Reads a stream's file."""
-    return _sound(path, "stream", _stream)
+    return read_kind(path, "stream", "stream", _stream, REMEDIES)
 
 
 def _stream(content: Content) -> Stream:
@@ -148,17 +146,6 @@ def _are_two(values: Any, n: int, most: int) -> bool:
 
 def _are_states(values: Any, n: int) -> bool:
     return isinstance(values, list) and len(values) == n and all(isinstance(one, dict) for one in values)
-
-
-def _sound(path: "str | PathLike[str]", kind: str, read: Callable[[Content], T]) -> T:
-    """What the file holds, if it is of this kind and makes sense; errors name the file."""
-    content = read_predictor(path)
-    if content.pop("kind", None) != kind:
-        raise InputError(f"{path} holds no {kind}", "read a predictor with pippin.load")
-    try:
-        return read(Content(content))
-    except InputError as error:
-        raise InputError(f"{path} holds no sound {kind} ({error.what})", "begin anew from the predictor") from error
 
 
 def _monitor(content: Content) -> Monitor:

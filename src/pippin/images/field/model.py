@@ -1,8 +1,6 @@
 """A field model: a network, how its images are read, what makes sets of its logits, and what acts on them."""
 
 import hashlib
-import os
-import shutil
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -20,7 +18,7 @@ from pippin._predictors.decisions.worst_case import decide
 from pippin._predictors.loading import load
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.sets import PredictionSets
-from pippin._runtime.disk import naming_target, write_whole
+from pippin._runtime.disk import whole_folder, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.version import __version__
@@ -145,18 +143,8 @@ class FieldModel:
             raise InputError(
                 f"Expected a new folder or that of a field model, but {folder} is something else", "rename it"
             )
-        draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
-        try:
-            with naming_target(folder):
-                draft.mkdir(parents=True)
+        with whole_folder(folder) as draft:
             self._write(draft)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(draft, folder)
-        shutil.rmtree(old, ignore_errors=True)
 
     @classmethod
     def load(cls, path: Place, *, device: str = "cpu") -> "FieldModel":

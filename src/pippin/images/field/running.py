@@ -19,7 +19,7 @@ from pippin._runtime.errors import InputError
 from pippin.images.field.drawing import size_told
 from pippin.images.field.look import Look
 from pippin.images.field.model import FieldModel
-from pippin.images.lines import append, entries
+from pippin.images.lines import append, entries, going_on
 from pippin.images.training.folder import ENDINGS
 
 if TYPE_CHECKING:
@@ -193,12 +193,7 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
             f"Expected --out to be an empty folder or that of an earlier run, but {out} holds other files",
             "choose another folder",
         )
-    with open(path, "r+b" if found else "wb", buffering=0) as stream:
-        if found:
-            stream.seek(found[-1][1])
-            stream.truncate()
-        else:
-            append(stream, run)
+    with going_on(path, run, found) as stream:
         yield FieldRun(model, out, stream, {entry["photo"]: entry for entry, _ in found[1:]})
 
 

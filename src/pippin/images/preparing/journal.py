@@ -1,7 +1,6 @@
 """What is known of the masks, kept line by line, so that a stopped run does not read them again."""
 
 import base64
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin.images.lines import append, entries
+from pippin.images.lines import append, entries, going_on
 from pippin.images.preparing.we3ds import Problem, mask_classes
 from pippin.images.preparing.windows import Counted
 
@@ -41,13 +40,7 @@ def open_journal(folder: Path, run: Any) -> Iterator[Journal]:
     """The journal of this run in this folder; its last line, if cut short, is forgotten."""
     path = folder / JOURNAL
     found = list(entries(path.read_bytes())) if path.is_file() else []
-    with open(path, "r+b" if found else "wb", buffering=0) as stream:
-        if found:
-            stream.seek(found[-1][1])
-            stream.truncate()
-        else:
-            append(stream, run)
-            os.fsync(stream.fileno())
+    with going_on(path, run, found) as stream:
         results = (_decoded(entry) for entry, _ in found[1:])
         yield Journal(stream, {result.photo: result for result in results})
 

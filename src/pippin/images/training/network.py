@@ -1,9 +1,7 @@
 """An image classifier of Hugging Face transformers: from the hub, from a folder, or from scratch."""
 
 import json
-import os
 import re
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from pippin._runtime.disk import naming_target, write_whole
+from pippin._runtime.disk import naming_target, whole_folder, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin.images.reading import CONFIG, told_to_transformers
@@ -76,22 +74,12 @@ class Network:
 
         Only then it takes the place of what was there.
         """
-        draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
-        for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
         prepared = told_to_transformers(size, self.mean, self.sd)
-        try:
+        with whole_folder(folder) as draft:
             with _quiet(), naming_target(folder):
                 _save_weights(self.model, draft)
             write_whole(draft / CONFIG, json.dumps(prepared, indent=2).encode())
             write_whole(draft / TRAINING, record(file_checksum(draft / WEIGHTS)))
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(draft, folder)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def last_layer(model: Any) -> nn.Module:
