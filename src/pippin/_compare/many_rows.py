@@ -55,7 +55,8 @@ class Layer(NamedTuple):
 class Prepared(NamedTuple):
     """What all splits of one score share: the thresholds that are prepared for, bits of every row, and places.
 
-    The places of a score with u are kept by block of rows: the first of every row, and the others.
+    `labels` says which of the places of a score without u are labels. The places of a score with u are kept by block
+    of rows: the first of every row, and the others.
     """
 
     score: Score
@@ -64,6 +65,7 @@ class Prepared(NamedTuple):
     planes: Words
     totals: Codes
     fixed: Sorted | None
+    labels: Indices
     layers: tuple[tuple[Layer, Layer], ...]
 
 
@@ -90,6 +92,7 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         return lambda index: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(scores), 1))
+    dispatch.engine_for(trial.ranked.array.size)  # the compiled loops are loaded, and serve all that follows
     known: dict[int, Prepared] = {}
 
     def prepare(start: int, stop: int) -> None:
@@ -113,7 +116,11 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
         for own, row in zip(prepared, values, strict=True):
             inner = _counted_bits(own.planes, chosen)
             left = k - int(inner[0])
-            found = _scored(own, next(near), left) if own.fixed is None else _walked(own.fixed, calibration, left)
+            found = (
+                _scored(own, next(near), left)
+                if own.fixed is None
+                else _walked(own.fixed, own.labels, calibration, left)
+            )
             if found is None:
                 row[:] = count_anew(trial, own.score, k, calibration, draw_split(trial, index).u)
             else:
@@ -145,7 +152,8 @@ def _prepared(trial: Trial, score: Score, k: int) -> Prepared:
     dispatch.in_steps(work, trial.n, BLOCK)
     totals = _counted_bits(planes, ~np.zeros(planes.shape[1], dtype=np.uint64))
     known = _sorted([fixed[start] for start in sorted(fixed)]) if fixed else None
-    return Prepared(score, low, high, planes, totals, known, tuple(layers[start] for start in sorted(layers)))
+    labels = np.flatnonzero(known.kind & 4).astype(np.int32) if known else np.zeros(0, np.int32)
+    return Prepared(score, low, high, planes, totals, known, labels, tuple(layers[start] for start in sorted(layers)))
 
 
 def _fixed(block: Floats, ranks: Codes, c: Coefficients, limits: tuple[float, float], sizes: Codes) -> Sorted:
@@ -239,11 +247,10 @@ def _counted_bits(planes: Words, chosen: Words) -> Codes:
     return sums
 
 
-def _walked(own: Sorted, calibration: Flags, left: int) -> Found | None:
+def _walked(own: Sorted, labels: Indices, calibration: Flags, left: int) -> Found | None:
     """The threshold is the label score behind which `left` more calibrate; None, if it is not prepared for."""
     from pippin._engine.compiled import packed
 
-    labels = np.flatnonzero(own.kind & 4)
     passed = np.cumsum(calibration[own.row[labels]])
     if not (len(labels) and 0 < left <= passed[-1]):
         return None
