@@ -50,15 +50,17 @@ def load_loops(kind: str) -> None:
     rows = as_rows(row)
     dispatch.members(rows, ip, Bounds(np.ones((1, 2)), group), none)
     dispatch.band(rows, ip, 1.0, 1.0)
-    dispatch.class_scores(rows, ip, none)
     policy = make_policy(np.eye(2))
     deciding.decision_scores(rows, read_only(group), policy)
     deciding.decisions(rows, policy, one, group)
     deciding.one_decision(policy, 1.0)(row[0])
-    dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
-    if kind == "float32":  # sharpeners have no other, and scores have one kind
+    if kind == "float32":  # sharpeners have no other
         _load_products()
+    else:  # whole rankings, and scores that are watched, have no other
         _load_watching()
+        for own in (rows, as_rows(row.astype(np.float32))):  # whose order is found in another way
+            dispatch.class_scores(own, ip, none)
+        dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
 
 
 def _load_products() -> None:
