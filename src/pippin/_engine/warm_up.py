@@ -23,7 +23,7 @@ EVERY_LOOP = (("ip", (1, 2)), ("ip", (8, 2)), ("ip", (1, 40)), ("pip", (8, 2)), 
 def warm_up() -> None:
     """Loads the compiled loops now, so that no later call waits for them.
 
-    The first time on a machine this compiles for about a minute and keeps the result on disk;
+    The first time on a machine this compiles for most of a minute and keeps the result on disk;
     after that it takes a second. Where there are two cores, a second process compiles the
     loops for float64 meanwhile. Call it when a service starts, or while its image is built.
     """
