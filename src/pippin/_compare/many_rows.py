@@ -17,8 +17,7 @@ from pippin._compare.counted import METRICS, count_anew, reach
 from pippin._compare.splits import BLOCK, MANY, draw_calibration, draw_split, split_generator, u_in_blocks
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
-from pippin._engine.protocol import Places
-from pippin._runtime.arrays import Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.threads import run
 from pippin._theory.formula import Coefficients
 from pippin._theory.level import quantile_rank
@@ -56,7 +55,8 @@ class Layer(NamedTuple):
 class Prepared(NamedTuple):
     """What all splits of one score share: the thresholds that are prepared for, bits of every row, and places.
 
-    The places of a score with u are kept by block of rows: the first of every row, and the others.
+    `labels` says which of the places of a score without u are labels. The places of a score with u are kept by block
+    of rows: the first of every row, and the others.
     """
 
     score: Score
@@ -65,6 +65,7 @@ class Prepared(NamedTuple):
     planes: Words
     totals: Codes
     fixed: Sorted | None
+    labels: Indices
     layers: tuple[tuple[Layer, Layer], ...]
 
 
@@ -91,6 +92,7 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         return lambda index: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(scores), 1))
+    dispatch.engine_for(trial.ranked.array.size)  # the compiled loops are loaded, and serve all that follows
     known: dict[int, Prepared] = {}
 
     def prepare(start: int, stop: int) -> None:
@@ -114,7 +116,11 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
         for own, row in zip(prepared, values, strict=True):
             inner = _counted_bits(own.planes, chosen)
             left = k - int(inner[0])
-            found = _scored(own, next(near), left) if own.fixed is None else _walked(own.fixed, calibration, left)
+            found = (
+                _scored(own, next(near), left)
+                if own.fixed is None
+                else _walked(own.fixed, own.labels, calibration, left)
+            )
             if found is None:
                 row[:] = count_anew(trial, own.score, k, calibration, draw_split(trial, index).u)
             else:
@@ -128,72 +134,101 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
 def _prepared(trial: Trial, score: Score, k: int) -> Prepared:
     from pippin._engine.compiled import packed
 
-    low, high = _reached(trial, score, k)
-    c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(trial.ranked.array.size)
+    low, high = limits = _reached(trial, score, k)
+    c = coefficients(score, trial.n_classes)
     planes = np.zeros((packed.SIZE + trial.n_classes.bit_length(), -(-trial.n // 64)), dtype=np.uint64)
     fixed: dict[int, Sorted] = {}
     layers: dict[int, tuple[Layer, Layer]] = {}
 
     def work(start: int, stop: int) -> None:
-        ranks = trial.ranks[start:stop]
-        sizes, places = engine.band(trial.ranked.block(start, stop), c, low, high)
-        packed.pack(sizes, ranks, planes[:, start // 64 : -(-stop // 64)])
-        label = places.rank == ranks[places.row]
+        block, ranks, sizes = trial.ranked.block(start, stop), trial.ranks[start:stop], np.empty(stop - start, np.int64)
         if score.randomized:
-            layers[start] = _layers(places, label, c, low, high, stop - start)
+            layers[start] = _layers(block, ranks, c, limits, sizes)
         else:
-            scores = engine.place_scores(places, c, np.zeros(stop - start))
-            kind = (np.minimum(places.rank, 2) + 4 * label).astype(np.uint8)
-            fixed[start] = Sorted(scores, places.row + np.int32(start), kind)
+            found = _fixed(block, ranks, c, limits, sizes)
+            fixed[start] = found._replace(row=found.row + np.int32(start))
+        packed.pack(sizes, ranks, planes[:, start // 64 : -(-stop // 64)])
 
     dispatch.in_steps(work, trial.n, BLOCK)
     totals = _counted_bits(planes, ~np.zeros(planes.shape[1], dtype=np.uint64))
     known = _sorted([fixed[start] for start in sorted(fixed)]) if fixed else None
-    return Prepared(score, low, high, planes, totals, known, tuple(layers[start] for start in sorted(layers)))
+    labels = np.flatnonzero(known.kind & 4).astype(np.int32) if known else np.zeros(0, np.int32)
+    return Prepared(score, low, high, planes, totals, known, labels, tuple(layers[start] for start in sorted(layers)))
 
 
-def _layers(places: Places, label: Flags, c: Coefficients, low: float, high: float, n: int) -> tuple[Layer, Layer]:
-    """The first place of each of n rows, and the others."""
-    rank, inside, outside = places.rank.astype(np.min_scalar_type(len(c.table))), *_steps(places, c, low, high)
-    first = np.diff(places.row, prepend=-1) != 0
-    made = np.stack([rank == 0, rank == 1, rank > 1, label])
-    every = np.zeros((4, n), dtype=bool)
-    every[:, places.row[first]] = made[:, first]
-    none = np.zeros(n, dtype=np.uint16)
-    dense = Layer(EVERY[:n], none.astype(rank.dtype), none, none.copy(), _words(every))
-    for room, column in ((dense.rank, rank), (dense.inside, inside), (dense.outside, outside)):
-        room[places.row[first]] = column[first]
-    row, left = places.row.astype(np.uint16), ~first
-    return dense, Layer(row[left], rank[left], inside[left], outside[left], _words(made[:, left]))
+def _fixed(block: Floats, ranks: Codes, c: Coefficients, limits: tuple[float, float], sizes: Codes) -> Sorted:
+    """The places of a block of rows, unsorted; fills in sizes."""
+    from pippin._engine.compiled import packed
+
+    pieces, done = [], 0
+    while done < len(block):
+        room = len(block) - done + block.shape[1]
+        found = Sorted(np.empty(room), np.empty(room, np.int32), np.empty(room, np.uint8))
+        done, used = packed.near_fixed(block, ranks, c, limits, sizes, found[:], done)
+        pieces.append(Sorted(found.scores[:used].copy(), found.row[:used].copy(), found.kind[:used].copy()))
+    return _joined(pieces)
+
+
+def _layers(
+    block: Floats, ranks: Codes, c: Coefficients, limits: tuple[float, float], sizes: Codes
+) -> tuple[Layer, Layer]:
+    """The first place of each row of a block, and the others; fills in sizes."""
+    from pippin._engine.compiled import packed
+
+    n = len(block)
+    done, used = 0, (aside := -(-n // 64) * 64)
+    room = 2 * aside + -(-block.shape[1] // 64) * 64
+    row, inside, outside = np.zeros((3, room), np.uint16)
+    rank, planes = np.zeros(room, np.min_scalar_type(len(c.table))), np.zeros((packed.LABEL + 1, room // 64), np.uint64)
+    found = Layer(row, rank, inside, outside, planes)
+    while True:
+        done, used = packed.near_drawn(block, ranks, c, limits, sizes, found[:], (done, used))
+        if done == n:
+            break
+        found = Layer(*(np.concatenate([column, np.zeros_like(column)], axis=-1) for column in found))
+    found.row[:n] = EVERY[:n]
+    return _cut(found, 0, n), _cut(found, aside, used)
+
+
+def _cut(layer: Layer, start: int, stop: int) -> Layer:
+    """Some of the places, from a whole word on."""
+    row, rank, inside, outside = (column[start:stop].copy() for column in layer[:4])
+    return Layer(row, rank, inside, outside, layer.planes[:, start // 64 : -(-stop // 64)].copy())
 
 
 def _reached(trial: Trial, score: Score, k: int) -> tuple[float, float]:
     """A number below the thresholds of practically all splits, and one that hardly any exceeds."""
     first, last = reach(trial, k)
     u = np.random.default_rng(trial.seed).random(trial.n) if score.randomized else np.zeros(trial.n)
-    scores = dispatch.label_scores(trial.ranked, trial.ranks, score, u)
+    scores = _label_scores(trial, score, u)
     scores.partition([one for one in (first, last) if 0 <= one < trial.n])
     low = math.nextafter(float(scores[first]), -math.inf) if first >= 0 else -math.inf
     if last < trial.n:
         return low, float(scores[last])
-    return low, float(dispatch.label_scores(trial.ranked, trial.ranks, score, np.ones(trial.n)).max())
+    return low, float(_label_scores(trial, score, np.ones(trial.n)).max())
 
 
-def _steps(places: Places, c: Coefficients, low: float, high: float) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Below which steps of u each place is within `low` for sure, and above which it is not even within `high`."""
-    from pippin._engine.compiled import packed
+def _label_scores(trial: Trial, score: Score, u: Vector) -> Vector:
+    from pippin._engine.compiled import in_order
 
-    steps = np.empty((2, len(places.row)), dtype=np.int32)
-    for bound, own in zip((low, high), steps, strict=True):
-        packed.steps_of(places.rank, places.p, places.mass, c, bound, own)
-    inside, outside = np.maximum(steps - 1, 0).astype(np.uint16)
-    return inside, outside
+    c, scores = coefficients(score, trial.n_classes), np.empty(trial.n)
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        in_order.label_scores(trial.ranked.block(start, stop), trial.ranks[part], c, u[part], scores[part])
+
+    dispatch.in_steps(work, trial.n, BLOCK)
+    return scores
 
 
 def _sorted(blocks: Sequence[Sorted]) -> Sorted:
-    scores, row, kind = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    scores, row, kind = _joined(blocks)
     order = np.argsort(scores, kind="stable")
     return Sorted(scores[order], row[order], kind[order])
+
+
+def _joined(blocks: Sequence[Sorted]) -> Sorted:
+    return blocks[0] if len(blocks) == 1 else Sorted(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
 def _words(flags: Flags) -> Words:
@@ -212,11 +247,10 @@ def _counted_bits(planes: Words, chosen: Words) -> Codes:
     return sums
 
 
-def _walked(own: Sorted, calibration: Flags, left: int) -> Found | None:
+def _walked(own: Sorted, labels: Indices, calibration: Flags, left: int) -> Found | None:
     """The threshold is the label score behind which `left` more calibrate; None, if it is not prepared for."""
     from pippin._engine.compiled import packed
 
-    labels = np.flatnonzero(own.kind & 4)
     passed = np.cumsum(calibration[own.row[labels]])
     if not (len(labels) and 0 < left <= passed[-1]):
         return None

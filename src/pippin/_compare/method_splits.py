@@ -13,8 +13,7 @@ from pippin._compare.splits import BLOCK, Split
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.plain.scores import at_places
-from pippin._engine.protocol import Bounds
-from pippin._predictors.coverage_by import STRATA, Tally, pooled, tally
+from pippin._predictors.coverage_by import STRATA, Tally, counted, pooled, tally
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import run
@@ -99,18 +98,23 @@ def tally_splits(
 
 
 def tally_in_blocks(trial: Trial, scores: dict[int, Score], thresholds: Vector, split: Split) -> dict[int, Tally]:
-    """Who is covered by plain scores in one split, from the sets of a block of test rows after the other."""
-    engine, parts = dispatch.engine_for(trial.ranked.array.size), dict[int, dict[int, Tally]]()
+    """Who is covered by plain scores in one split, counted in one block of rows after the other."""
+    from pippin._engine.compiled import in_order
+
+    parts: dict[int, dict[int, Tally]] = {}
 
     def work(start: int, stop: int) -> None:
-        test = start + np.flatnonzero(~split.calibration[start:stop])
-        rows, u, ranks = trial.ranked.take(test), split.u[test], trial.ranks[test]
-        labels, groups, parts[start] = trial.labels[test], trial.group[test], {}
+        part = slice(start, stop)
+        block, codes = trial.ranked.block(start, stop), (trial.ranks[part], trial.labels[part], trial.group[part])
+        parts[start] = {}
         for number, score in scores.items():
-            sizes, bounds = np.zeros(len(test), dtype=np.int64), Bounds(thresholds[number : number + 1, None])
-            if len(test):
-                engine.members(rows.block(0, rows.n), coefficients(score, trial.n_classes), bounds, u, sizes)
-            parts[start][number] = tally(sizes, ranks < sizes, labels, groups, trial.n_classes, trial.n_groups)
+            c, threshold = coefficients(score, trial.n_classes), thresholds[number]
+            classes, groups, sizes = (
+                np.zeros((2, n), np.int64) for n in (len(c.table), trial.n_groups, len(c.table) + 1)
+            )
+            found = classes, groups, sizes
+            in_order.count_covered(block, codes, split.calibration[part], split.u[part], c, threshold, found)
+            parts[start][number] = counted(*found)
 
     dispatch.in_steps(work, trial.n, BLOCK)
     return {number: pooled(part[number] for part in parts.values()) for number in scores}

@@ -23,7 +23,7 @@ EVERY_LOOP = (("ip", (1, 2)), ("ip", (8, 2)), ("ip", (1, 40)), ("pip", (8, 2)), 
 def warm_up() -> None:
     """Loads the compiled loops now, so that no later call waits for them.
 
-    The first time on a machine this compiles for about a minute and keeps the result on disk;
+    The first time on a machine this compiles for most of a minute and keeps the result on disk;
     after that it takes a second. Where there are two cores, a second process compiles the
     loops for float64 meanwhile. Call it when a service starts, or while its image is built.
     """
@@ -50,15 +50,17 @@ def load_loops(kind: str) -> None:
     rows = as_rows(row)
     dispatch.members(rows, ip, Bounds(np.ones((1, 2)), group), none)
     dispatch.band(rows, ip, 1.0, 1.0)
-    dispatch.class_scores(rows, ip, none)
     policy = make_policy(np.eye(2))
     deciding.decision_scores(rows, read_only(group), policy)
     deciding.decisions(rows, policy, one, group)
     deciding.one_decision(policy, 1.0)(row[0])
-    dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
-    if kind == "float32":  # sharpeners have no other, and scores have one kind
+    if kind == "float32":  # sharpeners have no other
         _load_products()
+    else:  # whole rankings, and scores that are watched, have no other
         _load_watching()
+        for own in (rows, as_rows(row.astype(np.float32))):  # whose order is found in another way
+            dispatch.class_scores(own, ip, none)
+        dispatch.p_values(rows, ip, held, group, Draws(none, None), lambda start, p: None)
 
 
 def _load_products() -> None:

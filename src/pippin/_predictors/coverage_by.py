@@ -43,9 +43,19 @@ def tally(
     sizes: Counts, covered: NDArray[np.bool_], labels: Counts, groups: Counts, n_classes: int, n_groups: int
 ) -> Tally:
     """Counts some objects by their labels and groups and by the sizes of their sets."""
-    stratum = np.searchsorted(STRATA, sizes, side="right") - 1
-    strata, every = _by(stratum, covered, len(STRATA)), _by(sizes, covered, int(sizes.max(initial=0)) + 1)
-    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), strata, every)
+    every = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
+    return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), every)
+
+
+def counted(classes: Counts, groups: Counts, sizes: Counts) -> Tally:
+    """The tally of objects that are counted by class, by group and by the size of their sets.
+
+    >>> counted(np.eye(2), np.eye(2), np.array([[1, 3, 5, 7, 0], [0, 2, 4, 6, 0]])).strata.tolist()
+    [[4, 12, 0, 0, 0], [2, 10, 0, 0, 0]]
+    """
+    ends = (*STRATA[1:], None)
+    strata = np.stack([sizes[:, start:end].sum(axis=1) for start, end in zip(STRATA, ends, strict=True)], axis=1)
+    return Tally(classes, groups, strata, sizes[:, : int(np.flatnonzero(sizes[0]).max(initial=0)) + 1])
 
 
 def pooled(tallies: Iterable[Tally]) -> Tally:

@@ -16,7 +16,6 @@ import matplotlib.style  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
-from matplotlib.transforms import Bbox as Bbox  # noqa: E402
 
 P = ParamSpec("P")
 Drawing = TypeVar("Drawing")

@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from pippin._compare.methods import Method
 from pippin._compare.picture.splits import look
-from pippin._runtime.drawing import HIGHLIGHT, INK, SYMBOLS, Bbox, drawn, new_axes, percent_axis, short, size_axis
+from pippin._runtime.arrays import Floats
+from pippin._runtime.drawing import HIGHLIGHT, INK, SYMBOLS, drawn, new_axes, percent_axis, short, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +30,7 @@ BEST = {
 LABELLED = 4  # values written along a line, at most
 SIDES = {1: "left", 0: "center", -1: "right"}
 HEIGHTS = {1: "bottom", 0: "center", -1: "top"}
+Box = tuple[float, float, float, float]  # left, lower, right and upper end, in pixels
 AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 
 
@@ -183,7 +187,7 @@ def label_front(ax: "Axes", known: Front) -> None:
             dot = trace.dots[i]
             text = f"{symbol}={dict(dot.method.score.parameters)[trace.parameter]:g}"
             here = _box(_at(ax, dot), 4)
-            if written < LABELLED and not any(here.overlaps(other) for other in told):
+            if written < LABELLED and not _crowding(here, np.array(told)):
                 written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
                 told.append(here)
 
@@ -202,22 +206,30 @@ def _along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def _box(middle: tuple[float, float], reach: float) -> Bbox:
+def _box(middle: tuple[float, float], reach: float) -> Box:
     x, y = middle
-    return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
+    return x - reach, y - reach, x + reach, y + reach
 
 
-def _write(ax: "Axes", dot: Dot, text: str, taken: list[Bbox], needed: bool, **font: Any) -> bool:
+def _crowding(box: Box, taken: Floats) -> int:
+    """How many of the boxes, (n, 4), overlap with this one."""
+    x, y, x2, y2 = taken.T
+    return int(np.count_nonzero((x <= box[2]) & (box[0] <= x2) & (y <= box[3]) & (box[1] <= y2)))
+
+
+def _write(ax: "Axes", dot: Dot, text: str, taken: list[Box], needed: bool, **font: Any) -> bool:
     """Writes the text at the first free place around the dot; a needed one at the least crowded."""
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
-    choices: list[tuple[int, int, Place, Bbox]] = []
+    choices: list[tuple[int, int, Place, Box]] = []
+    there = np.array(taken)
     for away, (dx, dy) in product((1.3, 2.2, 3.4) if needed else (1.0,), AROUND):
         place = Place((away * dx, away * dy), SIDES[(dx > 0) - (dx < 0)], HEIGHTS[(dy > 0) - (dy < 0)])
         place.put(note)
-        box = note.get_window_extent().padded(1)
-        outside = not (ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1)
-        choices.append((sum(box.overlaps(other) for other in taken) + 1000 * outside, len(choices), place, box))
+        box: Box = note.get_window_extent().padded(1).extents
+        x, y, x2, y2 = box
+        outside = not (ax.bbox.x0 < x and x2 < ax.bbox.x1 and ax.bbox.y0 < y and y2 < ax.bbox.y1)
+        choices.append((_crowding(box, there) + 1000 * outside, len(choices), place, box))
         if not choices[-1][0]:
             break
     crowding, _, place, box = min(choices)

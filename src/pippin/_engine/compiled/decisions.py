@@ -22,6 +22,7 @@ from pippin._engine.compiled.envelope import (
     taken_over,
 )
 from pippin._engine.compiled.side_by_side import ROWS, highest, latest
+from pippin._engine.compiled.sorting import largest
 from pippin._engine.compiled.walk import Row, is_broken, is_doubtful, look
 from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
@@ -198,17 +199,21 @@ def _scores(policy: Policy, work: Work, search: Search) -> None:
 
 @making
 def _worst(policy: Policy, work: Work, size: int, limits: Vector) -> tuple[int, float]:
-    """The best action in the worst case over the outcomes within their limits, and that case; −1 if there is none."""
+    """The best action in the worst case over the outcomes within their limits, and that case; −1 if there is none.
+
+    There is a limit for every outcome, or one for all.
+    """
+    (n_actions, n_outcomes), several = policy.table.shape, limits.size > 1
     best, highest_case = -1, -np.inf
-    inside = np.zeros(limits.size, np.bool_)
+    inside = np.zeros(n_outcomes, np.bool_)
     some = False
-    for c in range(limits.size):
+    for c in range(n_outcomes):
         first = _kept_from(policy, work, size, c)
-        inside[c] = (work.starts[first] if first < size else np.inf) <= limits[c]
+        inside[c] = (work.starts[first] if first < size else np.inf) <= limits[c if several else 0]
         some |= inside[c]
-    for a in range(policy.table.shape[0] if some else 0):
+    for a in range(n_actions if some else 0):
         lowest = np.inf
-        for c in range(limits.size):
+        for c in range(n_outcomes):
             if inside[c]:
                 lowest = min(lowest, policy.table[a, c])
         if lowest > highest_case:
@@ -227,12 +232,12 @@ def _line_at(policy: Policy, r: int, beta: float, work: Work) -> int:
 def _decide(policy: Policy, r: int, limits: Vector, work: Work) -> tuple[int, float]:
     """The action and certificate of row r of those side by side, under one β per outcome, or an infinite one."""
     if limits.size == 1:
-        return _worst(policy, work, NONE, np.full(policy.table.shape[1], np.inf))
+        return _worst(policy, work, NONE, limits)
     size = _stack(policy, r, work)
     best, lowest = _worst(policy, work, size, limits)
     if best >= 0:
         return best, lowest
-    line = work.lines[taken_over(work.starts, size, limits.max()) - 1]
+    line = work.lines[taken_over(work.starts, size, largest(limits)) - 1]
     return policy.action[line], policy.value[line]
 
 
@@ -312,7 +317,7 @@ def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
     n_blocks = (whole.size - f) // 4
     g, h, i = f + n_blocks, f + 2 * n_blocks, f + 3 * n_blocks
     order = whole[b:c].reshape(n_outcomes, n_actions)
-    grouped, ends, nothing, no_table = whole[:a], whole[a:b], whole[:0], np.empty((0, 0))
+    grouped, ends, nothing, no_table = whole[:a], whole[a:b], whole[:0], value[:0].reshape(0, 0)
     lines = order, value, whole[c:d], nothing, whole[d:e], whole[e:f]
     return Policy(grouped, ends, nothing, no_table, *lines, whole[f:g], whole[g:h], whole[h:i], whole[i:])
 
@@ -325,11 +330,11 @@ def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta:
         return 0, 0.0, True
     policy = _unpacked(whole, value, sizes)
     work = room(policy)
-    _look_at(row.reshape(1, row.size), 0, policy, work)
+    _look_at(row.reshape(1, row.size), NONE, policy, work)
     if policy.tail.size < value.size:
         search = _search(sizes[3])
         for r in range(ROWS):
             search.low[r] = beta
         _look_at_beta(policy, work, search)
-    line = _line_at(policy, 0, beta, work)
+    line = _line_at(policy, NONE, beta, work)
     return policy.action[line], value[line], is_doubtful(seen.total)

@@ -76,7 +76,7 @@ def _fill(
         if is_broken(seen):
             continue
         rank_all(block[i], order[i], values, classes)
-        scores_down(block[i], c, draws.u[i], values, classes, down)
+        scores_down(values, c, draws.u[i], down)
         cells, v = held.of[group[i]], draws.v[i]
         begin, stop = held.offsets[cells[0]], held.offsets[cells[0] + 1]
         if held.alone[group[i]]:

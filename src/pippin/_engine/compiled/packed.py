@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
-from pippin._engine.compiled.build import compiled_score_at, loop
-from pippin._engine.compiled.stepping import linear_mass
+from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop
+from pippin._engine.compiled.in_order import mass_in_order, next_mass_in_order
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 
 STEPS = 1 << 16  # of u, at which a place is looked at before the splits
+ASIDE = 2  # steps before and behind the one where a bound should be reached, which are looked at first
 SURE, SINGLE, EMPTY, SIZE = range(4)  # planes of bits; from SIZE on, those of the size
 
 LABEL = 3  # of the planes of places: singletons, pairs and larger sets that they make, and labels
@@ -42,17 +43,109 @@ def count_bits(planes: Words, chosen: Words, sums: Codes) -> None:
 
 
 @loop
-def steps_of(rank: Indices, p: Vector, mass: Vector, c: Coefficients, bound: float, steps: Indices) -> None:
-    """For every place the smallest j of 0 … STEPS at which its score at u = j/STEPS is above the bound; or STEPS."""
-    for i in range(rank.size):
-        inside, above = -1, STEPS
+def near_fixed(
+    block: Floats,
+    ranks: Codes,
+    c: Coefficients,
+    limits: tuple[float, float],
+    sizes: Codes,
+    room: tuple[Vector, Indices, NDArray[np.uint8]],
+    begin: int,
+) -> tuple[int, int]:
+    """Of a score without u: fills in the sizes that every threshold between two limits reaches, from a row on.
+
+    `room` takes the places that only some reach: score, row, and kind, which is 0 for a class that makes a
+    singleton, 1 for a pair, 2 for a larger set, and 4 more for the label. Returns the row where the room ends, and
+    how many places there are.
+    """
+    low, high = limits
+    scores, rows, kinds = room
+    n_classes, used = block.shape[1], NONE
+    for i in range(begin, ranks.size):
+        if used + n_classes > scores.size:
+            return i, used
+        row, mass, size = block[i], 0.0, NONE
+        for rank in range(n_classes):
+            mass = next_mass_in_order(row, c, rank, mass)
+            score = compiled_score_at(c, rank, np.float64(row[rank]), mass, 0.0)
+            if not score <= high:
+                break
+            if score <= low:
+                size = rank + 1
+            else:
+                scores[used], rows[used], kinds[used] = score, i, min(rank, 2) + 4 * (rank == ranks[i])
+                used += 1
+        sizes[i] = size
+    return ranks.size, used
+
+
+@inlined
+def step_above(c: Coefficients, rank: int, p: float, mass: float, ends: tuple[float, float], bound: float) -> int:
+    """The smallest j of 0 … STEPS at which the score at u = j/STEPS is above the bound; or STEPS.
+
+    `ends` are the scores at u = 0 and 1. Between them runs a line, but for rounding, so it is known where to look.
+    """
+    first, last = ends
+    if not first <= bound:
+        return NONE
+    inside, above = NONE, NONE + STEPS
+    if bound < last:
+        guess = int((bound - first) / (last - first) * STEPS)
+        for middle in (guess - ASIDE, guess + ASIDE):
+            if inside < middle < above:
+                if compiled_score_at(c, rank, p, mass, middle / STEPS) <= bound:
+                    inside = middle
+                else:
+                    above = middle
         while above - inside > 1:
             middle = (inside + above) >> 1
-            if compiled_score_at(c, rank[i], p[i], mass[i], middle / STEPS) <= bound:
+            if compiled_score_at(c, rank, p, mass, middle / STEPS) <= bound:
                 inside = middle
             else:
                 above = middle
-        steps[i] = above
+    return above
+
+
+@loop
+def near_drawn(
+    block: Floats,
+    ranks: Codes,
+    c: Coefficients,
+    limits: tuple[float, float],
+    sizes: Codes,
+    room: tuple[Any, Any, Any, Any, Words],
+    onwards: tuple[int, int],
+) -> tuple[int, int]:
+    """The same of a score with u, whose places are in at steps of u below `inside` for sure, and above `outside` not.
+
+    `room` takes row, rank, inside, outside and the bits of planes of every place: where the row's number is, for the
+    first of a row, and beyond all rows for the others. `onwards` are the row, and where the next of the others goes.
+    """
+    low, high = limits
+    rows, places, inside, outside, planes = room
+    n_classes, (begin, used) = block.shape[1], onwards
+    for i in range(begin, ranks.size):
+        if used + n_classes > rows.size:
+            return i, used
+        row, mass, size, at = block[i], 0.0, NONE, i
+        for rank in range(n_classes):
+            mass, p = next_mass_in_order(row, c, rank, mass), np.float64(row[rank])
+            ends = compiled_score_at(c, rank, p, mass, 0.0), compiled_score_at(c, rank, p, mass, 1.0)
+            if not ends[0] <= high:
+                break
+            if ends[1] <= low:
+                size = rank + 1
+                continue
+            rows[at], places[at] = i, rank
+            inside[at] = max(step_above(c, rank, p, mass, ends, low) - 1, 0)
+            outside[at] = max(step_above(c, rank, p, mass, ends, high) - 1, 0)
+            word, bit = at >> 6, np.uint64(at & 63)
+            planes[min(rank, 2), word] |= np.uint64(1) << bit
+            planes[LABEL, word] |= np.uint64(rank == ranks[i]) << bit
+            used += at != i
+            at = used
+        sizes[i] = size
+    return ranks.size, used
 
 
 @loop
@@ -101,7 +194,7 @@ def sort_out(
             unsure &= unsure - np.uint64(1)
             i = np.uint64(word) << np.uint64(6) | bit
             own, here = block[row[i]], rank[i]
-            scores[size] = compiled_score_at(c, here, np.float64(own[here]), linear_mass(own, c, here), u[row[i]])
+            scores[size] = compiled_score_at(c, here, np.float64(own[here]), mass_in_order(own, c, here), u[row[i]])
             kind = np.uint64(min(here, 2)) | (label >> bit & np.uint64(1)) << np.uint64(2)
             kinds[size] = kind | (~tests >> bit & np.uint64(1)) << np.uint64(3)
             size += 1

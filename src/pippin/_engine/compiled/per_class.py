@@ -3,6 +3,7 @@
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled
+from pippin._engine.compiled.sorting import largest
 from pippin._engine.compiled.stepping import next_mass
 from pippin._engine.compiled.walk import FIRST_BAND, Row, is_broken, is_doubtful, look, make_room
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
@@ -37,7 +38,7 @@ def members_within(
             continue
         if used + n_classes > found.size:
             found = doubled(found)
-        highest, known, mass = own.max(), NONE, 0.0
+        highest, known, mass = largest(own), NONE, 0.0
         for rank in range(n_classes):
             mass, known = next_mass(row, c, rank, mass, -np.inf, known, first_band, room)
             score = compiled_score_at(c, rank, np.float64(room.values[rank]), mass, u[i])

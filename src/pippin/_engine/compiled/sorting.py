@@ -57,35 +57,39 @@ def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target:
 def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     lanes.apart()
-    room, mask = np.empty(4 * size + (1 << DIGIT), np.uint64), np.uint64((1 << DIGIT) - 1)
-    keys, others, ends = room[:size], room[size : 2 * size], room[4 * size :]
-    here, there = room[2 * size : 3 * size], room[3 * size : 4 * size]
+    n_digits = 1 << DIGIT
+    room, mask = np.empty(4 * size + n_digits, np.uint64), np.uint64(n_digits - 1)
+    keys, others, here, there, ends = NONE, size, 2 * size, 3 * size, 4 * size  # where each begins in the room
     every, some = ~np.uint64(0), np.uint64(0)
     for i in range(size):
-        bits = lanes.bits_of(np.float64(raw[i]) + 0.0)
+        bits = lanes.bits_of(np.float64(raw[np.uint64(i)]) + 0.0)
         every, some = every & bits, some | bits
-        keys[i], here[i] = ~bits, np.uint64(raw_classes[i])  # keys rise as the probabilities fall
+        room[np.uint64(keys + i)] = ~bits  # keys rise as the probabilities fall
+        room[np.uint64(here + i)] = np.uint64(raw_classes[np.uint64(i)])
     shift = np.uint64(0)
     while shift < 64 and (every ^ some) >> shift != 0:
         if ((every ^ some) >> shift) & np.uint64(1) == 0:
             shift += np.uint64(1)
             continue
-        for j in range(ends.size):
-            ends[j] = 0
-        for i in range(size):
-            ends[(keys[i] >> shift) & mask] += np.uint64(1)
+        for j in range(ends, ends + n_digits):
+            room[np.uint64(j)] = 0
+        for i in range(keys, keys + size):
+            room[np.uint64(ends) + ((room[np.uint64(i)] >> shift) & mask)] += np.uint64(1)
         start = np.uint64(0)
-        for j in range(ends.size):
-            start += ends[j]
-            ends[j] = start - ends[j]
+        for j in range(ends, ends + n_digits):
+            start += room[np.uint64(j)]
+            room[np.uint64(j)] = start - room[np.uint64(j)]
         for i in range(size):
-            digit = (keys[i] >> shift) & mask
-            others[ends[digit]], there[ends[digit]] = keys[i], here[i]
-            ends[digit] += np.uint64(1)
+            key = room[np.uint64(keys + i)]
+            digit = np.uint64(ends) + ((key >> shift) & mask)
+            place = room[digit]
+            room[np.uint64(others) + place], room[np.uint64(there) + place] = key, room[np.uint64(here + i)]
+            room[digit] = place + np.uint64(1)
         keys, others, here, there = others, keys, there, here
         shift += np.uint64(DIGIT)
     for i in range(size):
-        values[np.uint64(at + i)], classes[np.uint64(at + i)] = lanes.number_of(~keys[i]), here[i]
+        values[np.uint64(at + i)] = lanes.number_of(~room[np.uint64(keys + i)])
+        classes[np.uint64(at + i)] = room[np.uint64(here + i)]
 
 
 @part
@@ -114,6 +118,15 @@ def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, clas
         else:
             for i in range(size):
                 values[at + i], classes[at + i] = raw[i], raw_classes[i]
+
+
+@part
+def largest(values: Vector) -> float:
+    """The largest of some values; `max` of NumPy takes numba a while to compile."""
+    found = values[0]
+    for value in values:
+        found = value if value > found else found
+    return float(found)
 
 
 @part

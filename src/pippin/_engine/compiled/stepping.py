@@ -7,7 +7,6 @@ import numpy as np
 from pippin._engine.compiled.build import part
 from pippin._engine.compiled.priced import lowest_price
 from pippin._engine.compiled.walk import Ranking, Row, rank_more
-from pippin._runtime.arrays import Floats
 from pippin._theory.formula import ABOVE, Coefficients
 
 
@@ -28,12 +27,3 @@ def next_mass(
         return lowest_price(row, c.price, enough, known, first_band, room) if rank == 1 else (mass, known)
     before = 0.0 if rank == 1 else mass
     return before + c.table[rank - 1, ABOVE] * room.values[rank - 1], known
-
-
-@part
-def linear_mass(row: Floats, c: Coefficients, rank: int) -> float:
-    """M of a linear score at `rank`, of a row that is sorted downwards."""
-    mass = c.second * row[1] if rank == 0 and c.second != 0.0 else 0.0
-    for above in range(rank):
-        mass += c.table[above, ABOVE] * row[above]
-    return mass

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled.build import compiled, compiled_score_at, making, part
-from pippin._engine.compiled.priced import lowest_price
-from pippin._engine.compiled.walk import Ranking, Row
+from pippin._engine.compiled.in_order import lowest_price_in_order
 from pippin._runtime.arrays import Floats, Indices, Vector, read_only
 from pippin._theory.formula import ABOVE, Coefficients
 
@@ -53,16 +52,14 @@ def rank_all(row: Floats, order: NDArray[np.uint64], values: Floats, classes: In
 
 
 @part
-def scores_down(row: Floats, c: Coefficients, u: float, values: Floats, classes: Indices, scores: Vector) -> None:
+def scores_down(values: Floats, c: Coefficients, u: float, scores: Vector) -> None:
     """The scores of a row that is ranked whole, by rank."""
     mass = c.second * values[1]
     scores[0] = compiled_score_at(c, 0, np.float64(values[0]), mass, u)
     mass = 0.0
     if not np.isnan(c.price):
-        mass, _ = lowest_price(
-            Row(row, 0, row.size), c.price, -np.inf, row.size, 1.0, Ranking(values, classes, values, classes)
-        )
-    for rank in range(1, row.size):
+        mass = lowest_price_in_order(values, c.price)
+    for rank in range(1, values.size):
         mass += c.table[rank - 1, ABOVE] * values[rank - 1]
         scores[rank] = compiled_score_at(c, rank, np.float64(values[rank]), mass, u)
 
@@ -75,7 +72,7 @@ def _class_scores(block: Floats, order: NDArray[np.uint64], c: Coefficients, u: 
     down = np.empty(n_classes)
     for i in range(n):
         rank_all(block[i], order[i], values, classes)
-        scores_down(block[i], c, u[i], values, classes, down)
+        scores_down(values, c, u[i], down)
         for rank in range(n_classes):
             scores[i, classes[rank]] = down[rank]
 
