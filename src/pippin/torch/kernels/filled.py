@@ -107,7 +107,12 @@ ZEROS: dict[tuple[int, int], list[torch.Tensor]] = {}  # by device and stream
 
 
 def zeros(x: torch.Tensor) -> torch.Tensor:
-    """NUMBERS that nobody has written to: many are cleared at once, as that takes a kernel of its own."""
+    """NUMBERS that nobody has written to: many are cleared at once, as that takes a kernel of its own.
+
+    A CUDA graph writes to the same ones whenever it is replayed: there their clearing is a part of it.
+    """
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return torch.zeros(NUMBERS, dtype=torch.int32, device=x.device)
     there = stream_of(x)
     try:
         return ZEROS[there].pop()
