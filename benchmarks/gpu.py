@@ -4,8 +4,8 @@
 
 Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds and sets of some rows are
 compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more. Every
-time is the median over calls that are waited for, by CUDA events, Python included; "in a row" is the time per call of
-ten calls that nobody waits for.
+time is the median over calls that are waited for, by CUDA events, Python included. Most of the four minutes that it
+takes go to compiling kernels.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,7 +36,8 @@ PEERS = {
     "raps(randomized=False)": ("RAPS", {"randomized": False, "penalty": 0.02, "kreg": 3}),
     "saps(randomized=False)": ("SAPS", {"randomized": False, "weight": 0.1}),
 }
-REPEATS = 40
+ROUNDS, CALLS = 8, 6  # of each
+ENOUGH = 200.0  # milliseconds, after which a slow one is called no more than three times
 
 
 def made_logits(n: int, n_classes: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -49,55 +51,55 @@ def made_logits(n: int, n_classes: int, dtype: torch.dtype) -> tuple[torch.Tenso
     return logits, labels
 
 
-def milliseconds(work: Callable[[], Any], calls: int = 1) -> float:
-    """The median time of a call, by CUDA events around so many calls."""
-    for _ in range(3):
+def milliseconds(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """The median time of a call of each, by CUDA events around it; a few calls of each in turns.
+
+    Python is half of a short call, and now and then it runs at half its speed: so all have their share of that.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for work in works.values():
         work()
-    times = []
-    for _ in range(REPEATS if calls == 1 else 5):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(calls):
-            work()
-        stop.record()
-        stop.synchronize()
-        times.append(start.elapsed_time(stop) / calls)
-    return median(times)
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            for _ in range(CALLS):
+                if len(times[name]) >= 3 and sum(times[name]) > ENOUGH:
+                    break
+                start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                work()
+                stop.record()
+                stop.synchronize()
+                times[name].append(start.elapsed_time(stop))
+    return {name: median(of) for name, of in times.items()}
 
 
 def measure(n: int, n_classes: int, dtype: torch.dtype) -> list[dict[str, Any]]:
     logits, labels = made_logits(n, n_classes, dtype)
     mask = torch.empty((n, n_classes), dtype=torch.bool, device="cuda")
-    read, write = milliseconds(logits.sum), milliseconds(mask.zero_)
-    read_in_a_row = milliseconds(logits.sum, 10)
+    works: dict[str, Callable[[], Any]] = {"read": logits.sum, "write": mask.zero_}
+    sizes = {}
+    for name in SCORES:
+        head = pt.ConformalHead(pt.calibrate(logits, labels, name)).cuda()
+        sizes[name] = float(head(logits).sizes.double().mean())
+        works[f"{name} calibrate"] = partial(pt.calibrate, logits, labels, name)
+        works[f"{name} calibrate without scores"] = partial(pt.calibrate, logits, labels, name, scores=False)
+        works[f"{name} head"] = partial(head, logits)
+        works[f"{name} mask"] = partial(head, logits, mask=True)
+    works["per class"] = partial(_quiet, pt.calibrate, logits, labels, "repip", per="class")
+    times = milliseconds(works)
+    read, write = times["read"], times["write"]
+    kind = str(dtype).removeprefix("torch.")
+    print(n, n_classes, kind, f"read {read:.4f} ms, write {write:.4f}, RePIP per class {times['per class']:.3f}")
     found = []
     for name in SCORES:
-        predictor = pt.calibrate(logits, labels, name)
-        head = pt.ConformalHead(predictor).cuda()
-        line = {
-            "n": n,
-            "classes": n_classes,
-            "dtype": str(dtype).removeprefix("torch."),
-            "score": name,
-            "size": float(head(logits).sizes.double().mean()),
-            "read": read,
-            "write": write,
-            "read in a row": read_in_a_row,
-            "calibrate": milliseconds(lambda name=name: pt.calibrate(logits, labels, name)),
-            "calibrate without scores": milliseconds(
-                lambda name=name: pt.calibrate(logits, labels, name, scores=False)
-            ),
-            "head": milliseconds(lambda head=head: head(logits)),
-            "head in a row": milliseconds(lambda head=head: head(logits), 10),
-            "mask": milliseconds(lambda head=head: head(logits, mask=True)),
-        }
-        line["per class"] = milliseconds(lambda name=name: _quiet(pt.calibrate, logits, labels, name, per="class"))
-        found.append(line)
-        reads = {key: f"{line[key] / read:.2f}" for key in ("calibrate", "calibrate without scores", "head", "mask")}
-        row = line["head in a row"] / read_in_a_row
-        over = (line["mask"] - line["head"]) / write
-        print(line["n"], line["classes"], line["dtype"], name, f"size {line['size']:.1f} read {read:.3f} ms", end=" ")
-        print(f"in reads {reads}, in a row {row:.2f}; mask − head {over:.2f} writes; per class {line['per class']:.3f}")
+        parts = ("calibrate", "calibrate without scores", "head", "mask")
+        line: dict[str, Any] = {part: times[f"{name} {part}"] for part in parts}
+        told = ", ".join(f"{part} {line[part] / read:.2f}" for part in parts)
+        print(
+            f"  {name}: size {sizes[name]:.1f}; {told}; mask − head {(line['mask'] - line['head']) / write:.2f} writes"
+        )
+        line |= {"n": n, "classes": n_classes, "dtype": kind, "score": name, "size": sizes[name]}
+        found.append(line | {"read": read, "write": write})
     return found
 
 
@@ -111,7 +113,8 @@ def beside_torchcp(n: int, n_classes: int) -> list[dict[str, Any]]:
     """Calibrate and predict, with masks: TorchCP's sets are masks."""
     _, scores, SplitPredictor = _torchcp()  # noqa: N806 - a class
     logits, labels = made_logits(n, n_classes, torch.float32)
-    found = []
+    works: dict[str, Callable[[], Any]] = {}
+    agree = {}
     for name, (theirs, options) in PEERS.items():
         peer = SplitPredictor(getattr(scores, theirs)(score_type="softmax", **options), alpha=0.1, device="cuda")
 
@@ -122,9 +125,13 @@ def beside_torchcp(n: int, n_classes: int) -> list[dict[str, Any]]:
         def we(name: str = name) -> Any:
             return pt.ConformalHead(pt.calibrate(logits, labels, name)).cuda()(logits, mask=True)
 
-        agree = float((they().bool() == we().mask).float().mean())
-        line = {"n": n, "classes": n_classes, "score": name, "theirs": milliseconds(they), "ours": milliseconds(we)}
-        found.append(line | {"agree": agree, "ratio": line["theirs"] / line["ours"]})
+        agree[name] = float((they().bool() == we().mask).float().mean())
+        works |= {f"{name} theirs": they, f"{name} ours": we}
+    times, found = milliseconds(works), []
+    for name in PEERS:
+        theirs, ours = times[f"{name} theirs"], times[f"{name} ours"]
+        found.append({"n": n, "classes": n_classes, "score": name, "theirs": theirs, "ours": ours})
+        found[-1] |= {"agree": agree[name], "ratio": theirs / ours}
         print(found[-1], flush=True)
     return found
 

@@ -40,9 +40,8 @@ def differing(x: torch.Tensor, score: pippin.Score, logits: bool, per: str | Non
     n, n_classes = host.shape
     labels, u, groups = labels_at_any_rank(host, rng), rng.random(n), rng.integers(0, 3, n)
     grouped = groups if per is not None and "group" in per else None
-    found = pt.calibrate(
-        x, torch.from_numpy(labels).to(x.device), score, alpha, seed=2, per=per, groups=grouped, from_probs=not logits
-    )
+    given = torch.from_numpy(labels).repeat_interleave(2).to(x.device)[::2]  # not one after the other in memory
+    found = pt.calibrate(x, given, score, alpha, seed=2, per=per, groups=grouped, from_probs=not logits)
     c = coefficients(score, n_classes)
     scores = np.empty(n)
     drawn = np.random.default_rng(2).random(n) if score.randomized else np.zeros(n)
@@ -56,14 +55,14 @@ def differing(x: torch.Tensor, score: pippin.Score, logits: bool, per: str | Non
         wanted = pippin.calibrate(host, labels, score, alpha, seed=2, per=per, groups=grouped)
         if not np.array_equal(wanted.thresholds, found.thresholds):
             return n
-    given = portable_sets(found)
+    told_sets = portable_sets(found)
     codes = None if grouped is None else groups.astype(np.int64)
-    limits = np.broadcast_to(given.thresholds, (len(given.thresholds), n_classes if per else 1))
+    limits = np.broadcast_to(told_sets.thresholds, (len(told_sets.thresholds), n_classes if per else 1))
     sizes = np.zeros(n, dtype=np.int64)
-    members, _ = plain.members(host, c, Bounds(limits, codes, given.ranks), u, sizes)
+    members, _ = plain.members(host, c, Bounds(limits, codes, told_sets.ranks), u, sizes)
     head = pt.ConformalHead(found, from_probs=not logits).to(x.device)
     told = {} if grouped is None else {"group": torch.from_numpy(groups).to(x.device)}
-    sets = head(x, torch.from_numpy(u).to(x.device), mask=True, **told)
+    sets = head(x, torch.from_numpy(u).to(x.device) if score.randomized else None, mask=True, **told)
     wanted_mask = np.zeros((n, n_classes), dtype=bool)
     wanted_mask[np.repeat(np.arange(n), sizes), members] = True
     listed = np.full((n, n_classes), -1)
@@ -98,14 +97,30 @@ def all_differing(device: str, shapes: tuple[tuple[int, int], ...], scores: Any 
 
 
 def few_differing() -> dict[str, int]:
-    """Three rows of some cases: what the interpreter of kernels has time for."""
+    """A few rows of some cases, some with large sets of equal classes: what the interpreter of kernels has time for."""
     found = {}
     for n_classes in (40, 4_100):
         for name, x, logits in rows_of(n_classes, 1, "cpu"):
             if name in ("logits torch.bfloat16",) or (n_classes == 40 and name == "float32"):
                 for score in (pippin.repip(), pippin.socop()):
                     found[f"{n_classes} {name} {score}"] = differing(x[:3], score, logits, alpha=0.5)
-    return found
+    level = (torch.randn((4, 60), generator=torch.Generator().manual_seed(3)) / 8).bfloat16()
+    for score, per in ((pippin.aps(randomized=False), None), (pippin.aps(), "class"), (pippin.socop(), None)):
+        found[f"level {score} {per}"] = differing(level, score, logits=True, per=per, alpha=0.3)
+    return found | {"loaded": differing_once_loaded()}
+
+
+def differing_once_loaded() -> int:
+    """Rows whose set is not that of a head with the state that another head has loaded after its first sets."""
+    data = pippin.load_example()
+    probs = torch.tensor(data.probs[:4])
+    fresh, other = (
+        pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "ip", alpha, per="class"), from_probs=True)
+        for alpha in (0.01, 0.3)
+    )
+    other(probs)
+    other.load_state_dict(fresh.state_dict())
+    return int((fresh(probs).sizes != other(probs).sizes).sum())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pippin._predictors.marginal import Predictor
 from pippin._predictors.portable import portable_sets
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
+from pippin.torch import kernels
+from pippin.torch.kernels.filled import Limits
 from pippin.torch.limits import group_numbers, limited_sets, rows_of, sets_of_several_limits
 from pippin.torch.ops import conformal_sets, nothing, sets_of_one_threshold, softmax, wide, within_compile
 
@@ -104,7 +106,7 @@ class ConformalHead(torch.nn.Module):
         self.register_buffer("number_bits", _bits([c.constant, c.second, c.price, given.thresholds.max()]))
         self.register_buffer("limit_bits", None if given.one is not None else _bits(given.thresholds))
         self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
-        self._note_kind()
+        self._note_kind(bool(np.isnan(c.price)), given.score.randomized)
 
     @property
     def threshold(self) -> float:
@@ -137,29 +139,41 @@ class ConformalHead(torch.nn.Module):
                 "pass the outputs of the classifier that was calibrated",
             )
         shape, traced = x.shape[:-1], within_compile(x)
-        flat = x.detach().reshape(-1, n_classes).contiguous()
+        flat = x.detach() if x.requires_grad else x
+        flat = (flat if len(shape) == 1 else flat.reshape(-1, n_classes)).contiguous()
         if u is not None:
             draws = u.to(device=x.device, dtype=torch.float64).reshape(-1).contiguous()
         elif self.randomized:
             draws = torch.rand(flat.shape[0], dtype=torch.float64, device=x.device)
         else:
             draws = torch.empty(0, dtype=torch.float64, device=x.device) if traced else nothing(x.device)
-        table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
-        rows = rows_of(self._groups, group, x)
-        logits = not self.from_probs
-        if self.limit_bits is None:
-            find = conformal_sets if traced else sets_of_one_threshold
-            sizes, classes, inside = find(flat, table, numbers, draws, logits, self.linear, self.max_size, mask)
+        rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
+        logits, linear, width = not self.from_probs, self.linear, self.max_size
+        inside: torch.Tensor | None
+        if not traced and kernels.serve(flat):
+            table, numbers, limits = self._kept()
+            if rows is not None:
+                limits = limits._replace(group=rows, grouped=True)
+            sizes, classes, inside = kernels.sets(flat, logits, table, numbers, draws, limits, linear, width, mask)
         else:
-            limits, ranks = self.limit_bits.view(torch.float64), self.rank_limits
-            find_within = limited_sets if traced else sets_of_several_limits
-            sizes, classes, inside = find_within(
-                flat, table, numbers, draws, limits, ranks, rows, logits, self.linear, self.max_size, mask
-            )
+            table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+            if self.limit_bits is None:
+                find = conformal_sets if traced else sets_of_one_threshold
+                sizes, classes, inside = find(flat, table, numbers, draws, logits, linear, width, mask)
+            else:
+                find_within = limited_sets if traced else sets_of_several_limits
+                sizes, classes, inside = find_within(
+                    flat, table, numbers, draws, self.limit_bits.view(torch.float64), self.rank_limits, rows, logits,
+                    linear, width, mask,
+                )  # fmt: skip
+        if not mask:
+            inside = None
+        if len(shape) == 1:
+            return TorchSets(sizes, classes, inside)
         return TorchSets(
             sizes.reshape(shape),
-            classes.reshape(*shape, self.max_size),
-            inside.reshape(*shape, n_classes) if mask else None,
+            classes.reshape(*shape, width),
+            None if inside is None else inside.reshape(*shape, n_classes),
         )
 
     def extra_repr(self) -> str:
@@ -168,15 +182,26 @@ class ConformalHead(torch.nn.Module):
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)
-        self._note_kind()
+        if not self.table_bits.is_meta:
+            table, numbers = (bits.cpu().numpy().view(np.float64) for bits in (self.table_bits, self.number_bits))
+            self._note_kind(bool(np.isnan(numbers[2])), bool(table[:, [OWN_U, PENALTY_U]].any()))
 
-    def _note_kind(self) -> None:
+    def _note_kind(self, linear: bool, randomized: bool) -> None:
         """What the coefficients say about the kind of score, asked once and not in every forward."""
-        if self.table_bits.is_meta:
-            return
-        table, numbers = (bits.cpu().numpy().view(np.float64) for bits in (self.table_bits, self.number_bits))
-        self.linear = bool(np.isnan(numbers[2]))
-        self.randomized = bool(table[:, [OWN_U, PENALTY_U]].any())
+        self.linear, self.randomized = linear, randomized
+        self._views: tuple[Any, torch.Tensor, torch.Tensor, Limits] | None = None
+
+    def _kept(self) -> tuple[torch.Tensor, torch.Tensor, Limits]:
+        """Table, numbers and limits as kernels take them, made anew when the head was moved or loaded."""
+        bits = self._buffers["table_bits"]
+        if self._views is None or self._views[0] is not bits:
+            numbers = self.number_bits.view(torch.float64)
+            if self.limit_bits is None:
+                limits = kernels.one_limit(numbers[3:])
+            else:
+                limits = kernels.several_limits(self.limit_bits.view(torch.float64), self.rank_limits, None)
+            self._views = (bits, self.table_bits.view(torch.float64), numbers, limits)
+        return self._views[1:]
 
 
 def floats(probs: torch.Tensor) -> torch.Tensor:

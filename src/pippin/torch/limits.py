@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.errors import InputError
 from pippin.torch import kernels
-from pippin.torch.ops import drawn, scores_by_rank, softmax, wide, within_compile
+from pippin.torch.ops import drawn, scores_by_rank, softmax, wide, with_mask, within_compile
 
 AT_ONCE = 1 << 24  # probabilities that are sorted at once
 
@@ -33,7 +33,7 @@ def sets_of_several_limits(
     """
     if kernels.serve(x):
         own = kernels.several_limits(limits, ranks, which)
-        return kernels.sets(x, logits, table, numbers, u, own, linear, width, want_mask)
+        return with_mask(x, *kernels.sets(x, logits, table, numbers, u, own, linear, width, want_mask))
     n, n_classes = x.shape
     u = drawn(u, n)
     sizes = torch.empty(n, dtype=torch.int64, device=x.device)

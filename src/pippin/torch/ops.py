@@ -61,7 +61,7 @@ def sets_of_one_threshold(
     """
     if kernels.serve(x):
         limit = kernels.one_limit(numbers[3:])
-        return kernels.sets(x, logits, table, numbers, u, limit, linear, width, want_mask)
+        return with_mask(x, *kernels.sets(x, logits, table, numbers, u, limit, linear, width, want_mask))
     probs = softmax(x) if logits else x.to(wide(x))
     n, n_classes = probs.shape
     u = drawn(u, n)
@@ -80,6 +80,13 @@ def sets_of_one_threshold(
     lowest = probs.gather(1, last.clamp(min=0)[:, None])
     ties = (probs == lowest) & (torch.arange(n_classes, device=probs.device) <= last[:, None])
     return sizes, classes, ((probs > lowest) | ties) & (sizes > 0)[:, None]
+
+
+def with_mask(
+    x: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What kernels found; a mask that nobody wanted is (0, K), as an operation has to give a tensor."""
+    return sizes, classes, x.new_empty((0, x.shape[1]), dtype=torch.bool) if mask is None else mask
 
 
 conformal_sets = torch.library.custom_op("pippin::conformal_sets", sets_of_one_threshold, mutates_args=())

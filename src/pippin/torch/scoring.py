@@ -53,7 +53,7 @@ class Scoring:
         if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
             as_rows(x.float().cpu())  # says what is wrong
         names = range(x.shape[1]) if self.classes is None else self.classes
-        numbered = _numbers(labels, len(x), names).to(x.device)
+        numbered = _numbers(labels, len(x), names).to(x.device).contiguous()
         u = nothing(x.device)
         if self.score.randomized:
             u = torch.from_numpy(self.generator.random(len(x))).to(x.device)

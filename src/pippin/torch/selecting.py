@@ -123,6 +123,6 @@ def _to_host(scores: torch.Tensor) -> torch.Tensor:
 
 def _array(scores: torch.Tensor) -> Vector:
     """What is on the CPU once the device has been waited for."""
-    if torch.cuda.is_available():
+    if scores.is_pinned():
         torch.cuda.current_stream().synchronize()
     return read_only(scores.numpy())

@@ -1,7 +1,7 @@
 """Triton kernels: what the core does with rows, on the GPU where they are, with the core's bits.
 
 Rows of up to 4,096 classes are read once: `rows.py` makes the softmax, walks the ranks and finds the set, or the score
-of the label, of a row that one program holds (`held.py`); `whole.py` sorts the few rows that this leaves. Of longer
+of the label, of a row that one program holds (`held.py`); `whole.py` ranks the few rows that this leaves. Of longer
 rows `softmax.py` finds two numbers that make their probabilities, and the largest value of every group of classes;
 `tops.py` looks into the groups that can have the best few and ranks the label, and `few.py` walks the ranks of many
 rows at once; what is left is sorted by torch, and scored by `ranked.py`. `sums.py` says how a sum in rank order is made
@@ -19,7 +19,7 @@ from pippin.torch.kernels.rows import labels_of_rows, probabilities_of_rows, set
 from pippin.torch.kernels.select import smallest
 from pippin.torch.kernels.softmax import NEAR, measure, written
 from pippin.torch.kernels.tops import list_tops, rank_labels
-from pippin.torch.kernels.whole import can_sort, whole_labels, whole_sets
+from pippin.torch.kernels.whole import can_rank, whole_labels, whole_sets
 
 __all__ = [
     "NEAR",
@@ -54,8 +54,8 @@ def sets(
     linear: bool,
     width: int,
     want_mask: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Sizes (n,), the first `width` members (n, width), and membership (n, K), if it is wanted.
 
     Of logits, if `softmax`, else of probabilities; `formula` holds c, b and μ; `u` is empty, if nothing was drawn.
     """
@@ -64,16 +64,16 @@ def sets(
         return found.sizes, found.classes, found.mask
     if few_classes(x):
         sets_of_rows(x, softmax, table, formula, u, limits, found, linear)
-        if can_sort(x):
+        if can_rank(x):
             whole_sets(x, softmax, table, formula, u, limits, found, linear)
         else:
-            for rows in _parts(found.left(), x):
+            for rows in _parts(found.marked(), x):
                 probs = probabilities_of_rows(x[rows], softmax)
                 _sort_sets(rows, probs, table, formula, u, limits, found, linear)
     else:
         measured = measure(x, softmax)
         few_sets(measured, list_tops(measured), table, formula, u, limits, found.cleared(), linear)
-        for rows in _parts(found.left(), x):
+        for rows in _parts(found.marked(), x):
             _sort_sets(rows, written(measured, rows), table, formula, u, limits, found, linear)
     return found.sizes, found.classes, found.mask
 
@@ -98,17 +98,17 @@ def label_scores(
         return placed.scores, placed.ranks, placed.faults
     if few_classes(x):
         labels_of_rows(x, softmax, table, formula, u, placed, linear, weighty)
-        if can_sort(x):
+        if can_rank(x):
             whole_labels(x, softmax, table, formula, u, placed, linear, weighty)
         else:
-            for rows in _parts(placed.left(), x):
+            for rows in _parts(placed.marked(), x):
                 probs = probabilities_of_rows(x[rows], softmax)
                 _sort_labels(rows, probs, table, formula, u, placed, linear, weighty)
     else:
         measured = measure(x, softmax)
         rank_labels(measured, placed)
         few_labels(measured, list_tops(measured), table, formula, u, placed, linear, weighty)
-        for rows in _parts(placed.left(), x):
+        for rows in _parts(placed.marked(), x):
             _sort_labels(rows, written(measured, rows), table, formula, u, placed, linear, weighty)
     return placed.scores, placed.ranks, placed.faults
 
@@ -159,8 +159,8 @@ def _sort_sets(
     if limits.by_rank:
         inside &= torch.arange(order.shape[1], device=order.device) < limits.ranks[group].gather(1, order)
     found.sizes[rows], found.classes[rows] = listed(inside, order, found.classes.shape[1])
-    if found.mask.shape[0]:
-        found.mask[rows] = torch.zeros_like(inside).scatter(1, order, inside)
+    if found.inside is not None:
+        found.inside[rows] = torch.zeros_like(inside).scatter(1, order, inside).to(torch.int8)
 
 
 def listed(inside: torch.Tensor, order: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:

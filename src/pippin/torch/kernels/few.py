@@ -54,6 +54,7 @@ def _sets(
     K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr, DRAWN: constexpr,
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
+    """The sets of ROWS rows, whose ranks are walked together: a list is too short to keep a warp busy."""
     row, real, count, value, k, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
@@ -145,6 +146,7 @@ def _labels(
     values, classes, counts, numbers, table, formula, draws, ranks, scores, n, weighty,
     K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
+    """The scores of ROWS labels, from what is listed above them."""
     row, real, count, value, _, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
     constant, price = tl.load(formula), tl.load(formula + 2)
     second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
@@ -184,10 +186,10 @@ def few_sets(
     launch(
         _sets, -(-n // ROWS),
         (*tops, measured.numbers, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group,
-         found.sizes, found.classes, found.mask.view(torch.int8)),
+         found.sizes, found.classes, found.bytes),
         (n, found.classes.shape[1]),
         (n_classes, ROWS, LISTED, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
-         found.mask.shape[0] > 0),
+         found.inside is not None),
         1,
     )  # fmt: skip
 

@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 import torch
 
-ROOM = 8 * 256 + 1  # how often a score has each byte in each of its 8 places, and how many programs have counted
+from pippin.torch.kernels.language import stream_of
+
+# Numbers that are 0 at first: faults; how often a score has each byte in each of its 8 places, and how many programs
+# have counted that (`select.py`); how many rows are left (`whole.py`); and one that keeps addresses multiples of 16.
+NUMBERS = 1 + 8 * 256 + 1 + 1 + 1
+LEFT = 2050
 
 
 class Limits(NamedTuple):
@@ -45,21 +50,36 @@ def several_limits(scores: torch.Tensor, ranks: torch.Tensor | None, group: torc
 
 
 class Found:
-    """Sets to fill in. A size of −1 marks a row that is not settled yet."""
+    """Sets to fill in, and membership, if it is wanted.
+
+    A size of −1 marks a row that is not settled yet; of few classes, these are listed in `left`.
+    """
 
     def __init__(self, x: torch.Tensor, width: int, want_mask: bool) -> None:
         n, n_classes = x.shape
-        self.sizes = torch.empty(n, dtype=torch.int64, device=x.device)
-        self.classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
-        self.mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
+        self.sizes = x.new_empty(n, dtype=torch.int64)
+        self.classes = x.new_empty((n, width), dtype=torch.int64)
+        self.inside = x.new_empty((n, n_classes), dtype=torch.int8) if want_mask else None
+        self.left = x.new_empty(n, dtype=torch.int32)
+        self.faults = zeros(x)
+
+    @property
+    def bytes(self) -> torch.Tensor:
+        """Where a kernel writes membership; if it is not wanted, anything."""
+        return self.sizes if self.inside is None else self.inside
+
+    @property
+    def mask(self) -> torch.Tensor | None:
+        return None if self.inside is None else self.inside.view(torch.bool)
 
     def cleared(self) -> "Found":
         """The same without members, for those who fill in nothing else."""
         self.classes.fill_(-1)
-        self.mask.zero_()
+        if self.inside is not None:
+            self.inside.zero_()
         return self
 
-    def left(self) -> torch.Tensor:
+    def marked(self) -> torch.Tensor:
         """The rows that are not settled yet."""
         return (self.sizes < 0).nonzero().squeeze(1)
 
@@ -67,16 +87,36 @@ class Found:
 class Placed:
     """Labels (int64), and to fill in: their scores, and their ranks from 0; −1 of what is no class.
 
-    −2 − r marks a label of rank r whose score is not settled yet. The first of `faults` counts these; all others are 0,
-    and have room for the counts of `select.py`.
+    −2 − r marks a label of rank r whose score is not settled yet; of few classes, these rows are listed in `left`.
+    The first of `faults` counts these; all others are 0 at first.
     """
 
     def __init__(self, labels: torch.Tensor) -> None:
         self.labels = labels
         self.ranks = torch.empty_like(labels, dtype=torch.int32)
         self.scores = torch.empty_like(labels, dtype=torch.float64)
-        self.faults = torch.zeros(1 + ROOM, dtype=torch.int32, device=labels.device)
+        self.left = torch.empty_like(self.ranks)
+        self.faults = zeros(labels)
 
-    def left(self) -> torch.Tensor:
+    def marked(self) -> torch.Tensor:
         """The rows that are not settled yet."""
         return (self.ranks < -1).nonzero().squeeze(1)
+
+
+ZEROS: dict[tuple[int, int], list[torch.Tensor]] = {}  # by device and stream
+
+
+def zeros(x: torch.Tensor) -> torch.Tensor:
+    """NUMBERS that nobody has written to: many are cleared at once, as that takes a kernel of its own.
+
+    A CUDA graph writes to the same ones whenever it is replayed: there their clearing is a part of it.
+    """
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return torch.zeros(NUMBERS, dtype=torch.int32, device=x.device)
+    there = stream_of(x)
+    try:
+        return ZEROS[there].pop()
+    except (KeyError, IndexError):
+        ready = list(torch.zeros((64, NUMBERS), dtype=torch.int32, device=x.device).unbind())
+        ZEROS[there] = ready
+        return ready.pop()

@@ -2,9 +2,10 @@
 # Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """A row of up to MOST classes, read once and held by one program: its softmax, and its classes one after the other.
 
-A row is a tile: each of WIDE threads holds DEEP times EACH neighbours. The sum of a softmax is made of whole numbers,
-2^((x − top)·log₂e) in units of 2⁻²⁷ (2⁻⁴⁰ of float64), whose sum is exact in any order: so every kernel finds the same
-probabilities, however its threads divide the row.
+A row is a tile: each of WIDE threads holds DEEP times EACH neighbours. The sum of a softmax is that of
+2^((x − top)·log₂e) of EACH neighbours, pair by pair, and then of these as whole numbers, in units of 2⁻²⁷ (2⁻⁴⁰ of
+float64), whose sum is exact in any order: so every kernel finds the same probabilities, however its threads divide the
+row.
 
 Probabilities are ranked by their bits, as whole numbers. Every thread puts the best of what it holds to the front,
 and the classes are taken from there, best first, as long as they are above all that is behind a front; then all
@@ -25,6 +26,15 @@ def nan_or_larger(a, b):
 
 
 @jit
+def in_pairs(part, DEEP: constexpr, WIDE: constexpr, EACH: constexpr):
+    """The sums of EACH neighbours of a tile, pair by pair: in one order, whatever each thread holds."""
+    for _ in tl.static_range(3 if EACH == 8 else 2):
+        one, other = tl.split(tl.reshape(part, (WIDE, DEEP, part.shape[2] // 2, 2)))
+        part = one + other
+    return tl.reshape(part, (WIDE, DEEP))
+
+
+@jit
 def held(x, row, K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr):
     """The classes of a row as a tile, their probabilities, −1 where there are none, its top, scale and sum."""
     kind = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
@@ -38,7 +48,7 @@ def held(x, row, K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr
             units = (part * 1099511627776.0 + 0.5).to(tl.int64)
             whole = tl.sum(tl.sum(tl.sum(units, axis=2), axis=1), axis=0).to(kind) * 9.094947017729282e-13
         else:
-            units = tl.sum((part * 134217728.0 + 0.5).to(tl.int32), axis=2).to(tl.int64)
+            units = (in_pairs(part, DEEP, WIDE, EACH) * 134217728.0 + 0.5).to(tl.int32).to(tl.int64)
             whole = tl.sum(tl.sum(units, axis=1), axis=0).to(kind) * 7.450580596923828e-09
         scale = tl.where((top == top) & (tl.abs(top) < float("inf")), 1.0 / whole, float("nan"))
         p = part * scale

@@ -27,10 +27,10 @@ def serve(x: torch.Tensor) -> bool:
     return PRESENT and (x.is_cuda or INTERPRETED)
 
 
-def on_device_of(x: torch.Tensor) -> Any:
-    """A context in which kernels are launched where the tensor is."""
-    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
-    return torch.cuda.device(x.device) if elsewhere else NOTHING
+def stream_of(x: torch.Tensor) -> tuple[int, int]:
+    """The number of a tensor's device, and the stream on which its kernels are launched."""
+    device = x.get_device()
+    return device, 0 if device < 0 else triton.runtime.driver.active.get_current_stream(device)
 
 
 def launch(
@@ -41,26 +41,38 @@ def launch(
     constants: tuple[Any, ...],
     warps: int,
     together: bool = False,
+    registers: int | None = None,
 ) -> None:
     """Starts so many programs of a kernel, on the device of its first tensor; all at the same time, if `together`.
 
-    What was compiled for such tensors and constants before is started at once: Triton's own search for it takes longer
-    than the kernels of few rows.
+    What was compiled for such tensors and constants before is started at once, and told bare addresses: Triton's own
+    search for it, and its questions about each tensor, take longer than the kernels of few rows. With fewer `registers`
+    for each thread more programs run at the same time.
     """
-    key = (id(kernel), warps, tensors[0].device, constants, *[(t.dtype, t.data_ptr() % 16) for t in tensors])
-    with on_device_of(tensors[0]):
-        compiled = COMPILED.get(key)
-        if compiled is not None:
-            compiled[(programs, 1, 1)](*tensors, *counts, *constants)
+    device = tensors[0].get_device()
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    odd = tuple([address & 15 for address in addresses])
+    key = (id(kernel), device, constants, odd, tuple([tensor.dtype for tensor in tensors]))
+    elsewhere = device >= 0 and device != torch.cuda.current_device()
+    with torch.cuda.device(device) if elsewhere else NOTHING:
+        known = COMPILED.get(key)
+        if known is not None:
+            run, function, told = known
+            stream = triton.runtime.driver.active.get_current_stream(device)
+            run(programs, 1, 1, stream, function, told, None, None, None, *addresses, *counts, *constants)
             return
-        COMPILED[key] = kernel[(programs,)](
+        options = {} if registers is None else {"maxnreg": registers}
+        compiled = kernel[(programs,)](
             *tensors,
             *counts,
             *constants,
             num_warps=warps,
             enable_fp_fusion=False,
             launch_cooperative_grid=together,
+            **options,
         )
+        if compiled is not None:
+            COMPILED[key] = (compiled.run, compiled.function, compiled.packed_metadata)
 
 
 def power_of_2(n: int) -> int:

@@ -68,6 +68,7 @@ def price_block(ranked, first, price, K: constexpr, BLOCK: constexpr):
 def _scores(
     ranked, table, formula, draws, scores, K: constexpr, BLOCK: constexpr, LINEAR: constexpr, DRAWN: constexpr
 ):  # fmt: skip
+    """All scores of one sorted row, a block of ranks at a time."""
     row = tl.program_id(0).to(tl.int64)
     start, out = ranked + row * K, scores + row * K
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
@@ -109,6 +110,7 @@ def _labels(
     ranked, table, formula, draws, ranks, scores, weighty,
     K: constexpr, BLOCK: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
+    """The score at one rank of a sorted row."""
     row = tl.program_id(0).to(tl.int64)
     start, last = ranked + row * K, tl.load(ranks + row)
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)

@@ -3,27 +3,29 @@
 """Rows of few classes, each read once: the set of every row, or the score of its label.
 
 A program holds a row (`held.py`) and walks its ranks until a score passes the limit, or the label is reached, or
-STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 − r, for `whole.py`.
+STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 − r, and listed for `whole.py`.
 """
 
 import torch
 
-from pippin.torch.kernels.filled import Found, Limits, Placed
+from pippin.torch.kernels.filled import LEFT, Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
 from pippin.torch.kernels.held import bits_of, held, price_of, signed, start, take, tile, value_of
 from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.softmax import NEAR, is_odd, prob
 
-STEPS = 128
+STEPS = 24
+REGISTERS = 64  # of a thread: with half of what it would take, twice as many rows are under way
 
 
 @jit
 def _sets(
-    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask,
+    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, faults, left,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
     DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
-    STEPS: constexpr, WIDTH: constexpr, LISTED: constexpr,
+    STEPS: constexpr, WIDTH: constexpr, LISTED: constexpr, LEFT: constexpr,
 ):  # fmt: skip
+    """The set of one row, which one warp holds: nobody waits for others, and a short set ends a short walk."""
     row = tl.program_id(0).to(tl.int64)
     index, p, _, scale, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
     bits = bits_of(p)
@@ -80,6 +82,8 @@ def _sets(
         rank += 1
     settled = (known & ((going == 0) | (rank == K))) | broken
     tl.store(sizes + row, tl.where(settled, size, -1).to(tl.int64))
+    if settled == 0:
+        tl.store(left + tl.atomic_add(faults + LEFT, 1, sem="relaxed"), row.to(tl.int32))
     tl.store(members + row * WIDTH + slot, listed.to(tl.int64), mask=slot < WIDTH)
     for first in range(LISTED, WIDTH, LISTED):
         tl.store(members + row * WIDTH + first + slot, tl.full((LISTED,), -1, tl.int64), mask=first + slot < WIDTH)
@@ -91,10 +95,11 @@ def _sets(
 
 @jit
 def _labels(
-    x, labels, table, formula, draws, ranks, scores, faults, weighty,
+    x, labels, table, formula, draws, ranks, scores, faults, left, weighty,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
-    DRAWN: constexpr, STEPS: constexpr, NEAR: constexpr,
+    DRAWN: constexpr, STEPS: constexpr, NEAR: constexpr, LEFT: constexpr,
 ):  # fmt: skip
+    """The score of one row's label: its rank is counted, and only what is above it is walked through."""
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     valid = (label >= 0) & (label < K)
@@ -134,6 +139,8 @@ def _labels(
     tl.store(scores + row, tl.where(broken, float("nan"), score))
     settled = known | broken
     tl.store(ranks + row, tl.where(valid, tl.where(settled, rank, -2 - rank), -1))
+    if valid & (settled == 0):
+        tl.store(left + tl.atomic_add(faults + LEFT, 1, sem="relaxed"), row.to(tl.int32))
     if is_odd(scale, whole, SOFTMAX, NEAR) | (valid == 0):
         tl.atomic_add(faults, 1, sem="relaxed")
 
@@ -142,9 +149,14 @@ def _labels(
 def _probabilities(
     x, out, K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr
 ):  # fmt: skip
+    """What the others hold, written down."""
     row = tl.program_id(0).to(tl.int64)
     index, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
     tl.store(out + row * K + index, p, mask=index < K)
+
+
+def _registers(x: torch.Tensor) -> int | None:
+    return None if x.dtype == torch.float64 else REGISTERS
 
 
 def sets_of_rows(
@@ -159,11 +171,11 @@ def sets_of_rows(
     launch(
         _sets, n,
         (x, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
-         found.mask.view(torch.int8)),
+         found.bytes, found.faults, found.left),
         (),
         (n_classes, *shape, softmax, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
-         found.mask.shape[0] > 0, STEPS, width, min(64, power_of_2(width))),
-        warps,
+         found.inside is not None, STEPS, width, min(64, power_of_2(width)), LEFT),
+        warps, registers=_registers(x),
     )  # fmt: skip
 
 
@@ -177,8 +189,9 @@ def labels_of_rows(
     shape = tile(x, warps)
     launch(
         _labels, n,
-        (x, placed.labels, table, formula, u, placed.ranks, placed.scores, placed.faults), (weighty,),
-        (n_classes, *shape, softmax, linear, u.shape[0] > 0, STEPS, NEAR), warps,
+        (x, placed.labels, table, formula, u, placed.ranks, placed.scores, placed.faults, placed.left),
+        (weighty,),
+        (n_classes, *shape, softmax, linear, u.shape[0] > 0, STEPS, NEAR, LEFT), warps, registers=_registers(x),
     )  # fmt: skip
 
 

@@ -15,22 +15,23 @@ MOST = 64  # programs: so many run at the same time on any GPU
 
 @jit
 def _smallest(scores, faults, out, n, k, BLOCK: constexpr):
+    """The k-th smallest score: once a byte leaves a single one in question, whoever has that one tells it."""
     programs = tl.num_programs(0)
     byte = tl.arange(0, 256)
     counts, arrived = faults + 1, faults + 2049
     before = k - 1  # how many of those that are still in question are smaller
     prefix = tl.full((), 0, tl.uint64)
-    for step in tl.static_range(8):
+    step = tl.full((), 0, tl.int32)
+    left = n  # in question
+    while (step < 8) & (left > 1):
         count = tl.zeros((256,), tl.int32)
         first = tl.program_id(0) * BLOCK
         while first < n:
             at = first + tl.arange(0, BLOCK)
-            key = tl.load(scores + at, mask=at < n, other=0.0).to(tl.uint64, bitcast=True)
-            key = key ^ tl.where(key >> 63 == 1, 0xFFFFFFFFFFFFFFFF, 0x8000000000000000).to(tl.uint64)
-            near = at < n
-            if step > 0:
-                near = near & (key >> (64 - 8 * step) == prefix)
-            count += tl.histogram(((key >> (56 - 8 * step)) & 255).to(tl.int32), 256, mask=near)
+            key = _key(tl.load(scores + at, mask=at < n, other=0.0))
+            near = (at < n) & ((step == 0) | (key >> (64 - 8 * step).to(tl.uint64) == prefix))
+            next_byte = (key >> (56 - 8 * step).to(tl.uint64)) & 255
+            count += tl.histogram(next_byte.to(tl.int32), 256, mask=near)
             first += programs * BLOCK
         tl.atomic_add(counts + step * 256 + byte, count, mask=count > 0)
         tl.debug_barrier()
@@ -42,11 +43,25 @@ def _smallest(scores, faults, out, n, k, BLOCK: constexpr):
         below = tl.cumsum(total, axis=0)
         chosen = tl.sum((below <= before).to(tl.int32), axis=0)
         before -= tl.max(tl.where(byte < chosen, below, 0), axis=0)
+        left = tl.sum(tl.where(byte == chosen, total, 0), axis=0)
         prefix = (prefix << 8) | chosen.to(tl.uint64)
+        step += 1
+    first = tl.program_id(0) * BLOCK
+    while first < n:
+        at = first + tl.arange(0, BLOCK)
+        score = tl.load(scores + at, mask=at < n, other=0.0)
+        same = (step == 0) | (_key(score) >> ((64 - 8 * step) & 63).to(tl.uint64) == prefix)
+        tl.store(out + tl.zeros_like(at), score, mask=(at < n) & same)
+        first += programs * BLOCK
     if tl.program_id(0) == 0:
-        key = prefix ^ tl.where(prefix >> 63 == 1, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF).to(tl.uint64)
-        tl.store(out, key.to(tl.float64, bitcast=True))
         tl.store(out + 1, tl.load(faults).to(tl.float64))
+
+
+@jit
+def _key(score):
+    """A whole number in the order of the scores."""
+    bits = score.to(tl.uint64, bitcast=True)
+    return bits ^ tl.where(bits >> 63 == 1, 0xFFFFFFFFFFFFFFFF, 0x8000000000000000).to(tl.uint64)
 
 
 def smallest(scores: torch.Tensor, k: int, faults: torch.Tensor) -> torch.Tensor:

@@ -55,6 +55,7 @@ def _measure(
     x, numbers, groups, n, n_groups,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, GROUP: constexpr, SOFTMAX: constexpr,
 ):  # fmt: skip
+    """The numbers of one row, in one read of it: a running top of each column, to which its sum is held."""
     row = tl.program_id(0).to(tl.int64)
     kind = numbers.dtype.element_ty
     within = tl.arange(0, DEEP)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
@@ -92,6 +93,7 @@ def _measure(
 def _write(
     x, numbers, rows, out, n, K: constexpr, BLOCK: constexpr, BLOCKS: constexpr, SOFTMAX: constexpr, ALL: constexpr
 ):  # fmt: skip
+    """A block of one row's probabilities."""
     place = (tl.program_id(0) // BLOCKS).to(tl.int64)
     row = place
     if ALL == 0:

@@ -44,6 +44,7 @@ def _list(
     K: constexpr, GROUP: constexpr, GROUPS: constexpr, LISTED: constexpr, SOME: constexpr, HALVINGS: constexpr,
     SOFTMAX: constexpr,
 ):  # fmt: skip
+    """The best of one row: a cut from the groups' largest values, and only the groups that reach it."""
     row = tl.program_id(0).to(tl.int64)
     kind = numbers.dtype.element_ty
     top, scale = tl.load(numbers + row), tl.load(numbers + n + row)
@@ -82,6 +83,7 @@ def _rank(
     x, numbers, groups, labels, ranks, scores, faults, n, n_groups,
     K: constexpr, GROUP: constexpr, AT_ONCE: constexpr, SOFTMAX: constexpr, NEAR: constexpr,
 ):  # fmt: skip
+    """The rank of one row's label, and its probability: only groups that reach it are read."""
     row = tl.program_id(0).to(tl.int64)
     kind = numbers.dtype.element_ty
     top, scale = tl.load(numbers + row), tl.load(numbers + n + row)

@@ -1,72 +1,109 @@
 # mypy: ignore-errors
 # Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
-"""Rows that their few best classes do not settle, ranked whole: a row of few classes is sorted by one program.
+"""Rows of few classes that their best ones do not settle, ranked whole by one program each.
 
-How many such rows there are is known to the device alone, so nobody waits for it: a fixed number of programs look
-through the marks of all rows. Each has a scratch of its own for the sorted row.
+How many such rows there are is known to the device alone, so nobody waits for it: `rows.py` lists them, and the
+programs take one after the other; most find none and end at once.
+
+What costs most is to sort. One warp does it faster than several, which would wait for each other at every step; and
+probabilities alone have half the bits of those with their classes. So these are sorted, and scored by rank; and only of
+the classes that are listed, or have limits of their own, the order is found, up to SOME at a time: a class is a key,
+its probability's bits and behind them its place from the end, and the next are those above a cut, found by halving.
 """
 
 import math
 
 import torch
 
-from pippin.torch.kernels.filled import Found, Limits, Placed
+from pippin.torch.kernels.filled import LEFT, Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
 from pippin.torch.kernels.held import few_classes, held, tile
 from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.ranked import linear_block, lowest_price, mass_above, price_block
 
-PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
-BLOCK = 128  # ranks that are added at once
-HELD = 512  # classes by each warp
-MARKS = 32  # that are looked through at once
+PROGRAMS = 2112  # 16 for each multiprocessor of a large GPU
+BLOCK = 128  # ranks that are scored at once
+SOME = 128  # classes that are sorted at once
+HELD = 1024  # classes by each warp
+REGISTERS = 128  # of a thread: so many that 16 rows are under way on each multiprocessor
 
 
 @jit
-def _next(marks, least, first, row, n, MARKS: constexpr):
-    """The next row behind `row` with a mark of at most `least`, from `first` on in steps of all programs; or > n."""
-    found = tl.full((), 2147483647, tl.int64)
-    going = first < n
-    while going:
-        at = first + tl.arange(0, MARKS)
-        there = (at > row) & (at < n)
-        marked = there & (tl.load(marks + at, mask=there, other=0) <= least)
-        found = tl.min(tl.where(marked, at, 2147483647), axis=0).to(tl.int64)
-        first += tl.num_programs(0) * MARKS
-        going = (found == 2147483647) & (first < n)
-    return found
+def _sort(p, ranked, SPAN: constexpr):
+    """Writes probabilities, largest first; NaN for what is none."""
+    bits = tl.where(p >= 0, p.to(tl.int32, bitcast=True), -1)
+    bits = tl.sort(tl.reshape(bits, (SPAN,), can_reorder=True), descending=True)
+    tl.debug_barrier()  # all have read what was there before
+    tl.store(ranked + tl.arange(0, SPAN), bits.to(tl.float32, bitcast=True))
+    tl.debug_barrier()
 
 
 @jit
-def _sort(
-    x, row, ranked, order, K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr
-):  # fmt: skip
-    """Writes the probabilities of one row in float64, largest first, and their classes; equal ones by class."""
-    index, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
-    key = (p.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (0x7FFFFFFF - index).to(tl.int64)
-    span: constexpr = DEEP * WIDE * EACH
-    key = tl.sort(tl.reshape(tl.where(p >= 0, key, -1), (span,), can_reorder=True), descending=True)
-    index = tl.arange(0, span)
+def _count(chosen):
+    return tl.sum(tl.sum(chosen.to(tl.int32), axis=1), axis=0)
+
+
+@jit
+def _best(key, room, SOME: constexpr):
+    """The best of the keys, sorted, how many these are, and all others; SOME at most, and half as many where there are.
+
+    `low` is a cut with too many keys above it, `high` one with few enough.
+    """
+    low = tl.full((), -1, tl.int64)
+    high = tl.max(tl.max(key, axis=1), axis=0)
+    count = _count(key > low)
+    if count <= SOME:
+        high = low
+    else:
+        count = tl.full((), 0, tl.int32)
+    while (count < SOME // 2) & (high - low > 1):
+        middle = low + (high - low) // 2
+        above = _count(key > middle)
+        few = above <= SOME
+        low, high = tl.where(few, low, middle), tl.where(few, middle, high)
+        count = tl.where(few, above, count)
+    chosen = (key > high).to(tl.int32)
+    each = tl.sum(chosen, axis=1)
+    place = (tl.cumsum(each, axis=0) - each)[:, None] + tl.cumsum(chosen, axis=1) - 1
+    tl.debug_barrier()  # all have read what was there before
+    tl.store(room + place, key, mask=chosen != 0)
     tl.debug_barrier()
-    tl.store(ranked + index, (key >> 32).to(tl.int32).to(tl.float32, bitcast=True).to(tl.float64))
-    tl.store(order + index, (0x7FFFFFFF - (key & 0x7FFFFFFF)).to(tl.float64))
-    tl.debug_barrier()
+    slot = tl.arange(0, SOME)
+    best = tl.sort(tl.load(room + slot, mask=slot < count, other=-1), descending=True)
+    return best, count, tl.where(key > high, -1, key)
+
+
+@jit
+def _last(equal, index, many, K: constexpr):
+    """The class up to which so many are equal."""
+    low, high = tl.full((), -1, tl.int32), tl.full((), K - 1, tl.int32)
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        enough = tl.sum(tl.sum(tl.sum((equal & (index <= middle)).to(tl.int32), axis=2), axis=1), axis=0) >= many
+        low, high = tl.where(enough, low, middle), tl.where(enough, middle, high)
+    return high
 
 
 @jit
 def _sets(
-    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, scratch, n, width,
+    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, faults, left, rooms, scratch,
+    width,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
     DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
-    BLOCK: constexpr, MARKS: constexpr,
+    BLOCK: constexpr, SOME: constexpr, LEFT: constexpr,
 ):  # fmt: skip
+    """The sets of the listed rows: how many ranks are within the highest limit, and then which classes these are."""
     span: constexpr = DEEP * WIDE * EACH
-    ranked = scratch + tl.program_id(0) * (2 * span)
-    order = ranked + span
+    room = rooms + tl.program_id(0) * SOME
+    scores = scratch + tl.program_id(0) * (2 * span)
+    ranked = scores + span
+    slot = tl.arange(0, SOME)
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
-    row = _next(sizes, -1, tl.program_id(0) * MARKS, -1, n, MARKS)
-    while row < n:
-        _sort(x, row, ranked, order, K, DEEP, WIDE, EACH, SOFTMAX)
+    many_left, i = tl.load(faults + LEFT), tl.program_id(0)
+    while i < many_left:
+        row = tl.load(left + i).to(tl.int64)
+        index, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
+        _sort(p, ranked, span)
         u = tl.full((), 0.0, tl.float64)
         if DRAWN:
             u = tl.load(draws + row)
@@ -87,40 +124,65 @@ def _sets(
                 score, many, mass = linear_block(ranked, table, first, constant, second, mass, u, K, BLOCK)
             else:
                 score = price_block(ranked, first, mass, K, BLOCK)
-            real = (rank < K) & (rank < first + many)
-            within = real & (score <= limit)
-            member = within
-            k = tl.load(order + rank, mask=real, other=0.0).to(tl.int32)
+            within = (rank < K) & (rank < first + many) & (score <= limit)
             if BY_CLASS:
-                member = member & (score <= tl.load(limits + g * K + k, mask=within, other=0.0))
-                if BY_RANK:
-                    member = member & (rank < tl.load(rank_limits + g * K + k, mask=within, other=0))
-            position = size + tl.cumsum(member.to(tl.int32), axis=0) - 1
-            tl.store(members + row * width + position, k.to(tl.int64), mask=member & (position < width))
-            if MASK:
-                tl.store(mask + row * K + k, tl.full((BLOCK,), 1, tl.int8), mask=member)
-            size += tl.sum(member.to(tl.int32), axis=0)
-            going = tl.sum(within.to(tl.int32), axis=0) == many
+                tl.store(scores + rank, score, mask=within)
+            inside = tl.sum(within.to(tl.int32), axis=0)
+            size += inside
+            going = inside == many
             first += many
+        if MASK & (BY_CLASS == 0):
+            least = tl.load(ranked + tl.maximum(size, 1) - 1).to(tl.float32)
+            above = tl.sum(tl.sum(tl.sum((p > least).to(tl.int32), axis=2), axis=1), axis=0)
+            final = _last(p == least, index, size - above, K)
+            best_ones = ((p > least) | ((p == least) & (index <= final))) & (size > 0)
+            tl.store(mask + row * K + index, best_ones.to(tl.int8), mask=index < K)
+        tl.debug_barrier()
+        key = (p.to(tl.int32, bitcast=True).to(tl.int64) << 12) | (4095 - index).to(tl.int64)
+        key = tl.reshape(tl.where(p >= 0, key, -1), (WIDE, DEEP * EACH))
+        needed = size
+        if BY_CLASS == 0:
+            needed = tl.minimum(size, width)
+        listed = tl.full((), 0, tl.int32)
+        first = tl.full((), 0, tl.int32)
+        while first < needed:
+            best, count, key = _best(key, room, SOME)
+            k, rank = 4095 - (best & 4095).to(tl.int32), first + slot
+            member = (slot < count) & (rank < size)
+            if BY_CLASS:
+                score = tl.load(scores + rank, mask=member, other=0.0)
+                member = member & (score <= tl.load(limits + g * K + k, mask=member, other=0.0))
+                if BY_RANK:
+                    member = member & (rank < tl.load(rank_limits + g * K + k, mask=member, other=0))
+                if MASK:
+                    tl.store(mask + row * K + k, tl.full((SOME,), 1, tl.int8), mask=member)
+            position = listed + tl.cumsum(member.to(tl.int32), axis=0) - 1
+            tl.store(members + row * width + position, k.to(tl.int64), mask=member & (position < width))
+            listed += tl.sum(member.to(tl.int32), axis=0)
+            first += count
+        if BY_CLASS:
+            size = listed
         tl.store(sizes + row, size.to(tl.int64))
-        row = _next(sizes, -1, row // MARKS * MARKS, row, n, MARKS)
+        i += tl.num_programs(0)
 
 
 @jit
 def _labels(
-    x, table, formula, draws, ranks, scores, scratch, n, weighty,
+    x, table, formula, draws, ranks, scores, faults, left, scratch, weighty,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
-    DRAWN: constexpr, BLOCK: constexpr, MARKS: constexpr,
+    DRAWN: constexpr, BLOCK: constexpr, LEFT: constexpr,
 ):  # fmt: skip
+    """The scores of the listed rows' labels, whose ranks are known."""
     span: constexpr = DEEP * WIDE * EACH
-    ranked = scratch + tl.program_id(0) * (2 * span)
-    order = ranked + span
+    ranked = scratch + tl.program_id(0) * span
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
-    row = _next(ranks, -2, tl.program_id(0) * MARKS, -1, n, MARKS)
-    while row < n:
+    many_left, i = tl.load(faults + LEFT), tl.program_id(0)
+    while i < many_left:
+        row = tl.load(left + i).to(tl.int64)
         last = -2 - tl.load(ranks + row)
-        _sort(x, row, ranked, order, K, DEEP, WIDE, EACH, SOFTMAX)
-        own = tl.load(ranked + last)
+        _, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
+        _sort(p, ranked, span)
+        own = tl.load(ranked + last).to(tl.float64)
         mass = tl.full((), 0.0, tl.float64)
         if LINEAR:
             mass = mass_above(ranked, table, tl.minimum(last, weighty), BLOCK)
@@ -128,7 +190,7 @@ def _labels(
             if DRAWN:
                 u = tl.load(draws + row)
             if last == 0:
-                mass = second * tl.load(ranked + 1)
+                mass = second * tl.load(ranked + 1).to(tl.float64)
             score = linear(table, last, constant, own, mass, u)
         else:
             score = 1.0 / own
@@ -136,19 +198,18 @@ def _labels(
                 score = tl.maximum(score, lowest_price(ranked, price, K))
         tl.store(scores + row, score)
         tl.store(ranks + row, last)
-        row = _next(ranks, -2, row // MARKS * MARKS, row, n, MARKS)
+        i += tl.num_programs(0)
 
 
-def _scratch(x: torch.Tensor) -> tuple[int, tuple[int, int, int], int, torch.Tensor]:
-    """How many programs, how each holds a row, by how many warps, and where it sorts."""
+def _shape(x: torch.Tensor) -> tuple[int, tuple[int, int, int], int]:
+    """How many programs, how each holds a row, and by how many warps."""
     n, n_classes = x.shape
-    warps = max(1, min(8, power_of_2(n_classes) // HELD))
-    shape, programs = tile(x, warps), min(-(-n // MARKS), PROGRAMS)
-    return programs, shape, warps, torch.empty((programs, 2, math.prod(shape)), dtype=torch.float64, device=x.device)
+    warps = max(1, power_of_2(n_classes) // HELD)
+    return min(n, PROGRAMS), tile(x, warps), warps
 
 
-def can_sort(x: torch.Tensor) -> bool:
-    """Whether a row can be sorted by one program: few classes, in float32."""
+def can_rank(x: torch.Tensor) -> bool:
+    """Whether one program can rank a row: few classes, in float32."""
     return few_classes(x) and x.dtype != torch.float64
 
 
@@ -156,17 +217,18 @@ def whole_sets(
     x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, limits: Limits,
     found: Found, linear: bool,
 ) -> None:  # fmt: skip
-    """Fills in the sets of the rows that are marked."""
-    n, n_classes = x.shape
-    programs, shape, warps, scratch = _scratch(x)
+    """Fills in the sets of the rows that are listed."""
+    programs, shape, warps = _shape(x)
+    rooms = x.new_empty((programs, SOME), dtype=torch.int64)
+    scratch = x.new_empty(programs * 2 * math.prod(shape), dtype=torch.float64)
     launch(
         _sets, programs,
         (x, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
-         found.mask.view(torch.int8), scratch),
-        (n, found.classes.shape[1]),
-        (n_classes, *shape, softmax, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
-         found.mask.shape[0] > 0, BLOCK, MARKS),
-        warps,
+         found.bytes, found.faults, found.left, rooms, scratch),
+        (found.classes.shape[1],),
+        (x.shape[1], *shape, softmax, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
+         found.inside is not None, BLOCK, SOME, LEFT),
+        warps, registers=REGISTERS,
     )  # fmt: skip
 
 
@@ -174,10 +236,11 @@ def whole_labels(
     x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, placed: Placed,
     linear: bool, weighty: int,
 ) -> None:  # fmt: skip
-    """Fills in the scores of the labels that are marked, and their ranks."""
-    n, n_classes = x.shape
-    programs, shape, warps, scratch = _scratch(x)
+    """Fills in the scores of the labels of the rows that are listed, and their ranks."""
+    programs, shape, warps = _shape(x)
+    scratch = x.new_empty(programs * math.prod(shape), dtype=torch.float32)
     launch(
-        _labels, programs, (x, table, formula, u, placed.ranks, placed.scores, scratch), (n, weighty),
-        (n_classes, *shape, softmax, linear, u.shape[0] > 0, BLOCK, MARKS), warps,
+        _labels, programs,
+        (x, table, formula, u, placed.ranks, placed.scores, placed.faults, placed.left, scratch), (weighty,),
+        (x.shape[1], *shape, softmax, linear, u.shape[0] > 0, BLOCK, LEFT), warps,
     )  # fmt: skip
