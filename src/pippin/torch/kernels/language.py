@@ -17,6 +17,8 @@ PRESENT = triton is not None
 COUNTS = ("n", "width", "weighty", "k", "n_groups")  # arguments whose size does not make another kernel
 jit = triton.jit(do_not_specialize=COUNTS) if PRESENT else lambda kernel: kernel
 constexpr = tl.constexpr if PRESENT else object
+# Whether a reshape may be asked to mix what it reshapes, where any order is as good: not from Triton 3.9 on.
+MIXED = constexpr(tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)) if PRESENT else None
 NOTHING = contextlib.nullcontext()
 COMPILED: dict[Any, Any] = {}  # kernels by what they were compiled for; in the interpreter there are none
 INTERPRETED = PRESENT and bool(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1: kernels run on the CPU, slowly

@@ -29,7 +29,7 @@ def _smallest(scores, faults, out, n, k, BLOCK: constexpr):
         while first < n:
             at = first + tl.arange(0, BLOCK)
             key = _key(tl.load(scores + at, mask=at < n, other=0.0))
-            near = (at < n) & ((step == 0) | (key >> (64 - 8 * step).to(tl.uint64) == prefix))
+            near = (at < n) & (_first_bytes(key, step) == prefix)
             next_byte = (key >> (56 - 8 * step).to(tl.uint64)) & 255
             count += tl.histogram(next_byte.to(tl.int32), 256, mask=near)
             first += programs * BLOCK
@@ -50,8 +50,7 @@ def _smallest(scores, faults, out, n, k, BLOCK: constexpr):
     while first < n:
         at = first + tl.arange(0, BLOCK)
         score = tl.load(scores + at, mask=at < n, other=0.0)
-        same = (step == 0) | (_key(score) >> ((64 - 8 * step) & 63).to(tl.uint64) == prefix)
-        tl.store(out + tl.zeros_like(at), score, mask=(at < n) & same)
+        tl.store(out + tl.zeros_like(at), score, mask=(at < n) & (_first_bytes(_key(score), step) == prefix))
         first += programs * BLOCK
     if tl.program_id(0) == 0:
         tl.store(out + 1, tl.load(faults).to(tl.float64))
@@ -62,6 +61,13 @@ def _key(score):
     """A whole number in the order of the scores."""
     bits = score.to(tl.uint64, bitcast=True)
     return bits ^ tl.where(bits >> 63 == 1, 0xFFFFFFFFFFFFFFFF, 0x8000000000000000).to(tl.uint64)
+
+
+@jit
+def _first_bytes(key, many):
+    """So many bytes of a key, from none to all 8; a shift by all 64 bits at once would be no shift."""
+    half = (32 - 4 * many).to(tl.uint64)
+    return (key >> half) >> half
 
 
 def smallest(scores: torch.Tensor, k: int, faults: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ import torch
 from pippin.torch.kernels.filled import LEFT, Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
 from pippin.torch.kernels.held import few_classes, held, tile
-from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
+from pippin.torch.kernels.language import MIXED, constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.ranked import linear_block, lowest_price, mass_above, price_block
 
 PROGRAMS = 2112  # 16 for each multiprocessor of a large GPU
@@ -32,7 +32,8 @@ REGISTERS = 128  # of a thread: so many that 16 rows are under way on each multi
 def _sort(p, ranked, SPAN: constexpr):
     """Writes probabilities, largest first; NaN for what is none."""
     bits = tl.where(p >= 0, p.to(tl.int32, bitcast=True), -1)
-    bits = tl.sort(tl.reshape(bits, (SPAN,), can_reorder=True), descending=True)
+    bits = tl.reshape(bits, (SPAN,), can_reorder=True) if MIXED else tl.reshape(bits, (SPAN,))
+    bits = tl.sort(bits, descending=True)
     tl.debug_barrier()  # all have read what was there before
     tl.store(ranked + tl.arange(0, SPAN), bits.to(tl.float32, bitcast=True))
     tl.debug_barrier()
