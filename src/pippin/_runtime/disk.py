@@ -55,12 +55,7 @@ def naming_target(path: Path) -> Iterator[None]:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """The folder under another name, to be filled; only then it takes the place of what was there, whole.
-
-    What a killed run left of its drafts is removed.
-    """
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+    """The folder under another name, to be filled; only then it takes the place of what was there, whole."""
     draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
     try:
         with naming_target(folder):

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
-HOLLOW_MARK = {"marker": "o", "markersize": 9, "markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 2}
-BEST = {
+HOLLOW_MARK: dict[str, Any] = {
+    "markersize": 9,
+    "markerfacecolor": "white",
+    "markeredgecolor": INK,
+    "markeredgewidth": 2,
+}
+BEST: dict[str, Any] = {
     "color": HIGHLIGHT,
     "linewidth": 9,
     "alpha": 0.75,
@@ -118,7 +123,7 @@ def plot_choice(comparison: "Comparison", chosen: Method, ax: "Axes | None") -> 
     every = known.compared
     size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
     percent_axis(ax, "y")
-    ax.plot(*_xy(known.best), **BEST)  # type: ignore[arg-type]  # mixed
+    ax.plot(*_xy(known.best), **BEST)
     for dot in every:
         own = dot.method == chosen
         colour, marker, _ = look(dot.method)
@@ -153,19 +158,19 @@ def draw_front(ax: "Axes", known: Front) -> None:
     every = [*known.compared, *(dot for trace in known.traces for dot in trace.dots)]
     size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
     percent_axis(ax, "y")
-    ax.plot(*_xy(known.best), **BEST)  # type: ignore[arg-type]  # mixed
+    ax.plot(*_xy(known.best), **BEST)
     for trace in known.traces:
         colour, marker, _ = look(trace.dots[0].method)
-        style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
-        ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)  # type: ignore[arg-type]  # mixed
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
+        ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)
     for dot in known.compared:
         colour, marker, hollow = look(dot.method)
         size = 17 if marker == "*" else 11
-        paint = {"markerfacecolor": "white" if hollow else colour, "markeredgecolor": colour if hollow else INK}
-        width = 2.4 if hollow else 1
-        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, markeredgewidth=width, zorder=5, **paint)  # type: ignore[arg-type]  # mixed
+        face, edge, width = ("white", colour, 2.4) if hollow else (colour, INK, 1)
+        paint: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
+        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, zorder=5, **paint)
     if any(look(dot.method).hollow for dot in known.compared):
-        ax.plot([], [], linestyle="", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)  # type: ignore[arg-type]  # mixed
+        ax.plot([], [], linestyle="", marker="o", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)
     _finish(ax)
 
 

@@ -58,8 +58,8 @@ def plot_scores(scored: Scored, ax: "Axes | None") -> "Axes":
         heights = np.histogram(scores[own], edges, weights=None if weights is None else weights[own])[0]
         told = "in their sets: " if inside else "left out: "
         label = f"{'' if threshold is None else told}{int(own.sum()):,} rows"
-        paint = {"color": colour, "hatch": hatch, "edgecolor": INK if hatch else colour, "linewidth": 0}
-        ax.bar(edges[:-1], heights, np.diff(edges), align="edge", label=label, **paint)  # type: ignore[arg-type]  # mixed
+        paint: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INK if hatch else colour, "linewidth": 0}
+        ax.bar(edges[:-1], heights, np.diff(edges), align="edge", label=label, **paint)
         drawn_heights += heights[heights > 0].tolist()
     if drawn_heights and max(drawn_heights) > STEEP * float(np.median(drawn_heights)):
         ax.set_yscale("log")
@@ -130,9 +130,9 @@ def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
     )
     for bar, one in zip(bars, shown, strict=True):
         bar.set(hatch="" if one.inside else "///", edgecolor=INK, linewidth=0.5)
-    dots, lines = {"color": INK, "linestyle": ""}, {"color": "#d55e00", "linestyle": ""}
-    ax.plot(scores, places, marker="o", markersize=5, label="score", clip_on=False, **dots)  # type: ignore[arg-type]  # mixed
-    ax.plot(limits, places, marker="|", markersize=15, markeredgewidth=2.4, label="threshold", clip_on=False, **lines)  # type: ignore[arg-type]  # mixed
+    marks: dict[str, Any] = {"linestyle": "", "clip_on": False}
+    ax.plot(scores, places, color=INK, marker="o", markersize=5, label="score", **marks)
+    ax.plot(limits, places, color="#d55e00", marker="|", markersize=15, markeredgewidth=2.4, label="threshold", **marks)
     for place, one in zip(places, shown, strict=True):
         p = "" if one.p_value is None else f", p = {one.p_value:.3g}"
         beside(ax, place, f"{'in' if one.inside else 'out'}: {one.probability:.1%}{p}")

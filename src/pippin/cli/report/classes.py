@@ -1,5 +1,7 @@
 """Coverage of every class: a plain score, and beside it the version that promises it for each."""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
@@ -53,10 +55,15 @@ def classes(by_class: dict[str, ClassCoverage], alpha: float, sizes: dict[str, f
         tell_hidden(ax, hidden, "classes")
     told_title = short(title, longest)
     for name, other in others:
-        marks = {"markerfacecolor": "white", "markeredgecolor": INK, "markeredgewidth": 1.6, "markersize": 7.5}
+        marks: dict[str, Any] = {
+            "markerfacecolor": "white",
+            "markeredgecolor": INK,
+            "markeredgewidth": 1.6,
+            "markersize": 7.5,
+        }
         found = [other[k][1] for k in shown]
         label = f"{short(name, longest)}, size {sizes[name]:.2f}"
-        ax.plot(found, places, linestyle="", marker="o", clip_on=False, zorder=4, label=label, **marks)  # type: ignore[arg-type]  # mixed
+        ax.plot(found, places, linestyle="", marker="o", clip_on=False, zorder=4, label=label, **marks)
         figure.legend(loc="outside lower center", fontsize=10)
         told_title = f"{told_title}, size {sizes[title]:.2f}"
     name_rows(ax, places, shown, longest)

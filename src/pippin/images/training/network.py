@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class Network:
 
         Only then it takes the place of what was there.
         """
+        for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         prepared = told_to_transformers(size, self.mean, self.sd)
         with whole_folder(folder) as draft:
             with _quiet(), naming_target(folder):
