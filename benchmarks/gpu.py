@@ -2,10 +2,10 @@
 
     PYTHONPATH=src:tests python3 benchmarks/gpu.py out/gpu.json
 
-Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds and sets of some rows are
-compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more. Every
-time is the median over calls that are waited for, by CUDA events, Python included. Most of the four minutes that it
-takes go to compiling kernels.
+Needs a CUDA device, torch and NumPy; TorchCP is timed if it is installed. Then thresholds, sets and p-values of some
+rows are compared with those of the NumPy core on the same probabilities; `python3 -m support.on_device` compares more.
+Every time is the median over calls that are waited for, by CUDA events, Python included. Most of the four minutes that
+it takes go to compiling kernels.
 """
 
 import contextlib
@@ -85,11 +85,14 @@ def measure(n: int, n_classes: int, dtype: torch.dtype) -> list[dict[str, Any]]:
         works[f"{name} calibrate without scores"] = partial(pt.calibrate, logits, labels, name, scores=False)
         works[f"{name} head"] = partial(head, logits)
         works[f"{name} mask"] = partial(head, logits, mask=True)
+    p_head = pt.PValueHead(pt.calibrate(logits, labels, "repip")).cuda()
+    works |= {"sort": partial(_sorted, logits), "p-values": partial(p_head, logits)}
     works["per class"] = partial(_quiet, pt.calibrate, logits, labels, "repip", per="class")
     times = milliseconds(works)
     read, write = times["read"], times["write"]
     kind = str(dtype).removeprefix("torch.")
-    print(n, n_classes, kind, f"read {read:.4f} ms, write {write:.4f}, RePIP per class {times['per class']:.3f}")
+    more = ", ".join(f"{name} {times[name]:.3f}" for name in ("per class", "p-values", "sort"))
+    print(n, n_classes, kind, f"read {read:.4f} ms, write {write:.4f}; RePIP {more}")
     found = []
     for name in SCORES:
         parts = ("calibrate", "calibrate without scores", "head", "mask")
@@ -101,6 +104,10 @@ def measure(n: int, n_classes: int, dtype: torch.dtype) -> list[dict[str, Any]]:
         line |= {"n": n, "classes": n_classes, "dtype": kind, "score": name, "size": sizes[name]}
         found.append(line | {"read": read, "write": write})
     return found
+
+
+def _sorted(logits: torch.Tensor) -> Any:
+    return pt.probabilities(logits).sort(dim=1, descending=True, stable=True)
 
 
 def _quiet(work: Callable[..., Any], *given: Any, **options: Any) -> Any:

@@ -138,4 +138,4 @@ print(
 #   layer
 # - :doc:`plot_13_hugging_face`: a model from a folder
 # - :func:`pippin.torch.calibrate`, :class:`pippin.torch.ConformalHead`,
-#   :class:`pippin.torch.DecisionHead`
+#   :class:`pippin.torch.PValueHead`, :class:`pippin.torch.DecisionHead`

@@ -90,7 +90,8 @@ def test_what_objects_carry_has_an_entry(entries):
         pippin.Calibration(classes=data.classes),
         pippin.InputError("x"),
     ]
-    made += [PUBLIC["pippin.torch.ConformalHead"](predictor), PUBLIC["pippin.torch.DecisionHead"](decider)]
+    heads = {"ConformalHead": predictor, "PValueHead": predictor, "DecisionHead": decider}
+    made += [PUBLIC[f"pippin.torch.{name}"](given) for name, given in heads.items()]
     names = {type(one): name for one in made for name, cls in CLASSES.items() if type(one) is cls}
     wanted = {f"{names[type(one)]}.{key}" for one in made for key in vars(one) if not key.startswith("_")}
     assert sorted(name for name in wanted - set(entries) if not name.endswith(".training")) == []  # torch's own

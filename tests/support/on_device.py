@@ -1,4 +1,4 @@
-"""Calibration and sets of `pippin.torch` on some device, held against the NumPy core row by row.
+"""Calibration, sets and p-values of `pippin.torch` on some device, held against the NumPy core row by row.
 
     PYTHONPATH=src:tests python3 -m support.on_device
 
@@ -18,8 +18,8 @@ import torch
 import pippin
 import pippin.torch as pt
 from pippin._engine.plain import engine as plain
-from pippin._engine.protocol import Bounds
-from pippin._predictors.portable import portable_sets
+from pippin._engine.protocol import Bounds, Draws
+from pippin._predictors.portable import portable_p, portable_sets
 from pippin._theory.level import quantile_rank
 from pippin._theory.scores import coefficients
 from support.rows import KINDS, made_rows
@@ -34,7 +34,7 @@ def labels_at_any_rank(probs: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 def differing(x: torch.Tensor, score: pippin.Score, logits: bool, per: str | None = None, alpha: float = 0.2) -> int:
-    """Rows whose set is not the core's, of a predictor calibrated on the device; all, if its thresholds are not."""
+    """Rows whose set or p-values are not the core's, calibrated on the device; all, if its thresholds are not."""
     probs = pt.probabilities(x) if logits else x
     host, rng = probs.cpu().numpy(), np.random.default_rng(1)
     n, n_classes = host.shape
@@ -69,7 +69,22 @@ def differing(x: torch.Tensor, score: pippin.Score, logits: bool, per: str | Non
     listed[np.arange(n_classes) < sizes[:, None]] = members
     same = (sets.sizes.cpu().numpy() == sizes) & (sets.mask.cpu().numpy() == wanted_mask).all(axis=1)
     same &= (sets.classes.cpu().numpy() == listed[:, : head.max_size]).all(axis=1)
+    if per != "rc3p":
+        same &= same_p_values(found, x, host, logits, codes)
     return int((~same).sum())
+
+
+def same_p_values(predictor: Any, x: torch.Tensor, host: np.ndarray, logits: bool, codes: Any) -> np.ndarray:
+    """Which rows have the core's p-values, smoothed ones for a randomised score."""
+    n, needed, rng = len(host), portable_p(predictor), np.random.default_rng(4)
+    u, v = (rng.random(n), rng.random(n)) if predictor.score.randomized else (np.zeros(n), None)
+    wanted = np.empty(host.shape)
+    group = np.zeros(n, dtype=np.int64) if codes is None else codes
+    plain.p_values(needed.c, needed.held)(host, group, Draws(u, v), wanted)
+    told = {} if codes is None else {"group": torch.from_numpy(codes).to(x.device)}
+    told |= {} if v is None else {"u": torch.from_numpy(u), "v": torch.from_numpy(v)}
+    found = pt.PValueHead(predictor, from_probs=not logits).to(x.device)(x, **told)
+    return (found.cpu().numpy() == wanted).all(axis=1)
 
 
 def rows_of(n_classes: int, each: int, device: str) -> Iterator[tuple[str, torch.Tensor, bool]]:

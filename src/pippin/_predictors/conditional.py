@@ -196,14 +196,19 @@ class ConditionalPredictor(Explains, SavedWithScores):
         return answers.points(self, self._ask(probs, seed, groups, smoothed, from_logits))
 
     def _ask(self, probs: Any, seed: Seed, groups: ArrayLike | None, smoothed: bool, from_logits: bool) -> Asked:
+        self._speaking()
+        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
+        return Asked(rows, drawn(self.score, rows.n, seed, smoothed), self.group_codes(groups, rows.n))
+
+    def _speaking(self) -> Cells:
+        """The calibration scores that p-values count among, cell by cell."""
         if self.rank_limits is not None:
             raise InputError(
                 "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them",
                 "calibrate with per='class' for p-values",
             )
         need_scores(self.cells, "can give no p-values")
-        rows = asked_rows(self.classes, probs, from_logits, groups=groups)
-        return Asked(rows, drawn(self.score, rows.n, seed, smoothed), self.group_codes(groups, rows.n))
+        return self.cells
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
         """The row of `thresholds` that each object uses; the group 1 may be spelled "1", and the other way round.

@@ -15,7 +15,7 @@ from pippin._inputs.batched import is_batched
 from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
-from pippin._predictors.cells import one_cell
+from pippin._predictors.cells import Cells, one_cell
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
@@ -221,9 +221,14 @@ class Predictor(Explains, SavedWithScores):
         )
 
     def _ask(self, probs: Any, seed: Seed, smoothed: bool, from_logits: bool) -> Asked:
-        need_scores(self._rule.cells, "can give no p-values")
+        self._speaking()
         rows = asked_rows(self.classes, probs, from_logits)
         return Asked(rows, drawn(self.score, rows.n, seed, smoothed))
+
+    def _speaking(self) -> Cells:
+        """The calibration scores that p-values count among."""
+        need_scores(self._rule.cells, "can give no p-values")
+        return self._rule.cells
 
     @cached_property
     def _rule(self) -> ByCells:

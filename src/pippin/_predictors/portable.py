@@ -2,14 +2,14 @@
 
 The torch layer, the ONNX graph and the C header are made of this and of nothing else. Sets: a class at rank r is in
 the set of a row in group g if its score is at most `thresholds[g, k]` and its rank at most `ranks[g, k]`. Decisions:
-β, or one per outcome, is `betas[g]`.
+β, or one per outcome, is `betas[g]`. p-values, in torch alone, also need all calibration scores.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._engine.protocol import Bounds
+from pippin._engine.protocol import Bounds, Held
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.grouping import GroupNames, group_codes
@@ -63,6 +63,17 @@ class PortableSets(NamedTuple):
         return float(self.thresholds[0, 0]) if single else None
 
 
+class PortableP(NamedTuple):
+    """p-values by the formula of a score and by the calibration scores that it counts among."""
+
+    score: Score
+    c: Coefficients
+    n_calibration: int
+    classes: Classes
+    held: Held
+    groups: KnownGroups | None
+
+
 class PortableDecisions(NamedTuple):
     """Decisions by a utility's policy and by β: one for each group, (G, 1), or one per outcome, (G, outcomes)."""
 
@@ -94,17 +105,12 @@ def portable(predictor: Any) -> PortableSets | PortableDecisions:
 
 def portable_sets(predictor: Any) -> PortableSets:
     """What sets need; of a predictor with one threshold, or one per class, kind, cluster, group, or class and group."""
-    if hasattr(predictor, "sharpeners") or hasattr(predictor, "parts"):
-        raise InputError(
-            f"Expected a predictor without a sharpener, got {predictor!r}",
-            "only Python sharpens yet, so calibrate one on the probabilities as they are",
-        )
+    _refuse_sharpened(predictor)
     if not isinstance(predictor, Predictor | ConditionalPredictor | UnitPredictor):
         raise InputError(
             f"Expected a predictor with finitely many thresholds, got {predictor!r}",
             "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
         )
-    groups = _groups(predictor.per, predictor.groups) if isinstance(predictor, ConditionalPredictor) else None
     if isinstance(predictor, Predictor | UnitPredictor):  # a rule would sort all calibration scores first
         bounds = Bounds(np.array([[predictor.threshold]]))
     else:
@@ -118,8 +124,21 @@ def portable_sets(predictor: Any) -> PortableSets:
         predictor.classes,
         _narrowed(bounds.scores),
         bounds.ranks,
-        groups,
+        _groups_of(predictor),
     )
+
+
+def portable_p(predictor: Any) -> PortableP:
+    """What p-values need; of a predictor for all, or per class, kind, cluster, group, or class and group."""
+    _refuse_sharpened(predictor)
+    if not isinstance(predictor, Predictor | ConditionalPredictor):
+        raise InputError(
+            f"Expected a predictor whose calibration rows count alike, got {predictor!r}",
+            "ask its own p_values, or calibrate one for all, per class, kind, cluster or group",
+        )
+    held = predictor._speaking().held()
+    c = coefficients(predictor.score, len(predictor.classes))
+    return PortableP(predictor.score, c, predictor.n_calibration, predictor.classes, held, _groups_of(predictor))
 
 
 def portable_decisions(decider: Any) -> PortableDecisions:
@@ -138,6 +157,18 @@ def portable_decisions(decider: Any) -> PortableDecisions:
         _narrowed(decider._limits),
         _groups(decider.per or "", decider.groups),
     )
+
+
+def _refuse_sharpened(predictor: Any) -> None:
+    if hasattr(predictor, "sharpeners") or hasattr(predictor, "parts"):
+        raise InputError(
+            f"Expected a predictor without a sharpener, got {predictor!r}",
+            "only Python sharpens yet, so calibrate one on the probabilities as they are",
+        )
+
+
+def _groups_of(predictor: Any) -> KnownGroups | None:
+    return _groups(predictor.per, predictor.groups) if isinstance(predictor, ConditionalPredictor) else None
 
 
 def _groups(per: str, names: GroupNames | None) -> KnownGroups | None:

@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.portable import PortableDecisions, portable_decisions
-from pippin._runtime.errors import InputError
 from pippin.torch.head import floats, probabilities
-from pippin.torch.limits import group_numbers, rows_of
+from pippin.torch.layers import Head
+from pippin.torch.limits import rows_of
 
 MOST = torch.finfo(torch.float64).max
 
@@ -27,7 +27,7 @@ class TorchDecisions(NamedTuple):
     certificates: torch.Tensor
 
 
-class DecisionHead(torch.nn.Module):
+class DecisionHead(Head):
     """A last layer: logits in, actions and certificates out, as `decider.decide` would give them.
 
     On the same float32 or float64 probabilities the actions are the core's, but for objects whose
@@ -70,11 +70,10 @@ class DecisionHead(torch.nn.Module):
     outcome: torch.Tensor
 
     def __init__(self, decider: Decider, *, from_probs: bool = False) -> None:
-        super().__init__()
         given = portable_decisions(decider)
+        super().__init__(given.classes, given.groups, from_probs)
         policy = given.policy
-        self.classes, self.actions, self.from_probs = given.classes, given.actions, from_probs
-        self._groups, self.n_outcomes, self.safe = given.groups, policy.n_outcomes, policy.safe
+        self.actions, self.n_outcomes, self.safe = given.actions, policy.n_outcomes, policy.safe
         self._keep_bits("value_bits", policy.value)
         self._keep_bits("number_bits", np.array([given.betas.max(), given.lowest]))
         self._keep_limits(given)
@@ -91,14 +90,6 @@ class DecisionHead(torch.nn.Module):
         """The multiplier of the decider; the largest, where there are several."""
         return float(self.number_bits[:1].view(torch.float64))
 
-    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
-        """The numbers of groups by name, as forward takes them.
-
-        Args:
-            groups: the group of each object.
-        """
-        return group_numbers(self._groups, groups)
-
     def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
         """The actions of logits (…, K); of probabilities, if the head was made `from_probs`.
 
@@ -106,15 +97,9 @@ class DecisionHead(torch.nn.Module):
             x: any float type; half floats get their softmax in float32.
             group: the number of each object's group, where the guarantee is per group.
         """
-        n_classes = len(self.classes)
-        if x.ndim == 0 or x.shape[-1] != n_classes:
-            raise InputError(
-                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
-                "pass the outputs of the classifier that was calibrated",
-            )
-        shape = x.shape[:-1]
+        flat, shape = self._rows(x), x.shape[:-1]
         rows = rows_of(self._groups, group, x)
-        probs = (floats(x) if self.from_probs else probabilities(x)).detach().reshape(-1, n_classes).double()
+        probs = (floats(flat) if self.from_probs else probabilities(flat)).double()
         masses = self._masses(probs)
         value, beta = self.value_bits.view(torch.float64), self.number_bits[:1].view(torch.float64)
         if self.limit_bits is None:
@@ -162,10 +147,6 @@ class DecisionHead(torch.nn.Module):
         one = given.betas.size == 1 and given.groups is None
         self._keep_bits("limit_bits", None if one else given.betas)
         self._keep_bits("utility_bits", given.policy.table if given.betas.shape[1] > 1 else None)
-
-    def _keep_bits(self, name: str, values: NDArray[np.float64] | None) -> None:
-        bits = None if values is None else torch.from_numpy(np.ascontiguousarray(values).view(np.int64).copy())
-        self.register_buffer(name, bits)
 
     def _keep(self, name: str, values: NDArray[Any]) -> None:
         self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))

@@ -2,19 +2,17 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.portable import portable_sets
 from pippin._runtime.errors import InputError
-from pippin._theory.formula import OWN_U, PENALTY_U
 from pippin.torch import kernels
 from pippin.torch.kernels.filled import Limits
-from pippin.torch.limits import group_numbers, limited_sets, rows_of, sets_of_several_limits
-from pippin.torch.ops import conformal_sets, nothing, sets_of_one_threshold, softmax, wide, within_compile
+from pippin.torch.layers import ScoreHead, draws_of
+from pippin.torch.limits import limited_sets, rows_of, sets_of_several_limits
+from pippin.torch.ops import conformal_sets, sets_of_one_threshold, softmax, wide, within_compile
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
 
@@ -46,7 +44,7 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
     return found.reshape(logits.shape)
 
 
-class ConformalHead(torch.nn.Module):
+class ConformalHead(ScoreHead):
     """A last layer: logits in, prediction sets out, as `predictor.predict` would give them.
 
     Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
@@ -82,8 +80,6 @@ class ConformalHead(torch.nn.Module):
             [ 1, -1, -1]]))
     """
 
-    table_bits: torch.Tensor
-    number_bits: torch.Tensor
     limit_bits: torch.Tensor | None
     rank_limits: torch.Tensor | None
 
@@ -94,32 +90,21 @@ class ConformalHead(torch.nn.Module):
         from_probs: bool = False,
         max_size: int | None = None,
     ) -> None:
-        super().__init__()
         given = portable_sets(predictor)
-        n_classes, c = len(given.classes), given.c
+        super().__init__(given.classes, given.groups, from_probs)
+        n_classes = len(given.classes)
         width = min(n_classes, LISTED) if max_size is None else max_size
         if not 1 <= width <= n_classes:
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
-        self.classes, self.from_probs, self.max_size = given.classes, from_probs, width
-        self._groups = given.groups
-        self.register_buffer("table_bits", _bits(c.table))
-        self.register_buffer("number_bits", _bits([c.constant, c.second, c.price, given.thresholds.max()]))
-        self.register_buffer("limit_bits", None if given.one is not None else _bits(given.thresholds))
+        self.max_size = width
+        self._keep_formula(given.score, given.c, given.thresholds.max())
+        self._keep_bits("limit_bits", None if given.one is not None else given.thresholds)
         self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
-        self._note_kind(bool(np.isnan(c.price)), given.score.randomized)
 
     @property
     def threshold(self) -> float:
         """The largest score that a member of a set has."""
         return float(self.number_bits[3:].view(torch.float64))
-
-    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
-        """The numbers of groups by name, as forward takes them.
-
-        Args:
-            groups: the group of each object.
-        """
-        return group_numbers(self._groups, groups)
 
     def forward(
         self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
@@ -133,20 +118,9 @@ class ConformalHead(torch.nn.Module):
             group: the number of each object's group, where thresholds are per group.
         """
         n_classes = len(self.classes)
-        if x.ndim == 0 or x.shape[-1] != n_classes:
-            raise InputError(
-                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
-                "pass the outputs of the classifier that was calibrated",
-            )
+        flat = self._rows(x)
         shape, traced = x.shape[:-1], within_compile(x)
-        flat = x.detach() if x.requires_grad else x
-        flat = (flat if len(shape) == 1 else flat.reshape(-1, n_classes)).contiguous()
-        if u is not None:
-            draws = u.to(device=x.device, dtype=torch.float64).reshape(-1).contiguous()
-        elif self.randomized:
-            draws = torch.rand(flat.shape[0], dtype=torch.float64, device=x.device)
-        else:
-            draws = torch.empty(0, dtype=torch.float64, device=x.device) if traced else nothing(x.device)
+        draws = draws_of(u, self.randomized, flat)
         rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
         logits, linear, width = not self.from_probs, self.linear, self.max_size
         inside: torch.Tensor | None
@@ -180,15 +154,8 @@ class ConformalHead(torch.nn.Module):
         which = "threshold" if self.limit_bits is None else "largest threshold"
         return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
 
-    def _load_from_state_dict(self, *arguments: Any) -> None:
-        super()._load_from_state_dict(*arguments)
-        if not self.table_bits.is_meta:
-            table, numbers = (bits.cpu().numpy().view(np.float64) for bits in (self.table_bits, self.number_bits))
-            self._note_kind(bool(np.isnan(numbers[2])), bool(table[:, [OWN_U, PENALTY_U]].any()))
-
     def _note_kind(self, linear: bool, randomized: bool) -> None:
-        """What the coefficients say about the kind of score, asked once and not in every forward."""
-        self.linear, self.randomized = linear, randomized
+        super()._note_kind(linear, randomized)
         self._views: tuple[Any, torch.Tensor, torch.Tensor, Limits] | None = None
 
     def _kept(self) -> tuple[torch.Tensor, torch.Tensor, Limits]:
@@ -206,7 +173,3 @@ class ConformalHead(torch.nn.Module):
 
 def floats(probs: torch.Tensor) -> torch.Tensor:
     return probs.to(wide(probs))
-
-
-def _bits(values: Any) -> torch.Tensor:
-    return torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
