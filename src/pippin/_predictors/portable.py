@@ -5,11 +5,12 @@ the set of a row in group g if its score is at most `thresholds[g, k]` and its r
 β, or one per outcome, is `betas[g]`. p-values, in torch alone, also need all calibration scores.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._engine.protocol import Bounds, Held
+from pippin._engine.protocol import Held
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.grouping import GroupNames, group_codes
@@ -46,7 +47,7 @@ class KnownGroups(NamedTuple):
 class PortableSets(NamedTuple):
     """Sets by the formula of a score and by limits: one for all classes of a group, (G, 1), or one each, (G, K)."""
 
-    told: str
+    describe: Callable[[], str]
     score: Score
     c: Coefficients
     alpha: float
@@ -77,7 +78,7 @@ class PortableP(NamedTuple):
 class PortableDecisions(NamedTuple):
     """Decisions by a utility's policy and by β: one for each group, (G, 1), or one per outcome, (G, outcomes)."""
 
-    told: str
+    describe: Callable[[], str]
     policy: Policy
     actions: tuple[str, ...]
     alpha: float
@@ -112,18 +113,19 @@ def portable_sets(predictor: Any) -> PortableSets:
             "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
         )
     if isinstance(predictor, Predictor | UnitPredictor):  # a rule would sort all calibration scores first
-        bounds = Bounds(np.array([[predictor.threshold]]))
+        thresholds, ranks = np.array([[predictor.threshold]]), None
     else:
-        bounds = predictor._rule.limits
+        limits = predictor._rule.limits
+        thresholds, ranks = _narrowed(limits.scores), limits.ranks
     return PortableSets(
-        predictor.describe(),
+        predictor.describe,
         predictor.score,
         coefficients(predictor.score, len(predictor.classes)),
         predictor.alpha,
         predictor.n_calibration,
         predictor.classes,
-        _narrowed(bounds.scores),
-        bounds.ranks,
+        thresholds,
+        ranks,
         _groups_of(predictor),
     )
 
@@ -148,7 +150,7 @@ def portable_decisions(decider: Any) -> PortableDecisions:
             f"Expected a decider, got {decider!r}", "calibrate one with calibrate_decisions, or pass it to the other"
         )
     return PortableDecisions(
-        decider.describe(),
+        decider.describe,
         decider._policy,
         decider.utility.actions,
         decider.alpha,

@@ -171,7 +171,7 @@ def decider_header(given: PortableDecisions, prefix: str) -> str:
     policy, several = given.policy, given.betas.size > 1 or given.groups is not None
     words = {
         **group_words(given.groups, prefix),
-        "told": c_comment(given.told),
+        "told": c_comment(given.describe()),
         "share": f"{100 * (1 - given.alpha):g} %",
         "tolerance": repr(SUM_TOLERANCE),
         "alpha": repr(given.alpha),

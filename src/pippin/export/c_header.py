@@ -86,7 +86,7 @@ def c_header(predictor: Predictor | ConditionalPredictor | Decider, prefix: str 
 
 def _several(given: PortableSets, prefix: str, words: dict[str, str]) -> str:
     """The header where limits differ by class or by group."""
-    words["told"] = c_comment(given.told)
+    words["told"] = c_comment(given.describe())
     text = (SEVERAL_TOP + GUARDS + SEVERAL_NUMBERS).format(**words) + groups_text(given.groups, prefix)
     text += within_text(prefix)
     text += lookup(prefix, "highest", "The largest threshold of the classes of a group.", highest(given.thresholds))

@@ -134,7 +134,7 @@ def _describe(model: onnx.ModelProto, given: PortableSets | PortableDecisions) -
         f"{part}alpha": repr(given.alpha),
         f"{part}n_calibration": str(given.n_calibration),
         "pippin.classes": json.dumps(list(given.classes)),
-        f"{part}promises": given.told,
+        f"{part}promises": given.describe(),
     }
     helper.set_model_props(model, {**kept, **told})
 
