@@ -165,9 +165,16 @@ def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float)
     return inside
 
 
-def _made_for(way: Way) -> tuple[Any, Any]:
-    """The two loops, for rows that are looked at in one way."""
+def _made_for(name: str, way: Way) -> tuple[Any, Any]:
+    """The two loops, for rows that are looked at in one way.
+
+    What one process compiles and another one loads is told apart by its name: so parts bear that of the way.
+    """
     total, top_of, around, at_least, above = way
+
+    def own(function: Any) -> Any:
+        function.__qualname__ += f" of {name}"
+        return function
 
     @inlined
     def settled(row: Row, cutoff: Cutoff, c: Coefficients, threshold: float, top: float) -> Any:
@@ -191,6 +198,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         return size
 
     @part
+    @own
     def find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
         """Fills in the largest probability of every row, and the bit of its class; none, if its score is too large."""
         best, top = tile.best, tile.top
@@ -208,6 +216,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
                 best[i] = 0
 
     @part
+    @own
     def write_sets(
         tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
     ) -> tuple[int, int]:
@@ -223,6 +232,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         return used, suspects
 
     @making
+    @own
     def members(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> tuple[Indices, int]:
         """The members of all rows, and how many rows are suspect."""
         c = Coefficients(*parts)
@@ -245,6 +255,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         return found[:used], suspects
 
     @part
+    @own
     def label_places(block: Floats, labels: Codes, parts: Parts, out: Scored) -> int:
         """Fills in the place and the score of one class per row; returns how many rows are suspect."""
         c = Coefficients(*parts)
@@ -270,8 +281,8 @@ def _made_for(way: Way) -> tuple[Any, Any]:
     return members, label_places
 
 
-_members_of_one_window, _places_of_one_window = _made_for(ONE_WINDOW)
-_members_of_several, _places_of_several = _made_for(SEVERAL)
+_members_of_one_window, _places_of_one_window = _made_for("one window", ONE_WINDOW)
+_members_of_several, _places_of_several = _made_for("several", SEVERAL)
 
 # What is kept on disk goes by its name, which functions made by `_made_for` share: so each loop has a door of its own.
 
