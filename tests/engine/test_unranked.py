@@ -140,3 +140,15 @@ def test_what_two_processes_compiled_is_told_apart_in_a_third(tmp_path):
         subprocess.run(
             [sys.executable, "-c", IN_TURN, *sizes], env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, check=True
         )
+
+
+@pytest.mark.parametrize("name", ["ip", "margin"])
+def test_a_zero_may_have_a_sign(name):
+    """It is as large as one without: the class index says which of them goes first."""
+    for n_classes in (5, 12, 20, CHUNK + 6):
+        probs = made_rows("spread", ROWS, n_classes, n_classes).astype(np.float32)
+        probs[:, 1::2] = np.where(np.arange(ROWS)[:, None] % 3 == 0, -0.0, 0.0)
+        probs[:, 2] = -0.0
+        probs /= probs.sum(axis=1, keepdims=True)
+        assert np.signbit(probs).any()
+        same_as_numpy(frozen(probs), frozen(np.arange(ROWS) % n_classes), SHALLOW[name])
