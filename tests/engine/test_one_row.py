@@ -6,7 +6,7 @@ import pytest
 
 from pippin._engine.compiled import priced, ranked, rowwise, walk
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.sorting import RUN
+from pippin._engine.compiled.sorting import MANY
 from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
@@ -17,7 +17,7 @@ from support.scores import EVERY_SCORE, every_score
 first_of = numba.njit(lambda row, low: walk.first_of(walk.Row(row, 0, row.size), low))
 largest_below = numba.njit(lambda row, high: walk.largest_below(walk.Row(row, 0, row.size), high))
 
-CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, 5 * RUN + 30)
+CLASSES = (LANES - 3, LANES, 2 * LANES - 1, 2 * LANES, 2 * LANES + 1, CHUNK - 1, CHUNK, CHUNK + 1, 100, MANY + 270)
 
 
 @every_score

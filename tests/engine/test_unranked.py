@@ -1,5 +1,9 @@
 """Scores that look at the best class alone, in windows of lanes: the bits of NumPy."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -54,6 +58,7 @@ def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
     """Windows that end before, with and after a row, and rows of more than a chunk."""
     for n_classes in (
         *range(2, LANES + 2),
+        20,
         2 * LANES - 1,
         2 * LANES,
         2 * LANES + 1,
@@ -106,3 +111,44 @@ def test_a_bad_row_is_named_wherever_it_stands(name, row, wrong):
         predictor.predict(probs)
     with pytest.raises(ValueError, match=rf"^Row {row} "):
         pippin.calibrate(probs, labels, SHALLOW[name])
+
+
+IN_TURN = """
+import sys
+import numpy as np
+import pippin
+from pippin._engine.plain import engine as plain
+from pippin._engine.compiled import engine as compiled
+from pippin._engine.protocol import Bounds
+from pippin._theory.scores import coefficients
+
+for n_classes in map(int, sys.argv[1:]):
+    probs = np.random.default_rng(n_classes).dirichlet(np.full(n_classes, 0.4), 99).astype(np.float32)
+    probs.flags.writeable = False
+    c, found = coefficients(pippin.ip(), n_classes), []
+    for engine in (compiled, plain):
+        sizes = np.zeros(len(probs), dtype=np.int64)
+        members, _ = engine.members(probs, c, Bounds(np.full((1, 1), 0.95)), np.zeros(len(probs)), sizes)
+        found.append((sizes.tolist(), members.tolist()))
+    assert found[0] == found[1], n_classes
+"""
+
+
+def test_what_two_processes_compiled_is_told_apart_in_a_third(tmp_path):
+    """Each compiles one of two loops that are made by the same function; the third has both from disk."""
+    for sizes in (["20"], ["12"], ["12", "20"]):
+        subprocess.run(
+            [sys.executable, "-c", IN_TURN, *sizes], env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, check=True
+        )
+
+
+@pytest.mark.parametrize("name", ["ip", "margin"])
+def test_a_zero_may_have_a_sign(name):
+    """It is as large as one without: the class index says which of them goes first."""
+    for n_classes in (5, 12, 20, CHUNK + 6):
+        probs = made_rows("spread", ROWS, n_classes, n_classes).astype(np.float32)
+        probs[:, 1::2] = np.where(np.arange(ROWS)[:, None] % 3 == 0, -0.0, 0.0)
+        probs[:, 2] = -0.0
+        probs /= probs.sum(axis=1, keepdims=True)
+        assert np.signbit(probs).any()
+        same_as_numpy(frozen(probs), frozen(np.arange(ROWS) % n_classes), SHALLOW[name])

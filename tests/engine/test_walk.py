@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pippin._engine.compiled import sorting, walk
-from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.sorting import RUN, smallest
+from pippin._engine.compiled.handfuls import HANDFUL
+from pippin._engine.compiled.sorting import MANY, smallest
 
 # Parts of loops have no door to Python of their own.
 sort_down = numba.njit(lambda raw, of, size, values, classes, at: sorting.sort_down(raw, of, size, values, classes, at))
@@ -15,10 +15,10 @@ is_broken = numba.njit(lambda row: walk.is_broken(walk.look(walk.Row(row, 0, row
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [0, 1, 2, LANES - 1, LANES, LANES + 1, 40, RUN, RUN + 1, 2 * RUN + 9, 5 * RUN, 3000])
+@pytest.mark.parametrize("n", [0, 1, 2, HANDFUL - 1, HANDFUL, HANDFUL + 1, 2 * HANDFUL, 43, MANY, MANY + 1, 3000])
 @pytest.mark.parametrize("kind", ["spread", "tied", "equal", "tiny"])
 def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
-    """Few by counting, many by merging: all are what a stable sort gives, and what stands before them stays."""
+    """Few by counting, many by digits: all are what a stable sort gives, and what stands before them stays."""
     rng = np.random.default_rng(n)
     values = {
         "spread": np.exp(rng.normal(-7, 4, n)),
@@ -26,15 +26,15 @@ def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
         "equal": np.full(n, 0.25),
         "tiny": rng.integers(0, 3, n) * np.finfo(precision).smallest_subnormal * rng.choice([-0.0, 1.0], n),
     }[kind].astype(precision)
-    raw = np.concatenate([values, np.full(LANES, 7, precision)])
+    raw = np.concatenate([values, np.full(HANDFUL, 7, precision)])
     wanted, found, classes = (
         np.argsort(-values, kind="stable"),
-        np.full(n + 3, 9, precision),
-        np.full(n + 3, 9, np.int32),
+        np.full(n + 3 + HANDFUL, 9, precision),
+        np.full(n + 3 + HANDFUL, 9, np.int32),
     )
-    sort_down(raw, np.arange(n, dtype=np.int32), n, found, classes, 3)
-    assert np.array_equal(classes, [9, 9, 9, *wanted])
-    assert np.array_equal(found, [9, 9, 9, *values[wanted]])
+    sort_down(raw, np.arange(n + HANDFUL, dtype=np.int32), n, found, classes, 3)
+    assert np.array_equal(classes[: n + 3], [9, 9, 9, *wanted])
+    assert np.array_equal(found[: n + 3], [9, 9, 9, *values[wanted]])
 
 
 @pytest.mark.parametrize("order", ["random", "sorted", "pipe", "equal"])

@@ -16,9 +16,9 @@ Step = Callable[..., Any]
 
 LANES = 16
 
-_BITS = ir.IntType(32)
-_WORD = ir.IntType(64)
-_room: Step = cgutils.alloca_once_value  # numba has no types
+BITS = ir.IntType(32)
+WORD = ir.IntType(64)
+slot: Step = cgutils.alloca_once_value  # numba has no types
 _several: Step = types.UniTuple
 
 
@@ -28,13 +28,17 @@ def step(describe: Step) -> Step:
     return made
 
 
+def load(builder: Any, first: Any, start: Any, lanes: int) -> Any:
+    """So many entries from `start` on, unaligned; whoever asks has seen that they exist."""
+    kind = first.type.pointee
+    here = builder.bitcast(builder.gep(first, [start]), ir.VectorType(kind, lanes).as_pointer())
+    return builder.load(here, align=8 if isinstance(kind, ir.DoubleType) else 4)
+
+
 def _window(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """The entries array[start : start + LANES], unaligned; whoever asks has seen that they exist."""
-    kind = signature.args[0]
-    array = context.make_array(kind)(context, builder, arguments[0])
-    vector = ir.VectorType(context.get_data_type(kind.dtype), LANES)
-    here = builder.bitcast(builder.gep(array.data, [arguments[1]]), vector.as_pointer())
-    return builder.load(here, align=kind.dtype.bitwidth // 8)
+    """The entries array[start : start + LANES]."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return load(builder, array.data, arguments[1], LANES)
 
 
 def _only(builder: Any, entries: Any, lanes: Any, other: float) -> Any:
@@ -43,18 +47,18 @@ def _only(builder: Any, entries: Any, lanes: Any, other: float) -> Any:
     return builder.select(chosen, entries, ir.Constant(entries.type, [other] * LANES))
 
 
-def _same(builder: Any, one: Any) -> Any:
+def same(builder: Any, one: Any, lanes: int = LANES) -> Any:
     """One number in all lanes."""
-    nothing = ir.Constant(ir.VectorType(one.type, LANES), ir.Undefined)
-    first = builder.insert_element(nothing, one, _BITS(0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_BITS, LANES), [0] * LANES))
+    nothing = ir.Constant(ir.VectorType(one.type, lanes), ir.Undefined)
+    first = builder.insert_element(nothing, one, BITS(0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(BITS, lanes), [0] * lanes))
 
 
 def _between(builder: Any, kind: Any, begin: Any, end: Any) -> Any:
     """The lanes from `begin` to `end`, for entries of this kind."""
     whole = ir.IntType(kind.bitwidth)
     numbers = ir.Constant(ir.VectorType(whole, LANES), list(range(LANES)))
-    begins, ends = (_same(builder, one if whole == _WORD else builder.trunc(one, whole)) for one in (begin, end))
+    begins, ends = (same(builder, one if whole == WORD else builder.trunc(one, whole)) for one in (begin, end))
     return builder.and_(
         builder.icmp_signed(">=", numbers, begins),
         builder.icmp_signed("<", numbers, ends),
@@ -73,8 +77,8 @@ def _halves(builder: Any, entries: Any) -> tuple[Any, Any]:
     """The lower and the upper half of the lanes; single numbers at the end."""
     half = entries.type.count // 2
     if half == 1:
-        return tuple(builder.extract_element(entries, _BITS(lane)) for lane in (0, 1))
-    kind = ir.VectorType(_BITS, half)
+        return tuple(builder.extract_element(entries, BITS(lane)) for lane in (0, 1))
+    kind = ir.VectorType(BITS, half)
     places = (range(half), range(half, 2 * half))
     return tuple(builder.shuffle_vector(entries, entries, ir.Constant(kind, list(part))) for part in places)
 
@@ -123,13 +127,13 @@ def _over(context: Any, builder: Any, signature: Any, arguments: Any, take: Step
     the row: `only` puts another number for these. Whoever asks has seen that the array has LANES entries at least.
     """
     array, start, size = arguments[:3]
-    whole = builder.and_(size, _WORD(-LANES))
-    with cgutils.for_range_slice(builder, _WORD(0), whole, _WORD(LANES), inc=True) as (here, _):
+    whole = builder.and_(size, WORD(-LANES))
+    with cgutils.for_range_slice(builder, WORD(0), whole, WORD(LANES), inc=True) as (here, _):
         take(_window(context, builder, signature, (array, builder.add(start, here))), lambda entries, other: entries)
     with builder.if_then(builder.icmp_signed("<", whole, size)):
         end = builder.add(start, size)
-        fits = builder.icmp_signed(">=", end, _WORD(LANES))
-        begin = builder.select(fits, builder.sub(end, _WORD(LANES)), _WORD(0))
+        fits = builder.icmp_signed(">=", end, WORD(LANES))
+        begin = builder.select(fits, builder.sub(end, WORD(LANES)), WORD(0))
         first = builder.sub(builder.add(start, whole), begin)
         new = _between(builder, signature.args[0].dtype, first, builder.sub(end, begin))
 
@@ -137,6 +141,24 @@ def _over(context: Any, builder: Any, signature: Any, arguments: Any, take: Step
             return builder.select(new, entries, ir.Constant(entries.type, [other] * LANES))
 
         take(_window(context, builder, signature, (array, begin)), only)
+
+
+def _over_long(context: Any, builder: Any, signature: Any, arguments: Any, begin: float, join: Step) -> Any:
+    """join(window, so far, new) over array[start : start + size], which has LANES entries at least.
+
+    The last window ends where the row does; of its entries only the `new` ones, if it says any, were not taken before.
+    What is new depends on nothing but the size: no row asks again.
+    """
+    array, start, size = arguments[:3]
+    vector = ir.VectorType(context.get_data_type(signature.args[0].dtype), LANES)
+    state = slot(builder, ir.Constant(vector, [begin] * LANES))
+    last = builder.sub(size, WORD(LANES))
+    with cgutils.for_range_slice(builder, WORD(0), last, WORD(LANES), inc=True) as (here, _):
+        window = _window(context, builder, signature, (array, builder.add(start, here)))
+        builder.store(join(window, builder.load(state), None), state)
+    seen = builder.and_(builder.sub(WORD(0), last), WORD(LANES - 1))
+    new = _between(builder, signature.args[0].dtype, seen, WORD(LANES))
+    return join(_window(context, builder, signature, (array, builder.add(start, last))), builder.load(state), new)
 
 
 @step
@@ -149,7 +171,7 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(context.get_data_type(array.dtype), LANES)
-        states = [_room(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
+        states = [slot(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
 
         def take(entries: Any, only: Step) -> None:
             total, lowest, best, second = map(builder.load, states)
@@ -174,6 +196,35 @@ def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
 
 
 @step
+def total_of(typing: Any, array: Any, start: Any, size: Any) -> Any:
+    """The sum of array[start : start + size] in any order, for rows of LANES entries at least."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def add(window: Any, so_far: Any, new: Any) -> Any:
+            entries = window if new is None else builder.select(new, window, ir.Constant(window.type, [0.0] * LANES))
+            return builder.fadd(so_far, entries)
+
+        return _folded(builder, _over_long(context, builder, signature, arguments, 0.0, add), builder.fadd)
+
+    return array.dtype(array, types.intp, types.intp), make
+
+
+@step
+def top_of(typing: Any, array: Any, start: Any, size: Any) -> Any:
+    """The largest of array[start : start + size], of which none is NaN, for rows of LANES entries at least."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def take(window: Any, so_far: Any, new: Any) -> Any:
+            return _larger(builder, window, so_far)
+
+        return _folded(
+            builder, _over_long(context, builder, signature, arguments, -1.0, take), partial(_larger, builder)
+        )
+
+    return array.dtype(array, types.intp, types.intp), make
+
+
+@step
 def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> Any:
     """The largest entry of array[start : start + size] under `high`; −1 if there is none.
 
@@ -182,7 +233,7 @@ def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> 
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         none = ir.Constant(ir.VectorType(context.get_data_type(array.dtype), LANES), [-1.0] * LANES)
-        largest, limits = _room(builder, none), _same(builder, arguments[3])
+        largest, limits = slot(builder, none), same(builder, arguments[3])
 
         def take(entries: Any, only: Step) -> None:
             below = builder.select(builder.fcmp_ordered("<", entries, limits), entries, none)
@@ -198,8 +249,8 @@ def _asking(comparison: str) -> Step:
     def lanes_where(typing: Any, array: Any, start: Any, limit: Any) -> Any:
         def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             entries = _window(context, builder, signature, arguments)
-            answers = builder.fcmp_ordered(comparison, entries, _same(builder, arguments[2]))
-            return builder.zext(builder.bitcast(answers, ir.IntType(LANES)), _BITS)
+            answers = builder.fcmp_ordered(comparison, entries, same(builder, arguments[2]))
+            return builder.zext(builder.bitcast(answers, ir.IntType(LANES)), BITS)
 
         return types.uint32(array, types.intp, array.dtype), make
 
@@ -227,7 +278,7 @@ def first(typing: Any, lanes: Any) -> Any:
 @step
 def bits_of(typing: Any, number: Any) -> Any:
     """The bits of a number in float64."""
-    return types.uint64(types.float64), lambda _, builder, __, arguments: builder.bitcast(arguments[0], _WORD)
+    return types.uint64(types.float64), lambda _, builder, __, arguments: builder.bitcast(arguments[0], WORD)
 
 
 @step

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled import lanes
+from pippin._engine.compiled import handfuls, lanes
 from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, making, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
+from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.walk import CHUNK, ONE, Row, is_doubtful
 from pippin._engine.protocol import Scored
@@ -21,6 +22,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 TILE = 256  # rows whose sets are found before they are written
+HANDFUL_BITS = np.uint64((1 << HANDFUL) - 1)
 
 
 class Tile(NamedTuple):
@@ -31,6 +33,7 @@ class Tile(NamedTuple):
     n_classes: int
     best: NDArray[np.uint64]
     top: Vector
+    inside: NDArray[np.uint64]
 
 
 def fits(shape: tuple[int, ...]) -> bool:
@@ -57,14 +60,13 @@ class Way(NamedTuple):
 
     total(row) is its sum, top(row) its largest entry; around(row, k) its sum, its largest entry but that of class k,
     and whether that class ranks above k, ties by index; at_least(row, limit) the classes with p >= limit, one bit
-    each; above(row, k) how many rank above class k.
+    each.
     """
 
     total: Any
     top: Any
     around: Any
     at_least: Any
-    above: Any
 
 
 @inlined
@@ -108,17 +110,17 @@ def _around_in_window(row: Row, k: int) -> tuple[Any, Any, Any]:
     return total, other, _above_in_window(row, k) > 0
 
 
-ONE_WINDOW = Way(_total_of_window, _top_of_window, _around_in_window, _at_least_in_window, _above_in_window)
+ONE_WINDOW = Way(_total_of_window, _top_of_window, _around_in_window, _at_least_in_window)
 
 
 @inlined
 def _total_of_several(row: Row) -> Any:
-    return lanes.digest(row.flat, row.start, row.size)[0]
+    return lanes.total_of(row.flat, row.start, row.size)
 
 
 @inlined
 def _top_of_several(row: Row) -> Any:
-    return lanes.digest(row.flat, row.start, row.size)[2]
+    return lanes.top_of(row.flat, row.start, row.size)
 
 
 def _asking_several(lanes_where: Any) -> Any:
@@ -149,7 +151,7 @@ def _around_in_several(row: Row, k: int) -> tuple[Any, Any, Any]:
     return total, second, second == top and _above_in_several(row, k) > 0
 
 
-SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several, _above_in_several)
+SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several)
 
 
 @part
@@ -165,9 +167,26 @@ def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float)
     return inside
 
 
-def _made_for(way: Way) -> tuple[Any, Any]:
-    """The two loops, for rows that are looked at in one way."""
-    total, top_of, around, at_least, above = way
+@part
+def _write_many(row: Row, inside: Any, found: Indices, used: int) -> None:
+    """Writes the members of a set of more than a handful by rank; behind them is written too, up to a row's size."""
+    lanes.apart()
+    for begin in range(0, row.size, HANDFUL):
+        if (inside >> np.uint64(begin)) & HANDFUL_BITS != 0:
+            place = begin if begin + HANDFUL < row.size else row.size - HANDFUL
+            handfuls.write_some(row.flat, row.start, place, row.size, found, used)
+
+
+def _made_for(name: str, way: Way) -> tuple[Any, Any]:
+    """The two loops, for rows that are looked at in one way.
+
+    What one process compiles and another one loads is told apart by its name: so parts bear that of the way.
+    """
+    total, top_of, around, at_least = way
+
+    def own(function: Any) -> Any:
+        function.__qualname__ += f" of {name}"
+        return function
 
     @inlined
     def settled(row: Row, cutoff: Cutoff, c: Coefficients, threshold: float, top: float) -> Any:
@@ -182,15 +201,14 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         """Writes the members of one set by rank, the best one first if it is known; returns their number."""
         size = lanes.count(inside | best)
         found[np.uint64(used)] = lanes.first(best if best != 0 else inside) if size > 0 else NONE
-        if size > 1:
-            inside &= ~best
-            while inside != 0:
-                k = lanes.first(inside)
-                found[np.uint64(used + above(row, k))] = k
-                inside &= inside - ONE
+        if 1 < size <= HANDFUL:
+            handfuls.write_few(row.flat, row.start, inside | best, found, used)
+        elif size > 1:
+            _write_many(row, inside | best, found, used)
         return size
 
     @part
+    @own
     def find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
         """Fills in the largest probability of every row, and the bit of its class; none, if its score is too large."""
         best, top = tile.best, tile.top
@@ -208,6 +226,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
                 best[i] = 0
 
     @part
+    @own
     def write_sets(
         tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
     ) -> tuple[int, int]:
@@ -216,13 +235,15 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         for i in range(tile.best.size):
             row = _row(tile, i)
             suspects += is_doubtful(total(row))
-            inside = settled(row, cutoff, c, threshold, tile.top[i])
-            size = write(row, tile.best[i], inside, found, used)
+            tile.inside[i] = settled(row, cutoff, c, threshold, tile.top[i])
+        for i in range(tile.best.size):
+            size = write(_row(tile, i), tile.best[i], tile.inside[i], found, used)
             sizes[tile.begin + i] = size
             used += size
         return used, suspects
 
     @making
+    @own
     def members(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> tuple[Indices, int]:
         """The members of all rows, and how many rows are suspect."""
         c = Coefficients(*parts)
@@ -231,11 +252,11 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         if _is_broken(flat):
             return np.empty(0, np.int32), 1
         cutoff, widest = cutoff_of(c, threshold), n_classes * TILE + CHUNK
-        bests, tops = np.zeros(TILE, np.uint64), np.zeros(TILE)
+        bests, tops, insides = np.zeros(TILE, np.uint64), np.zeros(TILE), np.zeros(TILE, np.uint64)
         found = np.zeros(3 * n + widest, np.int32)
         used, suspects = NONE, NONE
         for begin in range(0, n, TILE):
-            tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin])
+            tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin], insides)
             if used + widest > found.size:
                 found = doubled(found)
             if c.reach == 1:
@@ -245,6 +266,7 @@ def _made_for(way: Way) -> tuple[Any, Any]:
         return found[:used], suspects
 
     @part
+    @own
     def label_places(block: Floats, labels: Codes, parts: Parts, out: Scored) -> int:
         """Fills in the place and the score of one class per row; returns how many rows are suspect."""
         c = Coefficients(*parts)
@@ -270,8 +292,8 @@ def _made_for(way: Way) -> tuple[Any, Any]:
     return members, label_places
 
 
-_members_of_one_window, _places_of_one_window = _made_for(ONE_WINDOW)
-_members_of_several, _places_of_several = _made_for(SEVERAL)
+_members_of_one_window, _places_of_one_window = _made_for("one window", ONE_WINDOW)
+_members_of_several, _places_of_several = _made_for("several", SEVERAL)
 
 # What is kept on disk goes by its name, which functions made by `_made_for` share: so each loop has a door of its own.
 

@@ -13,7 +13,17 @@ import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled_score_at, inlined
 from pippin._engine.compiled.growing import grown
-from pippin._engine.compiled.walk import FIRST_BAND, Ranking, Row, adapted, is_broken, is_doubtful, look, room_for
+from pippin._engine.compiled.walk import (
+    FIRST_BAND,
+    Ranking,
+    Row,
+    adapted,
+    is_broken,
+    is_doubtful,
+    look,
+    n_classes_of,
+    room_for,
+)
 from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients, Parts
@@ -24,7 +34,7 @@ def fill_places(
     place_in_row: Any, flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking
 ) -> int:
     """Fills in the place and the score of one class per row; returns how many rows are suspect."""
-    c, n_classes, suspects = Coefficients(*parts), room.values.size, NONE
+    c, n_classes, suspects = Coefficients(*parts), n_classes_of(room), NONE
     ranks, p, masses, scores = out
     for i in range(labels.size):
         ranks[i], p[i], masses[i] = 0, 1.0, 0.0
@@ -52,7 +62,7 @@ def fill_members(
 ) -> tuple[int, int, int]:
     """Fills in sizes, and members into an array, from a row on; returns the row where that ends, the members, and how
     many rows are suspect."""
-    (begin, found), c, n_classes, first_band = onwards, Coefficients(*parts), room.values.size, FIRST_BAND
+    (begin, found), c, n_classes, first_band = onwards, Coefficients(*parts), n_classes_of(room), FIRST_BAND
     used, suspects = NONE, NONE
     for i in range(begin, sizes.size):
         if used + n_classes > found.size:

@@ -4,53 +4,29 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled import lanes
+from pippin._engine.compiled import handfuls, lanes
 from pippin._engine.compiled.build import NONE, compiled, making, part
-from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._runtime.arrays import Floats, Indices, Vector
 
-RUN = 128  # entries that are sorted by counting; more are merged
-MANY = 400  # or sorted by digits
+MANY = 400  # entries up to which they are sorted by counting; more are sorted by digits
 DIGIT = 10  # bits
 SAMPLE = 15  # values among which a pivot is chosen
 
 
 @part
-def _sort_run(
-    raw: Floats, raw_classes: Indices, begin: int, end: int, values: Floats, classes: Indices, at: int
-) -> None:
-    """Sorts the entries from `begin` to `end`: each goes where the number of entries before it says.
+def _sort_by_counting(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
+    """Sorts few: each goes where the number of entries before it says.
 
-    LANES of them are counted at once.
+    A handful is counted at once. The last one reaches back over entries that went there before or, if all are fewer, on
+    over padding, which goes behind them.
     """
-    for i in range(begin, end):
-        p, here = raw[np.uint64(i)], i - (i - begin) % LANES
-        tied_before = lanes.at_least(raw, here, p) & np.uint32((1 << (i - here)) - 1)
-        rank = lanes.count(np.uint64(lanes.above(raw, here, p) | tied_before))
-        for before in range(begin, here, LANES):
-            rank += lanes.count(np.uint64(lanes.at_least(raw, before, p)))
-        for after in range(here + LANES, end, LANES):
-            rank += lanes.count(np.uint64(lanes.above(raw, after, p)))
-        if rank >= end - begin:  # a negative number, of rows that change meanwhile, counts the padding too
-            rank = end - begin - 1
-        values[np.uint64(at + rank)], classes[np.uint64(at + rank)] = p, raw_classes[np.uint64(i)]
-
-
-@part
-def _merge(source: Floats, of: Indices, begin: int, size: int, run: int, target: Floats, to: Indices, at: int) -> None:
-    """Merges neighbouring runs, the first of equal ones first, without a branch that depends on what is merged."""
-    lanes.apart()
-    for start in range(0, size, 2 * run):
-        middle = start + run if start + run < size else size
-        end = middle + run if middle + run < size else size
-        i, j, i_end, j_end = begin + start, begin + middle, begin + middle, begin + end
-        for place in range(at + start, at + end):
-            i_over, j_over = np.int64(i >= i_end), np.int64(j >= j_end)
-            larger = np.int64(source[np.uint64(j - j_over)] > source[np.uint64(i - i_over)])
-            later: Any = (larger | i_over) & (1 - j_over)
-            chosen = np.uint64(i + later * (j - i))
-            target[np.uint64(place)], to[np.uint64(place)] = source[chosen], of[chosen]
-            i, j = i + 1 - later, j + later
+    for i in range(size, size + HANDFUL):
+        raw[np.uint64(i)] = -1
+    last = size - HANDFUL if size > HANDFUL else NONE
+    for begin in range(0, size, HANDFUL):
+        place = begin if begin < last else last
+        handfuls.sort_some(raw, raw_classes, place, size, values, classes, at)
 
 
 @making
@@ -96,28 +72,16 @@ def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats
 def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
     """Sorts the first `size` entries by falling value into `values` and `classes`, from `at` on.
 
-    None is negative; equal ones keep their order, which is by rising class. What was sorted is lost, and LANES
-    entries behind it.
+    None is negative; equal ones keep their order, which is by rising class. What was sorted is lost, and so may be
+    HANDFUL entries behind it in each array.
     """
     lanes.apart()
     if size > MANY:
         _sort_by_digits(raw, raw_classes, size, values, classes, at)
-        return
-    for i in range(size, size + LANES):
-        raw[np.uint64(i)] = -1
-    for begin in range(0, size, RUN):
-        end = begin + RUN if begin + RUN < size else size
-        _sort_run(raw, raw_classes, begin, end, values, classes, at + begin)
-    run = NONE + RUN
-    while run < size:
-        _merge(values, classes, at, size, run, raw, raw_classes, NONE)
-        run *= 2
-        if run < size:
-            _merge(raw, raw_classes, NONE, size, run, values, classes, at)
-            run *= 2
-        else:
-            for i in range(size):
-                values[at + i], classes[at + i] = raw[i], raw_classes[i]
+    elif size > 1:
+        _sort_by_counting(raw, raw_classes, size, values, classes, at)
+    elif size > 0:
+        values[at], classes[at] = raw[0], raw_classes[0]
 
 
 @part

@@ -15,6 +15,7 @@ import numpy as np
 
 from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import NONE, inlined, making, part
+from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
@@ -39,7 +40,10 @@ class Row(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Room for one row: its best classes and their probabilities, and what is collected before it is sorted."""
+    """Room for one row: its best classes and their probabilities, and what is collected before it is sorted.
+
+    Each array has a handful more, since so many are sorted at once.
+    """
 
     values: Floats
     classes: Indices
@@ -58,11 +62,17 @@ class Look(NamedTuple):
 
 def room_for(kind: Any, n_classes: int) -> Ranking:
     """Room for rows of so many classes, in Python or in a loop that makes arrays."""
-    values, raw = np.zeros(n_classes, kind), np.zeros(n_classes + LANES, kind)
-    return Ranking(values, np.zeros(n_classes, np.int32), raw, np.zeros(n_classes, np.int32))
+    room = n_classes + HANDFUL
+    return Ranking(np.zeros(room, kind), np.zeros(room, np.int32), np.zeros(room, kind), np.zeros(room, np.int32))
 
 
 make_room = making(room_for)
+
+
+@inlined
+def n_classes_of(room: Ranking) -> int:
+    """How many classes it is the room for."""
+    return room.values.size - HANDFUL
 
 
 @part
