@@ -1,10 +1,11 @@
 """Compiling all loops, or loading them from disk, before they are needed."""
 
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -34,10 +35,12 @@ def warm_up() -> None:
     Call it when a service starts, or while its image is built.
     """
     other = _from_the_end() if not _is_kept() and n_threads() > 1 else None
-    load_loops()
-    if other is not None:
-        other.terminate()  # all loops are here: it may compile at most one of them once more
-        other.wait()
+    try:
+        load_loops()
+    finally:  # all loops are here, or nobody waits for them any more
+        if other is not None:
+            other.terminate()
+            other.wait()
 
 
 def load_loops(backwards: bool = False) -> None:
@@ -46,8 +49,21 @@ def load_loops(backwards: bool = False) -> None:
     One process begins at the end, another at the beginning; where they meet, each finds on the disk what is left.
     """
     steps = _steps()
-    for step in reversed(steps) if backwards else steps:
-        step()
+    with _no_collecting():
+        for step in reversed(steps) if backwards else steps:
+            step()
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """No garbage is collected meanwhile: most of what a compiler makes stays, and to look through it takes long."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _steps() -> list[Step]:

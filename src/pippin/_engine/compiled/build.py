@@ -21,7 +21,6 @@ import pippin._theory.bins
 import pippin._theory.formula
 import pippin._theory.policy
 from pippin._engine.compiled.cache import SafeCache
-from pippin._engine.compiled.collecting import pause_while_compiling
 from pippin._engine.compiled.linking import part_compiler
 from pippin._theory.formula import score_at
 
@@ -32,8 +31,6 @@ if hasattr(os, "register_at_fork"):  # a child must not begin with a lock that a
     os.register_at_fork(
         before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
     )
-
-pause_while_compiling()
 
 EVERYWHERE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
