@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
@@ -13,7 +14,18 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine.compiled import band, p_values, per_class, priced, ranked, single, sorting, tiled, unranked
+from pippin._engine.compiled import (
+    band,
+    decisions,
+    p_values,
+    per_class,
+    priced,
+    ranked,
+    single,
+    sorting,
+    tiled,
+    unranked,
+)
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
 
@@ -212,7 +224,7 @@ held, left = threading.Event(), threading.Event()
 def hold():  # as a thread that compiles does
     with global_compiler_lock:
         held.set()
-        load_loops("float32")
+        load_loops()
 
 thread = threading.Thread(target=hold)
 thread.start()
@@ -289,6 +301,7 @@ def compilations():
         per_class.members_within,
         sorting.smallest,
     ]
+    loops += [decisions.decision_scores, decisions.decisions, decisions.one_decision]
     return [len(loop.signatures) for loop in (*loops, p_values.run_ends, p_values._fill)]
 
 
@@ -306,22 +319,43 @@ def test_no_predictor_compiles_after_warm_up(kind):
             _ = one.p_values(probs) if per == "class" else None
     pippin.calibrate_weighted(probs, labels, ones).predict(probs, ones)
     pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
+    decider = pippin.calibrate_decisions(probs, labels, pippin.Utility(np.eye(12), actions=list("abcdefghijkl")))
+    for one in (decider, copy.deepcopy(decider)):
+        one.decide(probs)
+        one.decide_one(probs[0])
     assert compilations() == before
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_warm_up_collects_no_garbage_and_leaves_the_collector_as_it_was(on, monkeypatch):
+    meanwhile = []
+    monkeypatch.setattr(
+        "pippin._engine.warm_up._steps", lambda: [lambda: meanwhile.append(gc.isenabled()), lambda: {}["fails"]]
+    )
+    (gc.enable if on else gc.disable)()
+    try:
+        with pytest.raises(KeyError):
+            pippin.warm_up()
+        assert (meanwhile, gc.isenabled()) == ([False], on)
+    finally:
+        gc.enable()
 
 
 WARM = """
 import pippin
 from pippin._engine import dispatch
-from pippin._engine.compiled import band, narrow, p_values, per_class, priced, ranked, single, tiled, unranked
-from pippin._engine.warm_up import _elsewhere
+from pippin._engine.compiled import band, decisions, narrow, p_values, per_class, single, tiled
+from pippin._engine.compiled import priced, ranked, unranked
+from pippin._engine.warm_up import _from_the_end
 
 pippin.warm_up()
 loops = [loop for module in (priced, ranked, unranked) for loop in (module.fill_members, module.fill_places)]
 loops += [tiled.members, tiled.label_places, single.one_set, single.one_score, band._band, per_class.members_within]
 loops += [narrow._members_in_one_window, narrow._members_in_several]
 loops += [narrow._label_places_in_one_window, narrow._label_places_in_several]
-print(dispatch.is_compiled(), {len(loop.signatures) for loop in loops}, len(p_values._fill.signatures))
-print(_elsewhere("float64").wait())
+once = [p_values._fill, decisions.decision_scores, decisions.decisions, decisions.one_decision]
+print(dispatch.is_compiled(), *({len(loop.signatures) for loop in some} for some in (loops, once)))
+print(_from_the_end().wait())
 """
 
 
@@ -329,4 +363,4 @@ def test_warm_up_loads_every_loop():
     """For both precisions, and the loops serve from then on; what a second process would compile, it can."""
     pippin.warm_up()
     done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, check=True)
-    assert done.stdout == "True {2} 1\n0\n"
+    assert done.stdout == "True {2} {1}\n0\n"

@@ -59,7 +59,7 @@ def one_decision(policy: Policy, beta: float) -> OneDecision:
     """A function of one object's row that gives its action and certificate; always compiled."""
     from pippin._engine.compiled import engine
 
-    parts, compiled_one_decision = engine.packed(policy), engine.one_decision
+    parts, compiled_one_decision, rows_of = engine.packed(policy), engine.one_decision, engine.rows_of
     if np.isinf(beta):
         safe = policy.safe, float(policy.table[policy.safe].min())
 
@@ -70,7 +70,7 @@ def one_decision(policy: Policy, beta: float) -> OneDecision:
         return play_safe
 
     def find(row: NDArray[Any]) -> tuple[int, float]:
-        action, certificate, suspect = compiled_one_decision(read_only(row), *parts, beta)
+        action, certificate, suspect = compiled_one_decision(rows_of(read_only(row)), *parts, beta)
         if suspect:
             refuse(row)
         return action, certificate

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._engine.compiled.build import NONE, compiled, inlined, making, part
 from pippin._engine.compiled.envelope import (
@@ -28,6 +29,8 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
+Single = NDArray[np.float32]
+
 ROUNDS = 3  # of a bound that comes down to a score
 WINDOWS = 10  # in which a whole envelope is looked for: up to an eighth of the range of utilities, a quarter, …
 SHARE = 0.85  # of the bound, from which on a score is looked for first
@@ -35,11 +38,47 @@ SHARE = 0.85  # of the bound, from which on a score is looked for first
 Sizes = tuple[int, int, int, int]  # of classes, outcomes, lines and actions
 
 
+class Rows(NamedTuple):
+    """Rows one behind another, in one of two precisions: the other array is empty.
+
+    So all that follows from masses is compiled once, and not for either precision.
+    """
+
+    single: Single
+    double: Vector
+
+
+SINGLE = np.float32().itemsize
+NO_SINGLE, NO_DOUBLE = read_only(np.empty(0, np.float32)), read_only(np.empty(0))
+
+
+def rows_of(flat: Any) -> tuple[Single, Vector]:
+    """The parts of `Rows`, of an array of either precision."""
+    return (flat, NO_DOUBLE) if flat.itemsize == SINGLE else (NO_SINGLE, flat)
+
+
 @inlined
-def _look_at(block: Floats, begin: int, policy: Policy, work: Work) -> None:
+def _look_at(rows: Rows, begin: int, policy: Policy, work: Work) -> None:
     """Fills in the masses that ROWS rows side by side need."""
-    outcome_masses(block, begin, policy, work)
+    if rows.single.size > 0:
+        outcome_masses(rows.single, begin, policy, work)
+    else:
+        outcome_masses(rows.double, begin, policy, work)
     add_up(policy, work)
+
+
+@inlined
+def _judged(flat: Floats, i: int, n_classes: int) -> tuple[bool, bool]:
+    seen = look(Row(flat, i * n_classes, n_classes))
+    return is_broken(seen), is_doubtful(seen.total)
+
+
+@part
+def _judge(rows: Rows, i: int, n_classes: int) -> tuple[bool, bool]:
+    """Whether row i is broken, and whether it is doubtful."""
+    if rows.single.size > 0:
+        return _judged(rows.single, i, n_classes)
+    return _judged(rows.double, i, n_classes)
 
 
 @inlined
@@ -242,22 +281,21 @@ def _decide(policy: Policy, r: int, limits: Vector, work: Work) -> tuple[int, fl
 
 
 @compiled
-def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) -> int:
+def decision_scores(pair: Any, labels: Codes, parts: Any, scores: Vector) -> int:
     """As in `protocol.py`."""
-    policy = Policy(*parts)
+    rows, policy, suspects = Rows(*pair), Policy(*parts), NONE
     work, search, few = room(policy), _search(policy.table.shape[0]), policy.tail.size == policy.value.size
-    flat, suspects = block.reshape(block.size), NONE
-    for i in range(block.shape[0]):
+    for i in range(labels.size):
         if i % ROWS == 0:
-            _look_at(block, i, policy, work)
+            _look_at(rows, i, policy, work)
             for r in range(ROWS):
                 search.outcome[r] = policy.outcome[labels[min(i + r, labels.size - 1)]]
             if not few:
                 _scores(policy, work, search)
-        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
-        suspects += is_doubtful(seen.total) | is_broken(seen)
+        broken, doubtful = _judge(rows, i, policy.grouped.size)
+        suspects += doubtful | broken
         scores[i] = np.inf
-        if is_broken(seen):
+        if broken:
             continue
         if few:
             size = _stack(policy, i % ROWS, work)
@@ -270,23 +308,23 @@ def decision_scores(block: Floats, labels: Codes, parts: Any, scores: Vector) ->
 
 
 @compiled
-def decisions(block: Floats, parts: Any, limits: Vector, group: Codes, found: Decided) -> int:
+def decisions(pair: Any, parts: Any, limits: Vector, group: Codes, found: Decided) -> int:
     """As in `protocol.py`."""
-    policy, (actions, certificates) = Policy(*parts), found
-    work, search, flat, suspects = room(policy), _search(policy.order.shape[1]), block.reshape(block.size), NONE
+    rows, policy, (actions, certificates), suspects = Rows(*pair), Policy(*parts), found, NONE
+    work, search = room(policy), _search(policy.order.shape[1])
     few, one = policy.tail.size == policy.value.size, limits.shape[1] == 1
-    for i in range(block.shape[0]):
+    for i in range(group.size):
         if i % ROWS == 0:
-            _look_at(block, i, policy, work)
+            _look_at(rows, i, policy, work)
             if one and not few:
                 for r in range(ROWS):
                     search.low[r] = limits[group[min(i + r, group.size - 1)], 0]
                 _look_at_beta(policy, work, search)
             elif not few:
                 _look_everywhere(policy, work, search)
-        seen = look(Row(flat, i * block.shape[1], block.shape[1]))
-        suspects += is_doubtful(seen.total) | is_broken(seen)
-        if is_broken(seen):
+        broken, doubtful = _judge(rows, i, policy.grouped.size)
+        suspects += doubtful | broken
+        if broken:
             continue
         beta = limits[group[i], 0]
         if one and beta < np.inf:
@@ -323,18 +361,19 @@ def _unpacked(whole: Indices, value: Vector, sizes: Sizes) -> Policy:
 
 
 @compiled
-def one_decision(row: Floats, whole: Indices, value: Vector, sizes: Sizes, beta: float) -> tuple[int, float, bool]:
+def one_decision(pair: Any, whole: Indices, value: Vector, sizes: Sizes, beta: float) -> tuple[int, float, bool]:
     """The action and certificate of one row under a finite β, and whether the row is suspect."""
-    seen = look(Row(row, NONE, row.size))
-    if is_broken(seen):
+    rows = Rows(*pair)
+    broken, doubtful = _judge(rows, NONE, sizes[0])
+    if broken:
         return 0, 0.0, True
     policy = _unpacked(whole, value, sizes)
     work = room(policy)
-    _look_at(row.reshape(1, row.size), NONE, policy, work)
+    _look_at(rows, NONE, policy, work)
     if policy.tail.size < value.size:
         search = _search(sizes[3])
         for r in range(ROWS):
             search.low[r] = beta
         _look_at_beta(policy, work, search)
     line = _line_at(policy, NONE, beta, work)
-    return policy.action[line], value[line], is_doubtful(seen.total)
+    return policy.action[line], value[line], doubtful

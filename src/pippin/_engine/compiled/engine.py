@@ -14,7 +14,7 @@ import numpy as np
 from pippin._engine.compiled import decisions as deciding
 from pippin._engine.compiled import narrow, per_class, priced, ranked, rowwise, splits, tiled, unranked
 from pippin._engine.compiled.band import band
-from pippin._engine.compiled.decisions import one_decision, packed
+from pippin._engine.compiled.decisions import one_decision, packed, rows_of
 from pippin._engine.compiled.p_values import p_values
 from pippin._engine.compiled.products import add_logits, add_mixed, add_product, centre
 from pippin._engine.compiled.single import one_score, one_set
@@ -46,6 +46,7 @@ __all__ = [
     "p_values",
     "packed",
     "place_scores",
+    "rows_of",
     "smallest",
 ]
 
@@ -114,9 +115,9 @@ def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Fills in the smallest β from which on each label keeps its certificate; returns the suspects."""
-    return deciding.decision_scores(block, labels, policy[:], scores)
+    return deciding.decision_scores(rows_of(block.reshape(-1)), labels, policy[:], scores)
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Fills in each row's action and certificate; returns the suspects."""
-    return deciding.decisions(block, policy[:], limits, group, found)
+    return deciding.decisions(rows_of(block.reshape(-1)), policy[:], limits, group, found)

@@ -91,14 +91,19 @@ def room(policy: Policy) -> Work:
 
 
 @part
-def outcome_masses(block: Floats, begin: int, policy: Policy, work: Work) -> None:
+def outcome_masses(flat: Floats, begin: int, policy: Policy, work: Work) -> None:
     """Fills in the mass of every outcome, summed by rising class, and of all outcomes, by number.
 
     Of ROWS rows side by side; the last row repeats.
     """
-    last, outcomes, ends = block.shape[0] - 1, work.outcomes, policy.ends
-    p, q = block[begin], block[min(begin + 1, last)]
-    r, s = block[min(begin + 2, last)], block[min(begin + 3, last)]
+    n_classes, outcomes, ends = policy.grouped.size, work.outcomes, policy.ends
+    last, start = flat.size - n_classes, begin * n_classes
+    second, third, fourth = start + n_classes, start + 2 * n_classes, start + 3 * n_classes
+    p, q = flat[start : start + n_classes], flat[min(second, last) : min(second, last) + n_classes]
+    r, s = (
+        flat[min(third, last) : min(third, last) + n_classes],
+        flat[min(fourth, last) : min(fourth, last) + n_classes],
+    )
     each = outcomes.size == ROWS * p.size
     a_all, b_all, d_all, e_all = 0.0, 0.0, 0.0, 0.0
     for c in range(outcomes.size // ROWS):
