@@ -26,6 +26,7 @@ from pippin._engine.compiled import (
     tiled,
     unranked,
 )
+from pippin._engine.compiled.cache import CheckedFiles
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
 
@@ -147,8 +148,8 @@ def test_the_disk_cache_works_from_a_folder_that_cannot_be_written(tmp_path):
     first, second = (one_loop_in(folder, home) for _ in range(2))
     assert "cache_hits={}" in first
     assert "cache_misses={}" in second
-    assert not list(folder.rglob("*.nbi"))
-    assert list(home.rglob("*.nbi"))
+    assert not list(folder.rglob("*.nbc"))
+    assert list(home.rglob("*.nbc"))
 
 
 def test_a_change_in_another_file_is_compiled_anew(compiled_copy, tmp_path):
@@ -178,12 +179,11 @@ DAMAGES = {"one bit": flip, "emptied": lambda content: b"", "cut": lambda conten
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, compiled_copy, tmp_path):
+def test_a_damaged_cache_is_compiled_anew_and_repaired(damage, compiled_copy, tmp_path):
     """Told in one sentence with the folder, or not at all where it only looks out of date; the next process loads."""
     compiled, home, _ = compiled_copy
     folder = shutil.copytree(compiled, tmp_path / "site")
-    files = list(folder.rglob(f"*.{ending}"))
+    files = list(folder.rglob("*.nbc"))
     assert files
     for path in files:
         path.write_bytes(damage(path.read_bytes()))
@@ -194,6 +194,22 @@ def test_a_damaged_cache_is_compiled_anew_and_repaired(ending, damage, compiled_
     assert "cache_misses={}" in runs[1].stdout
     assert runs[0].stderr.count("cannot be used") == (0 if damage(b"a\nb") == b"" else 1)
     assert runs[1].stderr == ""
+
+
+def test_what_is_kept_for_one_signature_is_in_a_file_of_its_own(tmp_path):
+    """So two processes that compile one loop for two precisions cannot write over each other, whenever they do it."""
+    keys = [((kind,), ("processor", "features"), ("bytecode", "closure")) for kind in ("float32", "float64")]
+    files, before = CheckedFiles(str(tmp_path), "loop", "stamp"), {}
+    for key in keys:
+        files.save(key, f"code for {key[0]}")
+        after = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        assert before.items() < after.items()
+        before = after
+    assert [files.load(key) for key in keys] == [f"code for {key[0]}" for key in keys]
+    changed = (*keys[0][:2], ("other bytecode", "closure"))
+    assert files.load(changed) is None
+    files.save(changed, "newer")
+    assert (files.load(changed), files.load(keys[0]), len(list(tmp_path.iterdir()))) == ("newer", None, 2)
 
 
 def test_a_full_disk_is_no_error(tmp_path):

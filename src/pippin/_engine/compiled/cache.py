@@ -1,13 +1,13 @@
 """Where compiled loops are kept: files that are looked at before they are believed.
 
-numba trusts what it finds. Here every file begins with the stamp of the sources, and with a
-checksum of what follows. What bears another stamp is out of date; what is damaged is told once
-and written anew; where nothing can be written, loops are compiled in memory.
+numba trusts what it finds, and numbers the files of a loop's signatures by an index that two processes may write at the
+same time, so that one would find the other's code. Here every signature has a file of its own, which says whose it is.
+It begins with the stamp of the sources and a checksum of what follows. What bears another stamp is out of date; what is
+damaged is told once and written anew; where nothing can be written, loops are compiled in memory.
 """
 
 import hashlib
 import pickle
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +23,45 @@ class DamagedError(Exception):
     """A file does not hold what was written."""
 
 
-class CheckedFile(IndexDataCacheFile):
-    """The index of one loop's signatures, and a file for each."""
+class CheckedFiles(IndexDataCacheFile):
+    """A file for each signature of one loop; a key is the signature, the processor, and hashes of bytecode."""
 
-    def _read(self, path: str) -> Any:
-        """What is kept there; None, if it was made from other sources."""
-        stamp, _, rest = Path(path).read_bytes().partition(b"\n")
+    def __init__(self, folder: str, base: str, stamp: str) -> None:
+        super().__init__(folder, base, stamp)  # type: ignore[no-untyped-call]  # numba has no types
+        self._base = Path(folder) / base
+
+    def load(self, key: Any) -> Any:
+        """What was kept for a key; None, if it is not there, or was made from other sources."""
+        path = self._path(key)
+        try:
+            stamp, _, rest = path.read_bytes().partition(b"\n")
+        except FileNotFoundError:
+            return None
         if stamp != self._source_stamp.encode():
             return None
         digest, content = rest[:32], rest[32:]
         if hashlib.sha256(content).digest() != digest:
             raise DamagedError(f"{path} is damaged")
-        return pickle.loads(content)  # noqa: S301 - just what was written here
+        own, data = pickle.loads(content)  # noqa: S301 - just what was written here
+        return data if own == key else None
 
-    def _write(self, path: str, value: Any) -> None:
-        content: bytes = dumps(value)  # type: ignore[no-untyped-call]  # numba has no types
-        with self._open_for_write(path) as stream:
+    def save(self, key: Any, data: Any) -> None:
+        """Keeps it, in place of what was there from other sources."""
+        content: bytes = dumps((key, data))  # type: ignore[no-untyped-call]  # numba has no types
+        with self._open_for_write(str(self._path(key))) as stream:
             stream.write(self._source_stamp.encode() + b"\n" + hashlib.sha256(content).digest() + content)
 
-    def _load_index(self) -> dict[Any, str]:
-        with suppress(FileNotFoundError):
-            return self._read(self._index_path) or {}
-        return {}
-
-    def _save_index(self, overloads: dict[Any, str]) -> None:
-        self._write(self._index_path, overloads)
-
-    def _load_data(self, name: str) -> Any:
-        found = self._read(f"{self._cache_path}/{name}")
-        if found is None:
-            raise FileNotFoundError(name)
-        return found
-
-    def _save_data(self, name: str, data: Any) -> None:
-        self._write(f"{self._cache_path}/{name}", data)
+    def _path(self, key: Any) -> Path:
+        signature, processor, _ = key
+        digest = hashlib.sha256(f"{signature} {processor}".encode()).hexdigest()[:16]
+        return self._base.with_name(f"{self._base.name}.{digest}.nbc")
 
 
 class SafeCache:
     """numba's cache of one loop; where it fails, the loop is compiled, and kept if that is possible."""
 
     def __init__(self, kept: Any, stamp: str) -> None:
-        checked: Any = CheckedFile
-        kept._cache_file = checked(kept._cache_path, f"{kept._impl.filename_base}.pippin", stamp)
+        kept._cache_file = CheckedFiles(kept._cache_path, f"{kept._impl.filename_base}.pippin", stamp)
         self._kept = kept
 
     def __getattr__(self, name: str) -> Any:
@@ -76,8 +73,6 @@ class SafeCache:
             return self._kept.load_overload(signature, context)
         except Exception as error:  # whatever a damaged file makes its readers raise
             self._tell(f"cannot be used ({error}): they are compiled again, and written anew")
-            with suppress(Exception):
-                self._kept.flush()
             return None
 
     def save_overload(self, signature: Any, made: Any) -> None:
