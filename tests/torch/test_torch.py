@@ -159,6 +159,14 @@ def test_rows_with_nan_have_empty_sets():
     assert head(logits).sizes.tolist() == [0, 70]
 
 
+def test_u_is_one_number_for_each_object():
+    """A kernel would read on behind too few."""
+    data = pippin.load_example()
+    head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "aps"), from_probs=True)
+    with pytest.raises(pippin.InputError, match=r"Expected 5 numbers as u, one per object, got shape \(1,\)"):
+        head(torch.tensor(data.probs[:5]), u=torch.tensor([0.5]))
+
+
 def test_a_randomised_score_draws_its_own_u():
     """From torch's generator."""
     data = pippin.load_example()

@@ -131,10 +131,12 @@ def test_errors_say_what_to_do(tmp_path):
     for refused, said in (
         (pippin.load(tmp_path / "small.json"), "saved without its calibration scores"),
         (pippin.calibrate(DATA.probs, DATA.labels, "ip", per="rc3p"), "calibrate with per='class'"),
-        (weighted, "ask its own p_values"),
+        (weighted, "or stay in Python"),
     ):
         with pytest.raises(pippin.InputError, match=said):
             pt.PValueHead(refused)
     with pytest.raises(pippin.InputError, match="Expected 12 classes"):
         pt.PValueHead(predictor)(torch.zeros(3, 4))
-    assert "4,986 scores" in repr(pt.PValueHead(predictor))
+    with pytest.raises(pippin.InputError, match="Expected 3 numbers as v"):
+        pt.PValueHead(predictor)(torch.zeros(3, 12), v=torch.tensor([0.5]))
+    assert "4,986 calibration examples" in repr(pt.PValueHead(predictor))

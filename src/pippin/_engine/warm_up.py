@@ -22,9 +22,9 @@ from pippin._theory.spelling import parse_score
 Kind = np.dtype[np.floating[Any]]
 Step = Callable[[], object]
 
-# A score and a shape for each kind of rows: of any length, and short ones, whose loops share nothing with others.
-ANY_ROWS = (("ip", (1, 40)), ("pip", (1, 40)), ("socop", (1, 2)))
-SHORT_ROWS = (("ip", (1, 2)), ("ip", (8, 2)), ("pip", (8, 2)))
+# A score and a shape for each kind of loop: for rows of any length, and for short ones (with 16 entries together).
+ANY_ROWS = (("ip", (1, 2)), ("pip", (1, 40)), ("socop", (1, 2)))
+SHORT_ROWS = (("ip", (1, 40)), ("ip", (8, 2)), ("pip", (8, 2)))
 
 
 def warm_up() -> None:

@@ -136,7 +136,7 @@ def portable_p(predictor: Any) -> PortableP:
     if not isinstance(predictor, Predictor | ConditionalPredictor):
         raise InputError(
             f"Expected a predictor whose calibration rows count alike, got {predictor!r}",
-            "ask its own p_values, or calibrate one for all, per class, kind, cluster or group",
+            "calibrate one for all, per class, kind, cluster or group, or stay in Python, if it has p_values",
         )
     held = predictor._speaking().held()
     c = coefficients(predictor.score, len(predictor.classes))

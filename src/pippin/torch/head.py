@@ -49,9 +49,9 @@ class ConformalHead(ScoreHead):
 
     Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
     listed (64 at most, if not given). Equal probabilities are ranked by class index. On
-    the same float32 or float64 probabilities, of logits those of `probabilities`, the sets are the core's to the last
-    bit; on a GPU without Triton, where sums run in another order, only up to rounding. A row with NaN has an empty
-    set. Probabilities are not checked for summing to 1.
+    the same float32 or float64 probabilities (of logits, those that `probabilities` gives) the sets are the core's to
+    the last bit; on a GPU without Triton, where sums run in another order, only up to rounding. A row with NaN has an
+    empty set. Probabilities are not checked for summing to 1.
 
     Thresholds may differ by class, kind, cluster or group; per group, forward is told the group
     of every object by its number, which `group_codes` finds by name.
@@ -120,7 +120,7 @@ class ConformalHead(ScoreHead):
         n_classes = len(self.classes)
         flat = self._rows(x)
         shape, traced = x.shape[:-1], within_compile(x)
-        draws = draws_of(u, self.randomized, flat)
+        draws = draws_of("u", u, self.randomized, flat)
         rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
         logits, linear, width = not self.from_probs, self.linear, self.max_size
         inside: torch.Tensor | None

@@ -73,9 +73,14 @@ class ScoreHead(Head):
             self._note_kind(bool(np.isnan(numbers[2])), bool(table[:, [OWN_U, PENALTY_U]].any()))
 
 
-def draws_of(given: torch.Tensor | None, wanted: bool, flat: torch.Tensor) -> torch.Tensor:
+def draws_of(name: str, given: torch.Tensor | None, wanted: bool, flat: torch.Tensor) -> torch.Tensor:
     """One number in (0, 1) per row: those given, or drawn where they are wanted; else none."""
     if given is not None:
+        if given.numel() != flat.shape[0]:
+            raise InputError(
+                f"Expected {flat.shape[0]} numbers as {name}, one per object, got shape {tuple(given.shape)}",
+                "pass one for each object, in their order",
+            )
         return given.to(device=flat.device, dtype=torch.float64).reshape(-1).contiguous()
     if wanted:
         return torch.rand(flat.shape[0], dtype=torch.float64, device=flat.device)

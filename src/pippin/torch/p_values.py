@@ -97,12 +97,12 @@ class PValueHead(ScoreHead):
     """A last layer: logits in, the p-value of every class out, as `predictor.p_values` would give them.
 
     p = (1 + #{calibration scores >= s})/(n + 1), so that the set at any level α is {classes with p > α}; smoothed,
-    scores equal to s count with a random weight v. On the same float32 or float64 probabilities, of logits those of
-    `probabilities`, they are the core's to the last bit; on a GPU without Triton, where sums run in another order,
-    only up to rounding. A row with NaN has NaN. Probabilities are not checked for summing to 1.
+    scores equal to s count with a random weight v. On the same float32 or float64 probabilities (of logits, those that
+    `probabilities` gives) they are the core's to the last bit; on a GPU without Triton, where sums run in another
+    order, only up to rounding. A row with NaN has NaN. Probabilities are not checked for summing to 1.
 
-    The calibration scores are a buffer: the layer is as large as they are many. Numbers are kept as the bits of
-    float64, so that `half()` and `to(dtype)` cannot round them.
+    The calibration scores are buffers: the layer grows with them, and takes the state of another only if that has as
+    many. Numbers are kept as the bits of float64, so that `half()` and `to(dtype)` cannot round them.
 
     Args:
         predictor: what `calibrate` returned or `pippin.load` read, with its calibration scores.
@@ -163,8 +163,8 @@ class PValueHead(ScoreHead):
             flat,
             self.table_bits.view(torch.float64),
             self.number_bits.view(torch.float64),
-            draws_of(u, self.randomized, flat),
-            draws_of(v, smoothed, flat),
+            draws_of("u", u, self.randomized, flat),
+            draws_of("v", v, smoothed, flat),
             self.value_bits.view(torch.float64),
             self.keys.view(torch.float64) if one else self.keys,
             self.offsets,
@@ -176,4 +176,4 @@ class PValueHead(ScoreHead):
         return found.reshape(x.shape)
 
     def extra_repr(self) -> str:
-        return f"{len(self.classes)} classes, {self.n_calibration:,} scores, from_probs={self.from_probs}"
+        return f"{len(self.classes)} classes, {self.n_calibration:,} calibration examples, from_probs={self.from_probs}"

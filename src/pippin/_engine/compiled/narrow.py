@@ -215,12 +215,15 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         for i in range(best.size):
             row = _row(tile, i)
             largest = top_of(row)
-            best[i] = ONE << np.uint64(lanes.first(at_least(row, largest)))
+            reached = at_least(row, largest)  # none, if somebody writes to the row meanwhile
+            best[i] = reached & ~(reached - ONE)
             top[i] = largest
         outside = 0
         for i in range(best.size):
             outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
         for i in range(best.size if outside else 0):
+            if best[i] == 0:
+                continue
             second = np.float64(around(_row(tile, i), lanes.first(best[i]))[1])
             if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
                 best[i] = 0

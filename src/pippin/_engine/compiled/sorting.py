@@ -72,8 +72,8 @@ def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats
 def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
     """Sorts the first `size` entries by falling value into `values` and `classes`, from `at` on.
 
-    None is negative; equal ones keep their order, which is by rising class. What was sorted is lost, and so may be
-    HANDFUL entries behind it in each array.
+    None is negative; equal ones keep their order, which is by rising class. HANDFUL entries behind what is sorted may
+    be written to, in each array.
     """
     lanes.apart()
     if size > MANY:
