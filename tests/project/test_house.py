@@ -118,4 +118,4 @@ def test_functions_take_few_arguments():
                     many |= set() if {"cli", "kernels"} & set(path.parts) else {node.name}
     public = {"calibrate", "calibrate_combination", "compare", "learn", "sweep", "tune"}
     others = {"calibrate_decisions", "calibrate_risk", "compare_decisions", "p_of_classes", "sets_of_several_limits"}
-    assert many == public | others | {"_shapes"}
+    assert many == public | others

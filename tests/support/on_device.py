@@ -119,7 +119,11 @@ def few_differing() -> dict[str, int]:
             if name in ("logits torch.bfloat16",) or (n_classes == 40 and name == "float32"):
                 for score in (pippin.repip(), pippin.socop()):
                     found[f"{n_classes} {name} {score}"] = differing(x[:3], score, logits, alpha=0.5)
-    level = (torch.randn((4, 60), generator=torch.Generator().manual_seed(3)) / 8).bfloat16()
+    level, long = (
+        (torch.randn((5, n_classes), generator=torch.Generator().manual_seed(3)).round() / 8).bfloat16()
+        for n_classes in (60, 4_100)
+    )
+    found["long and level"] = differing(long, pippin.aps(), logits=True)
     for score, per in ((pippin.aps(randomized=False), None), (pippin.aps(), "class"), (pippin.socop(), None)):
         found[f"level {score} {per}"] = differing(level, score, logits=True, per=per, alpha=0.3)
     return found | {"loaded": differing_once_loaded()}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pippin.torch.kernels import rows, select, whole
+from pippin.torch.kernels import ranked, rows, select, whole
 from pippin.torch.kernels.filled import LEFT
 from pippin.torch.kernels.held import tile
 
@@ -13,10 +13,13 @@ POINTERS = {
     "table": "*fp64", "formula": "*fp64", "draws": "*fp64", "highest": "*fp64", "limits": "*fp64",
     "rank_limits": "*i64", "group": "*i64", "sizes": "*i64", "members": "*i64", "mask": "*i8", "labels": "*i64",
     "ranks": "*i32", "scores": "*fp64", "faults": "*i32", "left": "*i32", "rooms": "*i64", "scratch": "*fp32",
-    "out": "*fp64",
+    "out": "*fp64", "probs": "*fp32", "ranked": "*fp32", "order": "*i64", "rows": "*i64",
 }  # fmt: skip
 COUNTS = dict.fromkeys(("n", "k", "width", "weighty"), "i32")
-SHARED = {"K": 1000, "BLOCK": 128, "SOME": 128, "LEFT": LEFT, "NEAR": 9e-4, "STEPS": 24, "WIDTH": 64, "LISTED": 64}
+SHARED = {
+    "K": 1000, "BLOCK": 128, "BLOCKS": 8, "SOME": 128, "STEPS": 24, "WIDTH": 64, "LISTED": 64, "LEFT": LEFT,
+    "NEAR": 9e-4,
+}  # fmt: skip
 PLAIN = {"GROUPED": False, "BY_CLASS": False, "BY_RANK": False, "DRAWN": False, "MASK": False}
 CASES = {
     "plain": {"LINEAR": True, "SOFTMAX": True},
@@ -24,6 +27,9 @@ CASES = {
     "socop": {"LINEAR": False, "SOFTMAX": False, "DRAWN": True, "MASK": True},
     "per class": {"LINEAR": True, "SOFTMAX": True, "GROUPED": True, "BY_CLASS": True, "BY_RANK": True, "MASK": True},
 }
+KERNELS = (
+    rows._sets, whole._sets, ranked._sets, ranked._mark, rows._labels, whole._labels, ranked._labels, select._smallest
+)  # fmt: skip
 
 
 def read(kernel, x: str, constants: dict) -> None:
@@ -48,7 +54,7 @@ def read(kernel, x: str, constants: dict) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kernel", [rows._sets, whole._sets, rows._labels, whole._labels, select._smallest])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_types_stay_the_same(kernel, case):
     """Of bfloat16 rows of few classes."""
     deep, wide, each = tile(torch.zeros(1, 1000, dtype=torch.bfloat16), 1)

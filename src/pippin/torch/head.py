@@ -128,7 +128,8 @@ class ConformalHead(ScoreHead):
             table, numbers, limits = self._kept()
             if rows is not None:
                 limits = limits._replace(group=rows, grouped=True)
-            sizes, classes, inside = kernels.sets(flat, logits, table, numbers, draws, limits, linear, width, mask)
+            formula = kernels.Formula(table, numbers, draws, linear)
+            sizes, classes, inside = kernels.sets(flat, logits, formula, limits, width, mask)
         else:
             table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
             if self.limit_bits is None:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.errors import InputError
 from pippin.torch import kernels
-from pippin.torch.ops import drawn, scores_by_rank, softmax, wide, with_mask, within_compile
+from pippin.torch.ops import drawn, scores_by_rank, shapes_of_sets, softmax, wide, with_mask, within_compile
 
 AT_ONCE = 1 << 24  # probabilities that are sorted at once
 
@@ -33,7 +33,8 @@ def sets_of_several_limits(
     """
     if kernels.serve(x):
         own = kernels.several_limits(limits, ranks, which)
-        return with_mask(x, *kernels.sets(x, logits, table, numbers, u, own, linear, width, want_mask))
+        formula = kernels.Formula(table, numbers, u, linear)
+        return with_mask(x, *kernels.sets(x, logits, formula, own, width, want_mask))
     n, n_classes = x.shape
     u = drawn(u, n)
     sizes = torch.empty(n, dtype=torch.int64, device=x.device)
@@ -53,25 +54,7 @@ def sets_of_several_limits(
 
 
 limited_sets = torch.library.custom_op("pippin::limited_sets", sets_of_several_limits, mutates_args=())
-
-
-@limited_sets.register_fake
-def _shapes(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    limits: torch.Tensor,
-    ranks: torch.Tensor | None,
-    which: torch.Tensor | None,
-    logits: bool,
-    linear: bool,
-    width: int,
-    want_mask: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    n, n_classes = x.shape
-    sizes, classes = x.new_empty((n,), dtype=torch.int64), x.new_empty((n, width), dtype=torch.int64)
-    return sizes, classes, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+limited_sets.register_fake(shapes_of_sets)
 
 
 def _by_order(limits: torch.Tensor, group: torch.Tensor, order: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ that it does not settle. Everything stays on its device but one flag: whether su
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -61,7 +62,8 @@ def sets_of_one_threshold(
     """
     if kernels.serve(x):
         limit = kernels.one_limit(numbers[3:])
-        return with_mask(x, *kernels.sets(x, logits, table, numbers, u, limit, linear, width, want_mask))
+        formula = kernels.Formula(table, numbers, u, linear)
+        return with_mask(x, *kernels.sets(x, logits, formula, limit, width, want_mask))
     probs = softmax(x) if logits else x.to(wide(x))
     n, n_classes = probs.shape
     u = drawn(u, n)
@@ -93,17 +95,9 @@ conformal_sets = torch.library.custom_op("pippin::conformal_sets", sets_of_one_t
 
 
 @conformal_sets.register_fake
-def _shapes(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    logits: bool,
-    linear: bool,
-    width: int,
-    want_mask: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    n, n_classes = x.shape
+def shapes_of_sets(x: torch.Tensor, *others: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What an operation gives whose last arguments are `width` and `want_mask`."""
+    (n, n_classes), (*_, width, want_mask) = x.shape, others
     sizes = x.new_empty((n,), dtype=torch.int64)
     classes = x.new_empty((n, width), dtype=torch.int64)
     return sizes, classes, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
@@ -177,7 +171,7 @@ def scores_by_rank(
 ) -> torch.Tensor:
     """The scores of ranked probabilities: `score_at` of the formula in its order."""
     if kernels.serve(values):
-        return kernels.scores_of_ranked(values, table, numbers, u, linear)
+        return kernels.scores_of_ranked(values, kernels.Formula(table, numbers, u, linear))
     p = values.double()
     constant, second, price = numbers[:3].unbind()
     mass = torch.empty_like(p)

@@ -111,7 +111,7 @@ def _scored(
     table, numbers, linear, weighty = _coefficients(score, x.shape[1], x.device)
     if not kernels.serve(x):
         return _ranked_scores(x, labels, table, numbers, u, linear, logits)
-    return kernels.label_scores(x, logits, labels, table, numbers, u, linear, weighty)
+    return kernels.label_scores(x, logits, labels, kernels.Formula(table, numbers, u, linear), weighty)
 
 
 def _ranked_scores(

@@ -11,10 +11,10 @@ of many terms at once. `select.py` finds the threshold among the scores.
 import torch
 
 from pippin.torch.kernels.few import few_labels, few_sets
-from pippin.torch.kernels.filled import Found, Limits, Placed, one_limit, several_limits
+from pippin.torch.kernels.filled import Formula, Found, Limits, Placed, one_limit, several_limits
 from pippin.torch.kernels.held import few_classes
 from pippin.torch.kernels.language import serve
-from pippin.torch.kernels.ranked import labels_of_ranked, scores_of_ranked
+from pippin.torch.kernels.ranked import labels_of_ranked, scores_of_ranked, sets_of_ranked
 from pippin.torch.kernels.rows import labels_of_rows, probabilities_of_rows, sets_of_rows
 from pippin.torch.kernels.select import smallest
 from pippin.torch.kernels.softmax import NEAR, measure, written
@@ -23,6 +23,7 @@ from pippin.torch.kernels.whole import can_rank, whole_labels, whole_sets
 
 __all__ = [
     "NEAR",
+    "Formula",
     "label_scores",
     "listed",
     "one_limit",
@@ -34,7 +35,7 @@ __all__ = [
     "smallest",
 ]
 
-AT_ONCE = 1 << 24  # probabilities that are sorted at once
+AT_ONCE = 1 << 25  # probabilities that are sorted at once
 
 
 def probabilities(x: torch.Tensor) -> torch.Tensor:
@@ -47,46 +48,36 @@ def probabilities(x: torch.Tensor) -> torch.Tensor:
 def sets(
     x: torch.Tensor,
     softmax: bool,
-    table: torch.Tensor,
-    formula: torch.Tensor,
-    u: torch.Tensor,
+    formula: Formula,
     limits: Limits,
-    linear: bool,
     width: int,
     want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), if it is wanted.
 
-    Of logits, if `softmax`, else of probabilities; `formula` holds c, b and μ; `u` is empty, if nothing was drawn.
+    Of logits, if `softmax`, else of probabilities.
     """
     found = Found(x, width, want_mask)
     if not x.shape[0]:
         return found.sizes, found.classes, found.mask
     if few_classes(x):
-        sets_of_rows(x, softmax, table, formula, u, limits, found, linear)
+        sets_of_rows(x, softmax, formula, limits, found)
         if can_rank(x):
-            whole_sets(x, softmax, table, formula, u, limits, found, linear)
+            whole_sets(x, softmax, formula, limits, found)
         else:
             for rows in _parts(found.marked(), x):
                 probs = probabilities_of_rows(x[rows], softmax)
-                _sort_sets(rows, probs, table, formula, u, limits, found, linear)
+                _sort_sets(rows, probs, formula, limits, found)
     else:
         measured = measure(x, softmax)
-        few_sets(measured, list_tops(measured), table, formula, u, limits, found.cleared(), linear)
+        few_sets(measured, list_tops(measured), formula, limits, found.cleared())
         for rows in _parts(found.marked(), x):
-            _sort_sets(rows, written(measured, rows), table, formula, u, limits, found, linear)
+            _sort_sets(rows, written(measured, rows), formula, limits, found)
     return found.sizes, found.classes, found.mask
 
 
 def label_scores(
-    x: torch.Tensor,
-    softmax: bool,
-    labels: torch.Tensor,
-    table: torch.Tensor,
-    formula: torch.Tensor,
-    u: torch.Tensor,
-    linear: bool,
-    weighty: int,
+    x: torch.Tensor, softmax: bool, labels: torch.Tensor, formula: Formula, weighty: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The scores of labels in float64, their ranks from 0, and how many faults there are: the first of some numbers.
 
@@ -97,19 +88,19 @@ def label_scores(
     if not x.shape[0]:
         return placed.scores, placed.ranks, placed.faults
     if few_classes(x):
-        labels_of_rows(x, softmax, table, formula, u, placed, linear, weighty)
+        labels_of_rows(x, softmax, formula, placed, weighty)
         if can_rank(x):
-            whole_labels(x, softmax, table, formula, u, placed, linear, weighty)
+            whole_labels(x, softmax, formula, placed, weighty)
         else:
             for rows in _parts(placed.marked(), x):
                 probs = probabilities_of_rows(x[rows], softmax)
-                _sort_labels(rows, probs, table, formula, u, placed, linear, weighty)
+                _sort_labels(rows, probs, formula, placed, weighty)
     else:
         measured = measure(x, softmax)
         rank_labels(measured, placed)
-        few_labels(measured, list_tops(measured), table, formula, u, placed, linear, weighty)
+        few_labels(measured, list_tops(measured), formula, placed, weighty)
         for rows in _parts(placed.marked(), x):
-            _sort_labels(rows, written(measured, rows), table, formula, u, placed, linear, weighty)
+            _sort_labels(rows, written(measured, rows), formula, placed, weighty)
     return placed.scores, placed.ranks, placed.faults
 
 
@@ -118,44 +109,23 @@ def _parts(rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.split(rows, max(1, AT_ONCE // x.shape[1])) if rows.shape[0] else ()
 
 
-def _some(u: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return u[rows] if u.shape[0] else u
-
-
-def _sort_labels(
-    rows: torch.Tensor,
-    probs: torch.Tensor,
-    table: torch.Tensor,
-    formula: torch.Tensor,
-    u: torch.Tensor,
-    placed: Placed,
-    linear: bool,
-    weighty: int,
-) -> None:
+def _sort_labels(rows: torch.Tensor, probs: torch.Tensor, formula: Formula, placed: Placed, weighty: int) -> None:
     """Fills in the scores of some labels from a sort, and their ranks."""
     ranks = -2 - placed.ranks[rows]
     ranked = probs.sort(dim=1, descending=True).values
-    placed.scores[rows] = labels_of_ranked(ranked, ranks, table, formula, _some(u, rows), linear, weighty)
+    placed.scores[rows] = labels_of_ranked(ranked, ranks, formula.of(rows), weighty)
     placed.ranks[rows] = ranks
 
 
-def _sort_sets(
-    rows: torch.Tensor,
-    probs: torch.Tensor,
-    table: torch.Tensor,
-    formula: torch.Tensor,
-    u: torch.Tensor,
-    limits: Limits,
-    found: Found,
-    linear: bool,
-) -> None:
+def _sort_sets(rows: torch.Tensor, probs: torch.Tensor, formula: Formula, limits: Limits, found: Found) -> None:
     """Fills in the sets of some rows from a stable sort."""
+    if not limits.by_class:
+        sets_of_ranked(rows, probs, formula, limits, found)
+        return
     ranked, order = probs.sort(dim=1, descending=True, stable=True)
-    scores = scores_of_ranked(ranked, table, formula, _some(u, rows), linear)
+    scores = scores_of_ranked(ranked, formula.of(rows))
     group = limits.group[rows] if limits.grouped else torch.zeros_like(rows)
-    inside = (scores <= limits.highest[group][:, None]) & (ranked >= 0)
-    if limits.by_class:
-        inside &= scores <= limits.scores[group].gather(1, order)
+    inside = (scores <= limits.scores[group].gather(1, order)) & (ranked >= 0)
     if limits.by_rank:
         inside &= torch.arange(order.shape[1], device=order.device) < limits.ranks[group].gather(1, order)
     found.sizes[rows], found.classes[rows] = listed(inside, order, found.classes.shape[1])

@@ -7,9 +7,7 @@ behind it has more than the cut, and the formula says whether one of them could 
 the list overflowed, the row is not settled, and marked for those who rank it whole.
 """
 
-import torch
-
-from pippin.torch.kernels.filled import Found, Limits, Placed
+from pippin.torch.kernels.filled import Formula, Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
 from pippin.torch.kernels.language import constexpr, jit, launch, tl
 from pippin.torch.kernels.softmax import Measured
@@ -178,30 +176,28 @@ def _labels(
 
 
 def few_sets(
-    measured: Measured, tops: Tops, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, limits: Limits,
-    found: Found, linear: bool,
+    measured: Measured, tops: Tops, formula: Formula, limits: Limits, found: Found
 ) -> None:  # fmt: skip
     """Fills in the sets of all rows that their listed values settle."""
     n, n_classes = measured.x.shape
     launch(
         _sets, -(-n // ROWS),
-        (*tops, measured.numbers, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group,
+        (*tops, measured.numbers, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group,
          found.sizes, found.classes, found.bytes),
         (n, found.classes.shape[1]),
-        (n_classes, ROWS, LISTED, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
+        (n_classes, ROWS, LISTED, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
          found.inside is not None),
         1,
     )  # fmt: skip
 
 
 def few_labels(
-    measured: Measured, tops: Tops, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, placed: Placed,
-    linear: bool, weighty: int,
+    measured: Measured, tops: Tops, formula: Formula, placed: Placed, weighty: int
 ) -> None:  # fmt: skip
     """Makes scores of the probabilities of labels, where the listed values settle them."""
     n, n_classes = measured.x.shape
     launch(
         _labels, -(-n // ROWS),
-        (*tops, measured.numbers, table, formula, u, placed.ranks, placed.scores), (n, weighty),
-        (n_classes, ROWS, LISTED, linear, u.shape[0] > 0), 1,
+        (*tops, measured.numbers, *formula[:3], placed.ranks, placed.scores), (n, weighty),
+        (n_classes, ROWS, LISTED, formula.linear, formula.drawn), 1,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What kernels are told of limits, and what they fill in: sets, or the places and scores of labels."""
+"""What kernels are told of a score and of limits, and what they fill in: sets, or the places and scores of labels."""
 
 from typing import NamedTuple
 
@@ -10,6 +10,26 @@ from pippin.torch.kernels.language import stream_of
 # have counted that (`select.py`); how many rows are left (`whole.py`); and one that keeps addresses multiples of 16.
 NUMBERS = 1 + 8 * 256 + 1 + 1 + 1
 LEFT = 2050
+
+
+class Formula(NamedTuple):
+    """A score: the coefficients of every rank (K, 5), c, b and μ first among its numbers, and what is drawn.
+
+    `u` has a number for each row; none, if nothing was drawn. All but SOCOP are linear.
+    """
+
+    table: torch.Tensor
+    numbers: torch.Tensor
+    u: torch.Tensor
+    linear: bool
+
+    @property
+    def drawn(self) -> bool:
+        return self.u.shape[0] > 0
+
+    def of(self, rows: torch.Tensor) -> "Formula":
+        """The same for some rows."""
+        return self._replace(u=self.u[rows]) if self.drawn else self
 
 
 class Limits(NamedTuple):

@@ -8,8 +8,8 @@ STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 �
 
 import torch
 
-from pippin.torch.kernels.filled import LEFT, Found, Limits, Placed
-from pippin.torch.kernels.formula import linear
+from pippin.torch.kernels.filled import LEFT, Formula, Found, Limits, Placed
+from pippin.torch.kernels.formula import draw_of, limit_of, linear
 from pippin.torch.kernels.held import bits_of, held, price_of, signed, start, take, tile, value_of
 from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.softmax import NEAR, is_odd, prob
@@ -31,13 +31,8 @@ def _sets(
     bits = bits_of(p)
     broken = scale != scale
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
-    u = tl.full((), 0.0, tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row)
-    g = tl.full((), 0, tl.int64)
-    if GROUPED:
-        g = tl.load(group + row)
-    limit = tl.load(highest + g)
+    u = draw_of(draws, row, DRAWN)
+    g, limit = limit_of(highest, group, row, GROUPED)
     size = tl.full((), 0, tl.int32)
     rank = tl.full((), 0, tl.int32)
     mass = tl.full((), 0.0, tl.float64)
@@ -88,9 +83,11 @@ def _sets(
     for first in range(LISTED, WIDTH, LISTED):
         tl.store(members + row * WIDTH + first + slot, tl.full((LISTED,), -1, tl.int64), mask=first + slot < WIDTH)
     if MASK:
-        if BY_CLASS == 0:
+        upto = tl.full((), K, tl.int32)
+        if BY_CLASS == 0:  # of a row that is left all is written by whoever ranks it; else its members are added
+            upto = tl.where(settled, K, 0)
             inside = (signed(bits) > least) | ((signed(bits) == least) & (index <= final))
-        tl.store(mask + row * K + index, inside.to(tl.int8), mask=index < K)
+        tl.store(mask + row * K + index, inside.to(tl.int8), mask=index < upto)
 
 
 @jit
@@ -127,9 +124,7 @@ def _labels(
             best, _, front, classes, behind, last, after = take(bits, index, front, classes, behind, last, after)
             mass += tl.load(table + j * 5 + 2) * value_of(best)
             j += 1
-        u = tl.full((), 0.0, tl.float64)
-        if DRAWN:
-            u = tl.load(draws + row)
+        u = draw_of(draws, row, DRAWN)
         score = linear(table, tl.minimum(rank, K - 1), constant, wide, mass, u)
     else:
         score = 1.0 / wide
@@ -160,8 +155,7 @@ def _registers(x: torch.Tensor) -> int | None:
 
 
 def sets_of_rows(
-    x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, limits: Limits,
-    found: Found, linear: bool,
+    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found
 ) -> None:  # fmt: skip
     """Fills in the sets of all rows that STEPS ranks settle; the others have no size."""
     n, n_classes = x.shape
@@ -170,18 +164,17 @@ def sets_of_rows(
     width = found.classes.shape[1]
     launch(
         _sets, n,
-        (x, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
+        (x, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
          found.bytes, found.faults, found.left),
         (),
-        (n_classes, *shape, softmax, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
+        (n_classes, *shape, softmax, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
          found.inside is not None, STEPS, width, min(64, power_of_2(width)), LEFT),
         warps, registers=_registers(x),
     )  # fmt: skip
 
 
 def labels_of_rows(
-    x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, placed: Placed,
-    linear: bool, weighty: int,
+    x: torch.Tensor, softmax: bool, formula: Formula, placed: Placed, weighty: int
 ) -> None:  # fmt: skip
     """Fills in the places and scores of all labels; those that STEPS ranks do not settle are marked."""
     n, n_classes = x.shape
@@ -189,9 +182,9 @@ def labels_of_rows(
     shape = tile(x, warps)
     launch(
         _labels, n,
-        (x, placed.labels, table, formula, u, placed.ranks, placed.scores, placed.faults, placed.left),
+        (x, placed.labels, *formula[:3], placed.ranks, placed.scores, placed.faults, placed.left),
         (weighty,),
-        (n_classes, *shape, softmax, linear, u.shape[0] > 0, STEPS, NEAR, LEFT), warps, registers=_registers(x),
+        (n_classes, *shape, softmax, formula.linear, formula.drawn, STEPS, NEAR, LEFT), warps, registers=_registers(x),
     )  # fmt: skip
 
 

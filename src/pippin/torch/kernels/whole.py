@@ -8,18 +8,19 @@ programs take one after the other; most find none and end at once.
 What costs most is to sort. One warp does it faster than several, which would wait for each other at every step; and
 probabilities alone have half the bits of those with their classes. So these are sorted, and scored by rank; and only of
 the classes that are listed, or have limits of their own, the order is found, up to SOME at a time: a class is a key,
-its probability's bits and behind them its place from the end, and the next are those above a cut, found by halving.
+its probability's bits and behind them its place from the end, and the next are those above a cut: the probability
+that is SOME ranks further, or, where many are equal to it, one that is found by halving.
 """
 
 import math
 
 import torch
 
-from pippin.torch.kernels.filled import LEFT, Found, Limits, Placed
-from pippin.torch.kernels.formula import linear
+from pippin.torch.kernels.filled import LEFT, Formula, Found, Limits, Placed
+from pippin.torch.kernels.formula import draw_of, limit_of
 from pippin.torch.kernels.held import few_classes, held, tile
 from pippin.torch.kernels.language import MIXED, constexpr, jit, launch, power_of_2, tl
-from pippin.torch.kernels.ranked import linear_block, lowest_price, mass_above, price_block
+from pippin.torch.kernels.ranked import ranks_within, score_at
 
 PROGRAMS = 2112  # 16 for each multiprocessor of a large GPU
 BLOCK = 128  # ranks that are scored at once
@@ -45,18 +46,14 @@ def _count(chosen):
 
 
 @jit
-def _best(key, room, SOME: constexpr):
+def _best(key, cut, room, SOME: constexpr):
     """The best of the keys, sorted, how many these are, and all others; SOME at most, and half as many where there are.
 
-    `low` is a cut with too many keys above it, `high` one with few enough.
+    At most SOME are above the cut. Where these are too few, as many are just there, another one is looked for: `low` is
+    a cut with too many keys above it, `high` one with few enough.
     """
-    low = tl.full((), -1, tl.int64)
-    high = tl.max(tl.max(key, axis=1), axis=0)
-    count = _count(key > low)
-    if count <= SOME:
-        high = low
-    else:
-        count = tl.full((), 0, tl.int32)
+    low, high = tl.full((), -1, tl.int64), cut
+    count = _count(key > high)
     while (count < SOME // 2) & (high - low > 1):
         middle = low + (high - low) // 2
         above = _count(key > middle)
@@ -76,8 +73,10 @@ def _best(key, room, SOME: constexpr):
 
 @jit
 def _last(equal, index, many, K: constexpr):
-    """The class up to which so many are equal."""
+    """The class up to which so many are equal: any behind them all, if there are no more."""
     low, high = tl.full((), -1, tl.int32), tl.full((), K - 1, tl.int32)
+    if tl.sum(tl.sum(tl.sum(equal.to(tl.int32), axis=2), axis=1), axis=0) == many:
+        low = high - 1
     while high - low > 1:
         middle = low + (high - low) // 2
         enough = tl.sum(tl.sum(tl.sum((equal & (index <= middle)).to(tl.int32), axis=2), axis=1), axis=0) >= many
@@ -99,45 +98,22 @@ def _sets(
     scores = scratch + tl.program_id(0) * (2 * span)
     ranked = scores + span
     slot = tl.arange(0, SOME)
-    constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
     many_left, i = tl.load(faults + LEFT), tl.program_id(0)
     while i < many_left:
         row = tl.load(left + i).to(tl.int64)
         index, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
         _sort(p, ranked, span)
-        u = tl.full((), 0.0, tl.float64)
-        if DRAWN:
-            u = tl.load(draws + row)
-        g = tl.full((), 0, tl.int64)
-        if GROUPED:
-            g = tl.load(group + row)
-        limit = tl.load(highest + g)
-        mass = tl.full((), 0.0, tl.float64)
-        if LINEAR == 0:
-            mass = lowest_price(ranked, price, K)
-        size = tl.full((), 0, tl.int32)
-        first = tl.full((), 0, tl.int32)
-        many = tl.full((), BLOCK, tl.int32)
-        going = tl.full((), 1, tl.int1)
-        while (first < K) & going:
-            rank = first + tl.arange(0, BLOCK)
-            if LINEAR:
-                score, many, mass = linear_block(ranked, table, first, constant, second, mass, u, K, BLOCK)
-            else:
-                score = price_block(ranked, first, mass, K, BLOCK)
-            within = (rank < K) & (rank < first + many) & (score <= limit)
-            if BY_CLASS:
-                tl.store(scores + rank, score, mask=within)
-            inside = tl.sum(within.to(tl.int32), axis=0)
-            size += inside
-            going = inside == many
-            first += many
+        u = draw_of(draws, row, DRAWN)
+        g, limit = limit_of(highest, group, row, GROUPED)
+        size = ranks_within(ranked, K, table, formula, u, limit, scores, BLOCK, LINEAR, BY_CLASS)
         if MASK & (BY_CLASS == 0):
-            least = tl.load(ranked + tl.maximum(size, 1) - 1).to(tl.float32)
-            above = tl.sum(tl.sum(tl.sum((p > least).to(tl.int32), axis=2), axis=1), axis=0)
-            final = _last(p == least, index, size - above, K)
-            best_ones = ((p > least) | ((p == least) & (index <= final))) & (size > 0)
-            tl.store(mask + row * K + index, best_ones.to(tl.int8), mask=index < K)
+            inside = index < K
+            if size < K:
+                least = tl.load(ranked + tl.maximum(size, 1) - 1).to(tl.float32)
+                above = tl.sum(tl.sum(tl.sum((p > least).to(tl.int32), axis=2), axis=1), axis=0)
+                final = _last(p == least, index, size - above, K)
+                inside = ((p > least) | ((p == least) & (index <= final))) & (size > 0)
+            tl.store(mask + row * K + index, inside.to(tl.int8), mask=index < K)
         tl.debug_barrier()
         key = (p.to(tl.int32, bitcast=True).to(tl.int64) << 12) | (4095 - index).to(tl.int64)
         key = tl.reshape(tl.where(p >= 0, key, -1), (WIDE, DEEP * EACH))
@@ -147,7 +123,9 @@ def _sets(
         listed = tl.full((), 0, tl.int32)
         first = tl.full((), 0, tl.int32)
         while first < needed:
-            best, count, key = _best(key, room, SOME)
+            behind = tl.load(ranked + first + SOME, mask=first + SOME < K, other=-1.0).to(tl.float32)
+            cut = (behind.to(tl.int32, bitcast=True).to(tl.int64) << 12) | 4095
+            best, count, key = _best(key, tl.where(behind >= 0, cut, -1), room, SOME)
             k, rank = 4095 - (best & 4095).to(tl.int32), first + slot
             member = (slot < count) & (rank < size)
             if BY_CLASS:
@@ -176,28 +154,14 @@ def _labels(
     """The scores of the listed rows' labels, whose ranks are known."""
     span: constexpr = DEEP * WIDE * EACH
     ranked = scratch + tl.program_id(0) * span
-    constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
     many_left, i = tl.load(faults + LEFT), tl.program_id(0)
     while i < many_left:
         row = tl.load(left + i).to(tl.int64)
         last = -2 - tl.load(ranks + row)
         _, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
         _sort(p, ranked, span)
-        own = tl.load(ranked + last).to(tl.float64)
-        mass = tl.full((), 0.0, tl.float64)
-        if LINEAR:
-            mass = mass_above(ranked, table, tl.minimum(last, weighty), BLOCK)
-            u = tl.full((), 0.0, tl.float64)
-            if DRAWN:
-                u = tl.load(draws + row)
-            if last == 0:
-                mass = second * tl.load(ranked + 1).to(tl.float64)
-            score = linear(table, last, constant, own, mass, u)
-        else:
-            score = 1.0 / own
-            if last > 0:
-                score = tl.maximum(score, lowest_price(ranked, price, K))
-        tl.store(scores + row, score)
+        u = draw_of(draws, row, DRAWN)
+        tl.store(scores + row, score_at(ranked, last, table, formula, u, weighty, K, BLOCK, LINEAR))
         tl.store(ranks + row, last)
         i += tl.num_programs(0)
 
@@ -215,8 +179,7 @@ def can_rank(x: torch.Tensor) -> bool:
 
 
 def whole_sets(
-    x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, limits: Limits,
-    found: Found, linear: bool,
+    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found
 ) -> None:  # fmt: skip
     """Fills in the sets of the rows that are listed."""
     programs, shape, warps = _shape(x)
@@ -224,24 +187,23 @@ def whole_sets(
     scratch = x.new_empty(programs * 2 * math.prod(shape), dtype=torch.float64)
     launch(
         _sets, programs,
-        (x, table, formula, u, limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
+        (x, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
          found.bytes, found.faults, found.left, rooms, scratch),
         (found.classes.shape[1],),
-        (x.shape[1], *shape, softmax, linear, u.shape[0] > 0, limits.grouped, limits.by_class, limits.by_rank,
+        (x.shape[1], *shape, softmax, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
          found.inside is not None, BLOCK, SOME, LEFT),
         warps, registers=REGISTERS,
     )  # fmt: skip
 
 
 def whole_labels(
-    x: torch.Tensor, softmax: bool, table: torch.Tensor, formula: torch.Tensor, u: torch.Tensor, placed: Placed,
-    linear: bool, weighty: int,
+    x: torch.Tensor, softmax: bool, formula: Formula, placed: Placed, weighty: int
 ) -> None:  # fmt: skip
     """Fills in the scores of the labels of the rows that are listed, and their ranks."""
     programs, shape, warps = _shape(x)
     scratch = x.new_empty(programs * math.prod(shape), dtype=torch.float32)
     launch(
         _labels, programs,
-        (x, table, formula, u, placed.ranks, placed.scores, placed.faults, placed.left, scratch), (weighty,),
-        (x.shape[1], *shape, softmax, linear, u.shape[0] > 0, BLOCK, LEFT), warps,
+        (x, *formula[:3], placed.ranks, placed.scores, placed.faults, placed.left, scratch), (weighty,),
+        (x.shape[1], *shape, softmax, formula.linear, formula.drawn, BLOCK, LEFT), warps,
     )  # fmt: skip
