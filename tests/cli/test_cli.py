@@ -8,7 +8,7 @@ import pytest
 
 import pippin
 from pippin._theory.formula import OURS
-from pippin.cli.options import read_scores
+from pippin.cli.inputs import read_scores
 from support.cli_data import DATA, LABELS, PROBS, write_data
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 import pippin
 from pippin._inputs.rows import as_rows
 from pippin._predictors.combination import combined, from_content, score_labels, singletons
-from pippin._predictors.saving import Content
+from pippin._predictors.content import Content
 from pippin._theory.level import quantile_rank
 from support.rows import KINDS, made_rows, probabilities
 

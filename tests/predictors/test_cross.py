@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
+from pippin._predictors.content import Content
 from pippin._predictors.cross import from_content
-from pippin._predictors.saving import Content
 from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
 from support.rows import KINDS, made_rows

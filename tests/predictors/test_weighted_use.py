@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin._predictors.saving import Content
+from pippin._predictors.content import Content
 from pippin._predictors.weighted import from_content
 from support.rows import KINDS
 from support.scores import EVERY_SCORE

@@ -1,7 +1,7 @@
 """The two functions to begin with: scores, and a predictor from calibration rows."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -56,6 +56,14 @@ def score(
     return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
 
 
+class OfRows(TypedDict, total=False):
+    """What may be told of any rows that calibrate."""
+
+    classes: Classes | None
+    seed: Seed
+    from_logits: bool
+
+
 @overload
 def calibrate(
     probs: Batched,
@@ -76,13 +84,11 @@ def calibrate(
     *,
     sharpen: Sharpener,
     features: ArrayLike | None = None,
-    classes: Classes | None = None,
-    seed: Seed = None,
     per: Per | None = None,
     groups: ArrayLike | None = None,
     units: ArrayLike | None = None,
     unseen: Unseen = "error",
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> SharpenedPredictor: ...
 @overload
 def calibrate(
@@ -92,9 +98,7 @@ def calibrate(
     alpha: float = 0.1,
     *,
     units: ArrayLike,
-    classes: Classes | None = None,
-    seed: Seed = None,
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> UnitPredictor: ...
 @overload
 def calibrate(
@@ -103,11 +107,9 @@ def calibrate(
     score: Score | str = "repip",
     alpha: float = 0.1,
     *,
-    classes: Classes | None = None,
-    seed: Seed = None,
     per: None = None,
     groups: None = None,
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> Predictor: ...
 @overload
 def calibrate(
@@ -116,12 +118,10 @@ def calibrate(
     score: Score | str = "repip",
     alpha: Level = 0.1,
     *,
-    classes: Classes | None = None,
-    seed: Seed = None,
     per: Per | Mapping[Any, str],
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> ConditionalPredictor: ...
 @overload
 def calibrate(
@@ -130,12 +130,10 @@ def calibrate(
     score: Score | str = "repip",
     alpha: Level = 0.1,
     *,
-    classes: Classes | None = None,
-    seed: Seed = None,
     per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike,
     unseen: Unseen = "error",
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> ConditionalPredictor: ...
 @overload
 def calibrate(
@@ -144,12 +142,10 @@ def calibrate(
     score: Score | str = "repip",
     alpha: Level = 0.1,
     *,
-    classes: Classes | None = None,
-    seed: Seed = None,
     per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
-    from_logits: bool = False,
+    **more: Unpack[OfRows],
 ) -> Predictor | ConditionalPredictor: ...
 def calibrate(
     probs: Any,

@@ -22,8 +22,9 @@ from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import Rows
 from pippin._predictors.answers import asked_rows
+from pippin._predictors.content import Content
 from pippin._predictors.marginal import Predictor, kth_smallest
-from pippin._predictors.saving import Content, Saved, shared_content
+from pippin._predictors.saving import Saved, attributes, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Seed, Vector
 from pippin._runtime.errors import InputError
@@ -228,18 +229,13 @@ class Combination(Saved):
         return {
             "kind": "combination",
             "guarantee": self.variant,
-            "margin_threshold": self.margin_threshold,
-            "ip_threshold": self.ip_threshold,
-            "n_ip": self.n_ip,
+            **attributes(self, "margin_threshold", "ip_threshold", "n_ip"),
             **shared_content(self),
         }
 
     def __repr__(self) -> str:
-        return (
-            f"Combination({self.variant}, alpha={self.alpha:g}, margin threshold={self.margin_threshold:.6g}, "
-            f"ip threshold={self.ip_threshold:.6g}, {self.n_calibration:,} calibration examples, "
-            f"{len(self.classes):,} classes)"
-        )
+        both = f"margin threshold={self.margin_threshold:.6g}", f"ip threshold={self.ip_threshold:.6g}"
+        return self._shown(self.variant, *both, self._examples)
 
 
 def singletons(rows: Rows, b: float) -> Flags:
@@ -265,7 +261,7 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
 
 def from_content(content: Content) -> Combination:
     """A combination from the content of its file, each part checked."""
-    alpha, n, classes = content.level(), content.whole("n_calibration", 1), content.classes()
+    alpha, n, classes = content.shared()
     variant = content.take("guarantee", lambda value: value in get_args(Variant))
     margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
     n_ip = content.whole("n_ip", 1, n)

@@ -14,6 +14,7 @@ from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import Cells
+from pippin._predictors.content import Content, check_limits, need, whole_numbers
 from pippin._predictors.explaining import Explains
 from pippin._predictors.frames import polars_frame
 from pippin._predictors.grouping import (
@@ -30,7 +31,7 @@ from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rank_limits import rc3p_limits
 from pippin._predictors.rules import Asked, ByCells, need_scores
-from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, shared_content, whole_numbers
+from pippin._predictors.saving import SavedWithScores, listed, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -75,11 +76,6 @@ class ConditionalPredictor(Explains, SavedWithScores):
     cells: Cells
     kinds: Kinds | None = None
     levels: tuple[float, ...] | None = None
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven for every class, kind, group, pair or cluster: 1 − alpha."""
-        return 1 - self.alpha
 
     @property
     def takes(self) -> frozenset[str]:
@@ -294,12 +290,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
             often = f"its sets hold the true class of {', '.join(each)}"
         return f"{self.score} {how}, from {self.n_calibration:,} rows: {often}{full if infinite.any() else ''}."
 
-    def content(self, scores: bool = True) -> dict[str, Any]:
-        """What its file holds.
-
-        Args:
-            scores: whether the calibration scores are part of it.
-        """
+    def _content(self, scores: bool) -> dict[str, Any]:
         kept = self.cells.scores if scores else None
         kinds = {} if self.kinds is None else {"kinds": self.kinds.by_class(), "levels": self.levels and [*self.levels]}
         return {
@@ -309,20 +300,20 @@ class ConditionalPredictor(Explains, SavedWithScores):
             "per": self.per,
             **shared_content(self),
             "thresholds": self.thresholds.tolist(),
-            "rank_limits": None if self.rank_limits is None else self.rank_limits.tolist(),
+            "rank_limits": listed(self.rank_limits),
             "groups": None if self.groups is None else list(self.groups),
             "cells": self.cells.of.tolist(),
             "cell_counts": self.cells.counts.tolist(),
-            "calibration_scores": None if kept is None else kept.tolist(),
-            "calibration_ranks": None if kept is None or self.cells.ranks is None else self.cells.ranks.tolist(),
+            "calibration_scores": listed(kept),
+            "calibration_ranks": None if kept is None else listed(self.cells.ranks),
         }
 
     def __repr__(self) -> str:
         told = f", {sum(name is not None for name in self.groups):,} groups" if self.groups is not None else ""
         way = self.per if self.per == "rc3p" else f"per {self.per}"
         return (
-            f"ConditionalPredictor({self.score} {way}, alpha={self.alpha:g}, "
-            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes{told})"
+            f"ConditionalPredictor({self.score} {way}, alpha={self.alpha:g}, {self._examples}, "
+            f"{len(self.classes):,} classes{told})"
         )
 
     @cached_property
@@ -376,7 +367,7 @@ def rare(predictor: ConditionalPredictor) -> str | None:
 
 def from_content(content: Content) -> ConditionalPredictor:
     """A predictor from the content of its file, each part checked against the others."""
-    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    (alpha, n, classes), score = content.shared(), content.score()
     groups = group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
     per = content.take("per", lambda value: value in (*PER, KIND) and ("group" in value) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))

@@ -26,8 +26,9 @@ from pippin._engine.plain.scores import ranked_order
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, check_names, one_per_row, shortened
 from pippin._inputs.rows import Rows, as_array, as_rows
+from pippin._predictors.content import Content, need, rising, vector_of
 from pippin._predictors.frames import like_rows
-from pippin._predictors.saving import Content, Saved, need, rising, shared_content, vector_of
+from pippin._predictors.saving import Saved, scored_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -301,23 +302,15 @@ class CrossPredictor(Saved):
 
     def content(self) -> dict[str, Any]:
         """What its file holds."""
-        return {
-            "kind": "cross",
-            "score": self.score.content(),
-            **shared_content(self),
-            "fold_scores": [part.tolist() for part in self.fold_scores],
-        }
+        return scored_content("cross", self, fold_scores=[part.tolist() for part in self.fold_scores])
 
     def __repr__(self) -> str:
-        return (
-            f"CrossPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples in "
-            f"{len(self.fold_scores)} folds, {len(self.classes):,} classes)"
-        )
+        return self._shown(str(self.score), f"{self._examples} in {len(self.fold_scores)} folds")
 
 
 def from_content(content: Content) -> CrossPredictor:
     """The predictor that had this content, each part checked against the others."""
-    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    (alpha, n, classes), score = content.shared(), content.score()
     folds = content.take("fold_scores", lambda value: isinstance(value, list))
     content.finish()
     parts = tuple(vector_of("fold_scores", part) for part in folds)

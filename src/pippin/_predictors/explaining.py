@@ -121,7 +121,33 @@ class Explanation:
 
 
 class Explains:
-    """A predictor with a rule, which says why a class is in a set or not."""
+    """A predictor with a rule: it promises 1 − alpha, and says why a class is in a set or not."""
+
+    @property
+    def guarantee(self: Any) -> float:
+        """The coverage that is proven: 1 − alpha, for all that have a threshold of their own.
+
+        With weights, it holds where the weights are right.
+        """
+        promised: float = 1 - self.alpha
+        return promised
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """What `predict` may be told beside the rows."""
+        return frozenset({"seed"})
+
+    def _promise(self: Any, who: str, few: str, whom: str = "") -> str:
+        """What one threshold promises, in a sentence: from whom it is, of what there were too few, and for whom."""
+        if np.isinf(self.threshold):
+            return (
+                f"{self.score} with an infinite threshold, {who}: every set holds all classes, since so few {few} "
+                "cannot promise more."
+            )
+        return (
+            f"{self.score} with threshold {self.threshold:.6g}, {who}: its sets hold the true class "
+            f"{100 * self.guarantee:g} % of the time{whom}."
+        )
 
     def explain(
         self: Any,

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups
 from pippin._predictors.cells import Cells, Placement, by_class, by_group
+from pippin._predictors.content import Content, need, rising, whole_numbers
 from pippin._predictors.kinds import Kinds, as_kinds
-from pippin._predictors.saving import Content, need, rising, whole_numbers
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha

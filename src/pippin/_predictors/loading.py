@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pippin._predictors import combination, conditional, cross, marginal, risk, units, weighted
+from pippin._predictors.content import Content, need
 from pippin._predictors.decisions import files as decisions
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import Content, need, parse_predictor
+from pippin._predictors.saving import parse_predictor
 from pippin._predictors.sharpening import sharpened
 from pippin._runtime.errors import InputError, UnknownScoreError
 

@@ -16,10 +16,11 @@ from pippin._inputs.labels import Labelled, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import Cells, one_cell
+from pippin._predictors.content import Content, check_limits, need, rising
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
-from pippin._predictors.saving import Content, SavedWithScores, check_limits, need, rising, shared_content
+from pippin._predictors.saving import SavedWithScores, listed, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
 from pippin._runtime.warn import warn
@@ -63,16 +64,6 @@ class Predictor(Explains, SavedWithScores):
     n_calibration: int
     classes: Classes
     scores: Vector | None
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven: 1 − alpha."""
-        return 1 - self.alpha
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """What `predict` may be told beside the rows."""
-        return frozenset({"seed"})
 
     @cached_property
     def calibration_scores(self) -> Vector | None:
@@ -190,35 +181,18 @@ class Predictor(Explains, SavedWithScores):
 
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
-        if np.isinf(self.threshold):
-            return (
-                f"{self.score} with an infinite threshold, from {self.n_calibration:,} rows: every set holds all "
-                "classes, since so few rows cannot promise more."
-            )
-        return (
-            f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets hold the "
-            f"true class {100 * self.guarantee:g} % of the time."
-        )
+        return self._promise(f"from {self.n_calibration:,} rows", "rows")
 
-    def content(self, scores: bool = True) -> dict[str, Any]:
-        """What its file holds.
-
-        Args:
-            scores: whether the calibration scores are part of it.
-        """
-        kept = self.calibration_scores if scores else None
+    def _content(self, scores: bool) -> dict[str, Any]:
         return {
             "score": self.score.content(),
             "threshold": self.threshold,
             **shared_content(self),
-            "calibration_scores": None if kept is None else kept.tolist(),
+            "calibration_scores": listed(self.calibration_scores) if scores else None,
         }
 
     def __repr__(self) -> str:
-        return (
-            f"Predictor({self.score}, alpha={self.alpha:g}, threshold={self.threshold:.6g}, "
-            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
-        )
+        return self._shown(str(self.score), f"threshold={self.threshold:.6g}", self._examples)
 
     def _ask(self, probs: Any, seed: Seed, smoothed: bool, from_logits: bool) -> Asked:
         self._speaking()
@@ -243,7 +217,7 @@ class Predictor(Explains, SavedWithScores):
 
 def from_content(content: Content) -> Predictor:
     """A predictor from the content of its file, each part checked against the others."""
-    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    (alpha, n, classes), score = content.shared(), content.score()
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
     content.finish()

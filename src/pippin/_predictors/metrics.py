@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
+from math import sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,6 +14,7 @@ from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_labels, as_numbered_groups
 from pippin._predictors.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._predictors.sets import PredictionSets
+from pippin._predictors.verdicts import Measured, verdict
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share
@@ -23,7 +24,6 @@ from pippin._theory.level import as_alpha
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SURE = 4  # standard errors
 WORDS = {  # what each metric is called before people, and what it means
     "coverage": ("coverage", "share of sets that hold the true class"),
     "efficiency": ("size", "classes per set, the paper's efficiency"),
@@ -154,20 +154,9 @@ class Evaluation:
 
         The standard error is that of so many rows, and of so many calibration rows where their number is known.
         """
-        if self.alpha is None:
-            return f"covers {100 * self.coverage:.1f} %; pass alpha to judge that"
-        asked = 1 - self.alpha
-        error = sqrt(asked * self.alpha * (1 / self.n + (1 / self.n_calibration if self.n_calibration else 0)))
-        off = (self.coverage - asked) / error
-        told = f"covers {100 * self.coverage:.1f} % where {100 * asked:g} % were asked"
-        if off < -SURE:
-            return (
-                f"{told}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
-                "other data, or other labels"
-            )
-        if off > SURE:
-            return f"{told}: {off:.0f} standard errors above; tied scores, easier rows, or the calibration rows do that"
-        return f"{told}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
+        measured = Measured(self.coverage, self.n, self.alpha, self.n_calibration)
+        above = "tied scores, easier rows, or the calibration rows do that"
+        return verdict(measured, f"covers {100 * self.coverage:.1f} %", above)
 
     @property
     def on_empty(self) -> str | None:

@@ -13,16 +13,10 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._inputs.labels import Labelled, as_labelled, shortened
+from pippin._predictors.content import Content, check_limits, need, whole_numbers
 from pippin._predictors.kinds import by_text
 from pippin._predictors.marginal import Predictor
-from pippin._predictors.saving import (
-    Content,
-    Saved,
-    check_limits,
-    need,
-    shared_content,
-    whole_numbers,
-)
+from pippin._predictors.saving import Saved, listed, scored_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -192,22 +186,18 @@ class RiskPredictor(Saved):
 
     def content(self) -> dict[str, Any]:
         """What its file holds."""
-        return {
-            "kind": "risk",
-            "score": self.score.content(),
-            **shared_content(self),
-            "threshold": self.threshold,
-            "bound": self.bound,
-            "costs": None if self.costs is None else self.costs.tolist(),
-            "calibration_scores": None if self.scores is None else self.scores.tolist(),
-            "calibration_labels": None if self.labels is None else self.labels.tolist(),
-        }
+        return scored_content(
+            "risk",
+            self,
+            threshold=self.threshold,
+            bound=self.bound,
+            costs=listed(self.costs),
+            calibration_scores=listed(self.scores),
+            calibration_labels=listed(self.labels),
+        )
 
     def __repr__(self) -> str:
-        return (
-            f"RiskPredictor({self.score}, alpha={self.alpha:g}, threshold={self.threshold:.6g}, "
-            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
-        )
+        return self._shown(str(self.score), f"threshold={self.threshold:.6g}", self._examples)
 
     @cached_property
     def _sets(self) -> Predictor:

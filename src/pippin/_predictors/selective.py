@@ -11,15 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._engine import dispatch
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.answers import asked_rows
-from pippin._predictors.saving import (
-    Content,
-    Saved,
-    classes_content,
-    need,
-    read_kind,
-    vector_of,
-    whole_numbers,
-)
+from pippin._predictors.content import Content, need, vector_of, whole_numbers
+from pippin._predictors.saving import Saved, attributes, classes_content, read_kind
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import Share, html_table
@@ -155,10 +148,7 @@ class SelectivePredictor(Saved):
         """What its file holds."""
         return {
             "kind": "selective",
-            "error": self.error,
-            "delta": self.delta,
-            "per": self.per,
-            "n_calibration": self.n_calibration,
+            **attributes(self, "error", "delta", "per", "n_calibration"),
             **classes_content(self.classes),
             "thresholds": self.thresholds.tolist(),
             "n_acted": self.n_acted.tolist(),

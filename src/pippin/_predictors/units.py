@@ -13,10 +13,11 @@ from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_numbered_groups, as_one_row
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.content import Content, need, whole_numbers
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByUnits
-from pippin._predictors.saving import Content, Saved, need, shared_content, whole_numbers
+from pippin._predictors.saving import Saved, scored_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.warn import warn
@@ -71,16 +72,6 @@ class UnitPredictor(Explains, Saved):
     classes: Classes
     scores: Vector
     units: Codes
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven: 1 − alpha."""
-        return 1 - self.alpha
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """What `predict` may be told beside the rows."""
-        return frozenset({"seed"})
 
     @cached_property
     def n_units(self) -> int:
@@ -168,31 +159,15 @@ class UnitPredictor(Explains, Saved):
     def describe(self) -> str:
         """What it is and what it promises, in a sentence."""
         who = f"from {self.n_calibration:,} rows of {self.n_units:,} units"
-        if np.isinf(self.threshold):
-            return (
-                f"{self.score} with an infinite threshold, {who}: every set holds all classes, since so few units "
-                "cannot promise more."
-            )
-        return (
-            f"{self.score} with threshold {self.threshold:.6g}, {who}: its sets hold the true class "
-            f"{100 * self.guarantee:g} % of the time, for a row drawn at random from a new unit."
-        )
+        return self._promise(who, "units", ", for a row drawn at random from a new unit")
 
     def content(self) -> dict[str, Any]:
         """What its file holds."""
-        return {
-            "kind": "units",
-            "score": self.score.content(),
-            **shared_content(self),
-            "calibration_scores": self.scores.tolist(),
-            "units": self.units.tolist(),
-        }
+        return scored_content("units", self, calibration_scores=self.scores.tolist(), units=self.units.tolist())
 
     def __repr__(self) -> str:
-        return (
-            f"UnitPredictor({self.score}, alpha={self.alpha:g}, threshold={self.threshold:.6g}, {self.n_units:,} units "
-            f"of {self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
-        )
+        whom = f"{self.n_units:,} units of {self._examples}"
+        return self._shown(str(self.score), f"threshold={self.threshold:.6g}", whom)
 
     def _ask(self, probs: Any, seed: Seed, from_logits: bool) -> Asked:
         rows = asked_rows(self.classes, probs, from_logits)
@@ -205,7 +180,7 @@ class UnitPredictor(Explains, Saved):
 
 def from_content(content: Content) -> UnitPredictor:
     """The predictor that had this content, each part checked against the others."""
-    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    (alpha, n, classes), score = content.shared(), content.score()
     scores = content.scores("calibration_scores", n)
     units = whole_numbers("units", content.take("units"), np.int64)
     content.finish()

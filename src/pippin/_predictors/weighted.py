@@ -14,10 +14,11 @@ from pippin._inputs.labels import as_labelled, check_names
 from pippin._inputs.rows import as_array
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
+from pippin._predictors.content import Content, need, vector_of
 from pippin._predictors.explaining import Explains
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByWeights, as_weights, one_weight, own_weights
-from pippin._predictors.saving import Content, Saved, need, shared_content, vector_of
+from pippin._predictors.saving import Saved, scored_content
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.streams.label_shift import LabelRatios
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
@@ -137,11 +138,6 @@ class WeightedPredictor(Explains, Saved):
     classes: Classes
     scores: Vector
     weights: Vector
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven where the weights are right: 1 − alpha."""
-        return 1 - self.alpha
 
     @property
     def takes(self) -> frozenset[str]:
@@ -284,19 +280,10 @@ class WeightedPredictor(Explains, Saved):
 
     def content(self) -> dict[str, Any]:
         """What its file holds."""
-        return {
-            "kind": "weighted",
-            "score": self.score.content(),
-            **shared_content(self),
-            "calibration_scores": self.scores.tolist(),
-            "weights": self.weights.tolist(),
-        }
+        return scored_content("weighted", self, calibration_scores=self.scores.tolist(), weights=self.weights.tolist())
 
     def __repr__(self) -> str:
-        return (
-            f"WeightedPredictor({self.score}, alpha={self.alpha:g}, {self.n_calibration:,} calibration examples "
-            f"worth {self.effective_sample_size:,.0f}, {len(self.classes):,} classes)"
-        )
+        return self._shown(str(self.score), f"{self._examples} worth {self.effective_sample_size:,.0f}")
 
     def _ask(self, probs: Any, weights: ArrayLike | LabelRatios, seed: Seed, from_logits: bool) -> Asked:
         rows = asked_rows(self.classes, probs, from_logits, weights=weights)
@@ -326,7 +313,7 @@ class WeightedPredictor(Explains, Saved):
 
 def from_content(content: Content) -> WeightedPredictor:
     """The predictor that had this content, each part checked against the others."""
-    alpha, n, classes, score = content.level(), content.whole("n_calibration", 1), content.classes(), content.score()
+    (alpha, n, classes), score = content.shared(), content.score()
     scores = content.scores("calibration_scores", n)
     weights = vector_of("weights", content.take("weights"))
     content.finish()

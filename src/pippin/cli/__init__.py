@@ -24,6 +24,7 @@ from pippin.cli.export import export
 from pippin.cli.field import field
 from pippin.cli.learn import learn
 from pippin.cli.monitor import monitor
+from pippin.cli.options import an_option, command
 from pippin.cli.plan import plan
 from pippin.cli.predict import predict
 from pippin.cli.prepare import prepare
@@ -34,20 +35,24 @@ from pippin.cli.train import train
 from pippin.cli.tune import tune
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command(epilog="Example: pippin compare data.npz --scores 'ip,pip,pip per class' --out out")(compare)
-app.command(epilog="Example: pippin sweep data.npz --score repip --values 0,0.01,0.1 --out out")(sweep)
-app.command(epilog="Example: pippin tune data.csv --prefer singletons --max-size 1.5 --out predictor.json")(tune)
-app.command(epilog="Example: pippin toy")(toy)
-app.command(epilog="Example: pippin plan --alpha 0.1 --n 2000")(plan)
-app.command(epilog="Example: pippin calibrate data.npz --score pip --per class --out predictor.json")(calibrate)
-app.command(epilog="Example: pippin learn data.npz --score socop --alpha 0.1 --out predictor.json")(learn)
-app.command(epilog="Example: pippin predict predictor.json new.csv --out sets.csv")(predict)
-app.command(epilog="Example: pippin decide decider.json new.csv --out actions.csv")(decide)
-app.command(epilog="Example: pippin evaluate predictor.json test.npz")(evaluate)
-app.command(epilog="Example: pippin monitor predictor.json stream.csv --state state.json")(monitor)
-app.command(epilog="Example: pippin export predictor.json --onnx head.onnx --input logits")(export)
+EXAMPLES: dict[Callable[..., None], str] = {
+    compare: "compare data.npz --scores 'ip,pip,pip per class' --out out",
+    sweep: "sweep data.npz --score repip --values 0,0.01,0.1 --out out",
+    tune: "tune data.csv --prefer singletons --max-size 1.5 --out predictor.json",
+    toy: "toy",
+    plan: "plan --alpha 0.1 --n 2000",
+    calibrate: "calibrate data.npz --score pip --per class --out predictor.json",
+    learn: "learn data.npz --score socop --alpha 0.1 --out predictor.json",
+    predict: "predict predictor.json new.csv --out sets.csv",
+    decide: "decide decider.json new.csv --out actions.csv",
+    evaluate: "evaluate predictor.json test.npz",
+    monitor: "monitor predictor.json stream.csv --state state.json",
+    export: "export predictor.json --onnx head.onnx --input logits",
+    train: "train windows --out probs.npz",
+}
+for _function, _example in EXAMPLES.items():
+    command(app, _example)(_function)
 app.add_typer(prepare, name="prepare")
-app.command(epilog="Example: pippin train windows --out probs.npz")(train)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(field, name="field")
 
@@ -58,11 +63,10 @@ def pippin(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     modules: Annotated[
         list[str] | None,
-        typer.Option(
+        an_option(
+            "Import this module first, such as one that registers scores of your own; anywhere in the line.",
             "--import",
             metavar="MODULE",
-            help="Import this module first, such as one that registers scores of your own; anywhere in the line.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -7,34 +7,23 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin.cli.cluster import Scheduler, on_cluster
-from pippin.cli.options import (
-    Alpha,
-    DataFiles,
-    DrawSeed,
-    LabelsFile,
-    UtilityFile,
-    WeightsFile,
-    at_once,
-    read_or_scan,
-    takes_table,
-)
+from pippin.cli.inputs import at_once, read_or_scan
+from pippin.cli.options import Alpha, Columns, DataFiles, DrawSeed, LabelsFile, UtilityFile, WeightsFile, an_option
 
 if TYPE_CHECKING:
     from pippin._inputs.batched import Batch
     from pippin._predictors.protocol import ConformalPredictor
     from pippin._theory.scores import Score
-    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
     from pippin.tables.scanning import Scan
 
 LEFT_OUT = "Its file leaves out the scores of so many rows: it serves alpha={:g} alone, and has no p-values."
 Per = Annotated[
     str | None,
-    typer.Option(
-        help="What the guarantee holds for, beyond all objects together: class, group, 'class and group', cluster "
+    an_option(
+        "What the guarantee holds for, beyond all objects together: class, group, 'class and group', cluster "
         "(rare classes share their examples) or rc3p (per class, with a limit on the rank too); with --utility also "
-        "kind.",
-        show_default=False,
+        "kind."
     ),
 ]
 Unseen = Annotated[
@@ -52,10 +41,9 @@ Units = Annotated[
 ]
 
 
-@takes_table
 def calibrate(
     data: DataFiles,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor, .json.", show_default=False)],
+    out: Annotated[Path, an_option("The predictor, .json.", metavar="FILE")],
     score: Annotated[
         str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms sum.")
     ] = "repip",
@@ -71,7 +59,8 @@ def calibrate(
         bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
     ] = False,
     scheduler: Scheduler = None,
-    layout: "Layout | None" = None,
+    *,
+    columns: Columns,
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
     from pippin._compare.methods import parse_method
@@ -88,7 +77,7 @@ def calibrate(
     if utility is not None:
         from pippin.cli.decide import calibrate_decider
 
-        given = at_once(read_or_scan(data, labels, layout))
+        given = at_once(read_or_scan(data, labels, columns.layout))
         calibrate_decider(given, utility, alpha, out, per, unseen, weights, no_scores)
         return
     _check(per, unseen)
@@ -98,14 +87,14 @@ def calibrate(
             raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
         import pippin.dask
 
-        with on_cluster(scheduler, data, layout) as tables:
+        with on_cluster(scheduler, data, columns.layout) as tables:
             far = pippin.dask.calibrate(tables, None, method.score, alpha, seed=seed, per=per, unseen=unseen)
         _save(far, out, no_scores)
         print(f"{out}, made from {tables.name}: {far.describe()}")
         if far.n_calibration > MOST_SCORES and not no_scores:
             print(LEFT_OUT.format(alpha))
         return
-    found = read_or_scan(data, labels, layout)
+    found = read_or_scan(data, labels, columns.layout)
     right: float | None
     if units:
         given = at_once(found)

@@ -5,9 +5,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pippin._runtime.errors import InputError
+from pippin.cli.options import an_option
 
 if TYPE_CHECKING:
     from pippin.tables.layout import Layout
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
 LOCAL = "local"
 Scheduler = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="A Dask scheduler whose workers read the tables and do the work, such as tcp://host:8786; local starts "
+    an_option(
+        "A Dask scheduler whose workers read the tables and do the work, such as tcp://host:8786; local starts "
         "one on this machine.",
-        show_default=False,
+        metavar="ADDRESS",
     ),
 ]
 

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pippin.cli.inputs import at_once, read_or_example, read_or_scan, read_scores
 from pippin.cli.options import (
     Alpha,
     CalibrationFraction,
+    Columns,
     DataFilesOrExample,
     LabelsFile,
     OutFolder,
     SplitSeed,
     UtilityFile,
-    at_once,
-    read_or_example,
-    read_or_scan,
-    read_scores,
-    takes_table,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +49,6 @@ UsualSplits = Annotated[
 ]
 
 
-@takes_table
 def compare(
     data: DataFilesOrExample = None,
     scores: Scores = "paper",
@@ -63,13 +59,15 @@ def compare(
     out: OutFolder = Path("out"),
     labels: LabelsFile = None,
     utility: UtilityFile = None,
-    layout: "Layout | None" = None,
+    *,
+    columns: Columns,
 ) -> None:
     """Compare scores on the same random splits; a stopped run goes on where it was."""
     from pippin._compare.comparison import usual_splits
     from pippin.tables.reading import need_groups
 
     chosen = read_scores(scores)
+    layout = columns.layout
     given = at_once(read_or_scan(data, labels, layout)) if data else read_or_example(None, labels, layout)
     worth = None if utility is None else _utility(utility, given.labelled)
     need_groups(given, *(str(method) for method in chosen if method.by_group))

@@ -5,24 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from pippin._runtime.errors import InputError
-from pippin.cli.options import (
-    DataFile,
-    DrawSeed,
-    Fallback,
-    PredictorFile,
-    UtilityFile,
-    WeightsFile,
-    read_or_example,
-    takes_table,
-)
+from pippin.cli.inputs import read_or_example
+from pippin.cli.options import Beside, Columns, DataFile, PredictorFile, Worth, an_option
 
 if TYPE_CHECKING:
     from pippin import Decisions, Utility
     from pippin._predictors.protocol import ConformalPredictor
-    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
 ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -35,16 +24,14 @@ class Chosen(NamedTuple):
     utility: "Utility"
 
 
-@takes_table
 def decide(
     predictor: PredictorFile,
     data: DataFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help=ACTIONS, show_default=False)],
-    utility: UtilityFile = None,
-    fallback: Fallback = None,
-    seed: DrawSeed = None,
-    weights: WeightsFile = None,
-    layout: "Layout | None" = None,
+    out: Annotated[Path, an_option(ACTIONS, metavar="FILE")],
+    *,
+    worth: Worth,
+    beside: Beside,
+    columns: Columns,
 ) -> None:
     """Write the action for every row, and the utility that is certified for it.
 
@@ -60,10 +47,10 @@ def decide(
     if not printed:
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated = pippin.load(predictor)
-    given = read_or_example(data, None, layout)
+    given = read_or_example(data, None, columns.layout)
     if not printed and out.exists() and data.exists() and out.samefile(data):
         raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
-    found = acted(calibrated, given, utility, fallback, weights, seed).decisions
+    found = acted(calibrated, given, worth, beside).decisions
     tell = partial(print, file=sys.stderr if printed else sys.stdout)
     if printed:
         sys.stdout.buffer.write(decisions_table(found, given.ids).write_csv().encode())
@@ -74,20 +61,13 @@ def decide(
     tell(f"{shares}. {calibrated.describe()}")
 
 
-def acted(
-    predictor: "ConformalPredictor",
-    given: "Data",
-    utility: Path | None,
-    fallback: str | None,
-    weights: Path | None,
-    seed: int | None,
-) -> Chosen:
+def acted(predictor: "ConformalPredictor", given: "Data", worth: Worth, beside: Beside) -> Chosen:
     """What a decider does, or any predictor with a utility."""
     import pippin
-    from pippin.cli.options import asked_of
+    from pippin.cli.inputs import asked_of
     from pippin.tables.reading import naming
 
-    asked = asked_of(predictor, given, weights, seed, False)
+    asked, (utility, fallback) = asked_of(predictor, given, beside), worth
     if isinstance(predictor, pippin.Decider):
         if utility is not None or fallback is not None:
             odd = "--fallback" if utility is None else "--utility"

@@ -6,45 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 from pippin._runtime.errors import InputError
 from pippin.cli.cluster import Scheduler, on_cluster
-from pippin.cli.options import (
-    DataFiles,
-    DrawSeed,
-    Fallback,
-    LabelsFile,
-    NonEmpty,
-    PredictorFile,
-    UtilityFile,
-    WeightsFile,
-    at_once,
-    read_or_scan,
-    takes_table,
-)
+from pippin.cli.inputs import at_once, read_or_scan
+from pippin.cli.options import Beside, Columns, DataFiles, LabelsFile, NonEmpty, PredictorFile, Worth
 
 if TYPE_CHECKING:
     from pippin._inputs.rows import Rows
     from pippin._predictors.metrics import Evaluation
     from pippin._predictors.protocol import ConformalPredictor
-    from pippin.tables.layout import Layout
 
 
-@takes_table
 def evaluate(
     predictor: PredictorFile,
     data: DataFiles,
-    seed: DrawSeed = None,
+    *,
     labels: LabelsFile = None,
+    beside: Beside,
     non_empty: NonEmpty = False,
-    weights: WeightsFile = None,
-    utility: UtilityFile = None,
-    fallback: Fallback = None,
+    worth: Worth,
     scheduler: Scheduler = None,
-    layout: "Layout | None" = None,
+    columns: Columns,
 ) -> None:
     """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
     import pippin
     from pippin._engine.dispatch import accuracy
     from pippin._inputs.labels import ColumnNumbers
-    from pippin.cli.options import asked_of
+    from pippin.cli.inputs import asked_of
     from pippin.tables.reading import Data, naming
 
     calibrated = pippin.load(predictor)
@@ -52,28 +38,28 @@ def evaluate(
         import pippin.dask
 
         known = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
-        if labels is not None or weights is not None or utility is not None or not known:
+        if labels is not None or beside.weights is not None or worth.utility is not None or not known:
             raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-        with on_cluster(scheduler, data, layout) as tables:
-            far = pippin.dask.evaluate(calibrated, tables, seed=seed, nonempty=non_empty)
+        with on_cluster(scheduler, data, columns.layout) as tables:
+            far = pippin.dask.evaluate(calibrated, tables, seed=beside.seed, nonempty=non_empty)
         _say(calibrated, tables.name, far, False)
         return
-    found = read_or_scan(data, labels, layout)
+    found = read_or_scan(data, labels, columns.layout)
     by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
-    if not isinstance(found, Data) and by_threshold and weights is None and utility is None:
+    if not isinstance(found, Data) and by_threshold and beside.weights is None and worth.utility is None:
         from pippin.cli.evaluate_tables import evaluate_tables
 
-        _say(calibrated, found.name, *evaluate_tables(calibrated, found, seed, non_empty))
+        _say(calibrated, found.name, *evaluate_tables(calibrated, found, beside.seed, non_empty))
         return
     given = at_once(found)
     truth = given.truth(calibrated.classes)
-    if utility is not None or isinstance(calibrated, pippin.Decider):
+    if worth.utility is not None or isinstance(calibrated, pippin.Decider):
         from pippin.cli.decide import acted, tell_decisions
 
-        chosen = acted(calibrated, given, utility, fallback, weights, seed)
+        chosen = acted(calibrated, given, worth, beside)
         tell_decisions(calibrated, given, chosen, ColumnNumbers(truth))
         return
-    asked = asked_of(calibrated, given, weights, seed, non_empty)
+    asked = asked_of(calibrated, given, beside, non_empty)
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)
     names = [str(calibrated.classes[i]) for i in truth]

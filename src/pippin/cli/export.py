@@ -6,27 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pippin._runtime.errors import InputError
-from pippin.cli.options import PredictorFile
+from pippin.cli.options import PredictorFile, an_option
 
 if TYPE_CHECKING:
     from pippin.export.onnx import Exported
 
-OnnxFile = Annotated[Path | None, typer.Option(metavar="FILE", help="An ONNX graph, .onnx.", show_default=False)]
-HeaderFile = Annotated[Path | None, typer.Option("--c", metavar="FILE", help="A C99 header, .h.", show_default=False)]
+OnnxFile = Annotated[Path | None, an_option("An ONNX graph, .onnx.", metavar="FILE")]
+HeaderFile = Annotated[Path | None, an_option("A C99 header, .h.", "--c", metavar="FILE")]
 Source = Annotated[
     str | None,
-    typer.Option(
+    an_option(
+        "What the ONNX head takes: probs (if not given) or logits; behind a classifier, what its graph ends in.",
         "--input",
-        help="What the ONNX head takes: probs (if not given) or logits; behind a classifier, what its graph ends in.",
-        show_default=False,
     ),
 ]
 Dtype = Annotated[str, typer.Option(help="What the numbers of an ONNX head alone are: float32 or float64.")]
-Model = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A classifier's ONNX graph that the head is added to.", show_default=False),
-]
-Output = Annotated[str | None, typer.Option(help="Its output that holds them, if several could.", show_default=False)]
+Model = Annotated[Path | None, an_option("A classifier's ONNX graph that the head is added to.", metavar="FILE")]
+Output = Annotated[str | None, an_option("Its output that holds them, if several could.")]
 
 
 def export(

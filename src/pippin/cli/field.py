@@ -14,7 +14,7 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
-from pippin.cli.options import Fallback, UtilityFile
+from pippin.cli.options import Worth, an_argument, an_option, command
 from pippin.cli.train import Device
 
 if TYPE_CHECKING:
@@ -26,68 +26,44 @@ SHOWN = 10  # photographs that were skipped, by name
 
 field = typer.Typer(help="From new photographs to sets, decisions and a picture of them.")
 
-WeightsFolder = Annotated[
-    Path, typer.Option(metavar="DIR", help="The folder weights that train wrote.", show_default=False)
-]
-Calibrated = Annotated[
-    Path, typer.Option("--predictor", metavar="FILE", help="What calibrate wrote from its logits.", show_default=False)
-]
-DeciderFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="What calibrate --utility wrote from its logits.", show_default=False),
-]
+WeightsFolder = Annotated[Path, an_option("The folder weights that train wrote.", metavar="DIR")]
+Calibrated = Annotated[Path, an_option("What calibrate wrote from its logits.", "--predictor", metavar="FILE")]
+DeciderFile = Annotated[Path | None, an_option("What calibrate --utility wrote from its logits.", metavar="FILE")]
 Calibration = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="The .npz that calibrated, to be told what is wrong with it.", show_default=False
-    ),
+    Path | None, an_option("The .npz that calibrated, to be told what is wrong with it.", metavar="FILE")
 ]
 Windows = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Cut photographs into windows of so many pixels; whole images, if not given.", show_default=False
-    ),
+    int | None, an_option("Cut photographs into windows of so many pixels; whole images, if not given.", min=1)
 ]
 Onnx = Annotated[
     bool, typer.Option("--onnx", help="Add the network with its sets and decisions in ONNX, to run without torch.")
 ]
 RunWindows = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Cut into windows of so many pixels; as the model says, if not given.", show_default=False
-    ),
+    int | None, an_option("Cut into windows of so many pixels; as the model says, if not given.", min=1)
 ]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="What field make wrote.", show_default=False)]
+Model = Annotated[Path, an_argument("MODEL", "What field make wrote.")]
 Watched = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Take photographs as they arrive in this folder, until Ctrl-C.", show_default=False
-    ),
+    Path | None, an_option("Take photographs as they arrive in this folder, until Ctrl-C.", metavar="DIR")
 ]
 MonitorFile = Annotated[
     Path | None,
-    typer.Option(
+    an_option(
+        "With --watch: the state of a monitor without labels, begun or taken up; an alarm is a line of its own.",
         "--monitor",
         metavar="FILE",
-        help="With --watch: the state of a monitor without labels, begun or taken up; an alarm is a line of its own.",
-        show_default=False,
     ),
 ]
-Photos = Annotated[
-    list[Path] | None, typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.", show_default=False)
-]
+Photos = Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs, or folders of them.")]
 
 
-@field.command(
-    "make", epilog="Example: pippin field make --weights weights --predictor predictor.json --windows 224 --out MODEL"
-)
+@command(field, "field make --weights weights --predictor predictor.json --windows 224 --out MODEL")
 def make(
     weights: WeightsFolder,
     predictor: Calibrated,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the model.", show_default=False)],
+    out: Annotated[Path, an_option("The folder of the model.", metavar="DIR")],
+    *,
     decider: DeciderFile = None,
-    utility: UtilityFile = None,
-    fallback: Fallback = None,
+    worth: Worth,
     windows: Windows = None,
     calibration: Calibration = None,
     onnx: Onnx = False,
@@ -106,8 +82,8 @@ def make(
         weights,
         predictor,
         decider=decider,
-        utility=utility,
-        fallback=fallback,
+        utility=worth.utility,
+        fallback=worth.fallback,
         window=windows,
         calibration=calibration,
     )
@@ -117,10 +93,10 @@ def make(
     print(f"{out}: {made.describe()}\nNext: pippin field run {out} PHOTOS --out results")
 
 
-@field.command("run", epilog="Example: pippin field run MODEL photographs --out results")
+@command(field, "field run MODEL photographs --out results")
 def run(
     model: Model,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.", show_default=False)],
+    out: Annotated[Path, an_option("The folder for the results.", metavar="DIR")],
     photos: Photos = None,
     windows: RunWindows = None,
     watch: Watched = None,

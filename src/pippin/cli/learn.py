@@ -1,14 +1,12 @@
 """`pippin learn`: what the classifier confuses, learnt on some rows, and a predictor behind it on the others."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, NamedTuple
 
 import typer
 
-from pippin.cli.options import Alpha, DataFile, LabelsFile, SplitSeed, read_or_example, takes_table
-
-if TYPE_CHECKING:
-    from pippin.tables.layout import Layout
+from pippin.cli.inputs import read_or_example
+from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, SplitSeed, an_option
 
 Way = Annotated[
     str,
@@ -18,36 +16,36 @@ Way = Annotated[
     ),
 ]
 Fraction = Annotated[float, typer.Option(help="With split, the share of rows that learns; the rest calibrates.")]
-MaxSize = Annotated[
-    float | None,
-    typer.Option(help="With socop: choose its price for the most singletons at this mean size.", show_default=False),
-]
+MaxSize = Annotated[float | None, an_option("With socop: choose its price for the most singletons at this mean size.")]
 MinSingletons = Annotated[
-    float | None,
-    typer.Option(help="With socop: choose its price for the smallest sets, this share single.", show_default=False),
+    float | None, an_option("With socop: choose its price for the smallest sets, this share single.")
 ]
-
-
 Features = Annotated[
     bool,
     typer.Option("--features", help="Show the sharpener the features of the data too, as train --features writes."),
 ]
 
 
-@takes_table
+class Division(NamedTuple):
+    """Which rows learn, and what SOCOP's price is chosen for on them."""
+
+    way: Way = "split"
+    learning_fraction: Fraction = 0.5
+    max_size: MaxSize = None
+    min_singletons: MinSingletons = None
+
+
 def learn(
     data: DataFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor, .json.", show_default=False)],
+    out: Annotated[Path, an_option("The predictor, .json.", metavar="FILE")],
     score: Annotated[str, typer.Option(help="The score behind the sharpener.")] = "socop",
     alpha: Alpha = 0.1,
-    way: Way = "split",
-    learning_fraction: Fraction = 0.5,
-    max_size: MaxSize = None,
-    min_singletons: MinSingletons = None,
+    *,
+    division: Division,
     features: Features = False,
     seed: SplitSeed = 0,
     labels: LabelsFile = None,
-    layout: "Layout | None" = None,
+    columns: Columns,
 ) -> None:
     """Sharpen the probabilities on some rows, and calibrate a predictor behind that on the others."""
     import pippin
@@ -55,17 +53,13 @@ def learn(
     from pippin.tables.reading import known, read_features
 
     check_target(out, ".json")
-    given = read_or_example(data, labels, layout)
-    asked: Any = way
+    given = read_or_example(data, labels, columns.layout)
     predictor: pippin.SharpenedPredictor | pippin.SharpenedMixture = pippin.learn(
         given.rows,
         known(given),
         score,
         alpha,
-        way=asked,
-        learning_fraction=learning_fraction,
-        max_size=max_size,
-        min_singletons=min_singletons,
+        **division._asdict(),
         features=read_features(given) if features else None,
         seed=seed,
     )

@@ -11,7 +11,7 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
-from pippin.cli.options import PredictorFile
+from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target
 
 if TYPE_CHECKING:
@@ -19,50 +19,33 @@ if TYPE_CHECKING:
 
 StateFile = Annotated[
     Path | None,
-    typer.Option(
+    an_option(
+        "Where the monitor is kept: it goes on from there if it exists, and is written before each line printed.",
         "--state",
         metavar="FILE",
-        help="Where the monitor is kept: it goes on from there if it exists, and is written before each line printed.",
-        show_default=False,
     ),
 ]
 
 
 def monitor(
     predictor: PredictorFile,
-    stream: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STREAM", help="A .csv table, a row per object, as it comes; - is stdin.", show_default=False
-        ),
-    ],
+    stream: Annotated[Path, an_argument("STREAM", "A .csv table, a row per object, as it comes; - is stdin.")],
     state: StateFile = None,
     delta: Annotated[
         float | None, typer.Option(help="The probability of a false alarm, ever.", show_default="0.01")
     ] = None,
     mean_time: Annotated[
         float | None,
-        typer.Option(
-            metavar="ROWS",
-            help="Instead, rows between two false alarms on average; then alarms can come again.",
-            show_default=False,
-        ),
+        an_option("Instead, rows between two false alarms on average; then alarms can come again.", metavar="ROWS"),
     ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(metavar="DATA", help="Rows from before, where no labels come.", show_default=False),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The column of true classes, if it is not called label.", show_default=False)
-    ] = None,
+    reference: Annotated[Path | None, an_option("Rows from before, where no labels come.", metavar="DATA")] = None,
+    label: Annotated[str | None, an_option("The column of true classes, if it is not called label.")] = None,
     every: Annotated[int, typer.Option(min=1, help="Rows between two lines of output.")] = 1000,
-    seed: Annotated[int | None, typer.Option(min=0, help="Makes the evidence repeatable.", show_default=False)] = None,
+    seed: Annotated[int | None, an_option("Makes the evidence repeatable.", min=0)] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A picture of evidence and coverage at the end, .png or .svg; or a page with it, .html.",
-            show_default=False,
+        an_option(
+            "A picture of evidence and coverage at the end, .png or .svg; or a page with it, .html.", metavar="FILE"
         ),
     ] = None,
 ) -> None:

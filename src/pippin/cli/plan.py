@@ -7,7 +7,7 @@ import typer
 
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
-from pippin.cli.options import Alpha, LabelsFile, takes_table
+from pippin.cli.options import Alpha, Columns, LabelsFile, an_argument, an_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,27 +17,21 @@ if TYPE_CHECKING:
 
 DISTANCES = (0.005, 0.01, 0.02, 0.05)
 
-Counted = Annotated[
-    Path | None,
-    typer.Argument(metavar="DATA", help="Calibration data, to count the examples of every class.", show_default=False),
-]
-Examples = Annotated[int | None, typer.Option("--n", help="The examples at hand.", show_default=False)]
-Within = Annotated[
-    float | None,
-    typer.Option(help="How far coverage may be from 1 − alpha; 0.01 is one percentage point.", show_default=False),
-]
+Counted = Annotated[Path | None, an_argument("DATA", "Calibration data, to count the examples of every class.")]
+Examples = Annotated[int | None, an_option("The examples at hand.", "--n")]
+Within = Annotated[float | None, an_option("How far coverage may be from 1 − alpha; 0.01 is one percentage point.")]
 
 
-@takes_table
 def plan(
     data: Counted = None,
     alpha: Alpha = 0.1,
     n: Examples = None,
     within: Within = None,
     delta: Annotated[float, typer.Option(help="In what share of calibrations the statement may fail.")] = 0.05,
-    test: Annotated[int | None, typer.Option(help="The rows that will measure coverage.", show_default=False)] = None,
+    test: Annotated[int | None, an_option("The rows that will measure coverage.")] = None,
     labels: LabelsFile = None,
-    layout: "Layout | None" = None,
+    *,
+    columns: Columns,
 ) -> None:
     """Say how many calibration examples are needed, and how far coverage will vary."""
     import pippin
@@ -47,7 +41,7 @@ def plan(
         raise InputError(f"Expected DATA or --n, got both {data} and {n}", "the rows of DATA are what is counted")
     if test is not None and data is None and n is None:
         raise InputError("Expected --n beside --test", "name the calibration examples, for example --n 2000")
-    counts = _counts(data, labels, layout)
+    counts = _counts(data, labels, columns.layout)
     distances = DISTANCES if within is None else (within,)
     at_hand = sum(counts.values()) if n is None else n
     found = None if n is None and data is None else pippin.plan(alpha, at_hand, delta=delta, test=test)
@@ -70,7 +64,7 @@ def _counts(data: Path | None, labels: Path | None, layout: "Layout | None") -> 
     import numpy as np
 
     from pippin._inputs.labels import as_classes
-    from pippin.cli.options import read_or_example
+    from pippin.cli.inputs import read_or_example
 
     if data is None and labels is None:
         return {}

@@ -8,53 +8,40 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from pippin._runtime.errors import InputError
 from pippin.cli.cluster import Scheduler, connected, tables_of
-from pippin.cli.options import (
-    DataFiles,
-    DrawSeed,
-    NonEmpty,
-    PredictorFile,
-    WeightsFile,
-    at_once,
-    read_or_scan,
-    takes_table,
-)
+from pippin.cli.inputs import at_once, read_or_scan
+from pippin.cli.options import Beside, Columns, DataFiles, NonEmpty, PredictorFile, an_option
 
 if TYPE_CHECKING:
     import polars
 
     from pippin._inputs.rows import Rows
-    from pippin.tables.layout import Layout
     from pippin.tables.writing import Ids
 
 P_VALUES = "Point predictions with confidence, credibility and all p-values are in {}."
 SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
 PValuesFile = Annotated[
     Path | None,
-    typer.Option(
+    an_option(
+        "Also write for every row the class with the largest p-value, its confidence and credibility, and the "
+        "p-value of each class: .csv or .parquet.",
         "--p-values",
         metavar="FILE",
-        help="Also write for every row the class with the largest p-value, its confidence and credibility, and the "
-        "p-value of each class: .csv or .parquet.",
-        show_default=False,
     ),
 ]
 
 
-@takes_table
 def predict(
     predictor: PredictorFile,
     data: DataFiles,
-    out: Annotated[Path, typer.Option(metavar="FILE", help=SETS, show_default=False)],
-    seed: DrawSeed = None,
+    out: Annotated[Path, an_option(SETS, metavar="FILE")],
+    *,
+    beside: Beside,
     non_empty: NonEmpty = False,
     p_values: PValuesFile = None,
-    weights: WeightsFile = None,
     scheduler: Scheduler = None,
-    layout: "Layout | None" = None,
+    columns: Columns,
 ) -> None:
     """Write the prediction set of every row.
 
@@ -64,7 +51,7 @@ def predict(
     batches and written as they are read; a run that was stopped goes on where it was.
     """
     import pippin
-    from pippin.cli.options import asked_of
+    from pippin.cli.inputs import asked_of
     from pippin.cli.outputs import check_target
     from pippin.tables.formats import STDIN
     from pippin.tables.reading import Data, naming
@@ -75,9 +62,9 @@ def predict(
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated = pippin.load(predictor)
     by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
-    if scheduler is not None and (weights is not None or not by_threshold):
+    if scheduler is not None and (beside.weights is not None or not by_threshold):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-    found = read_or_scan(data, None, layout) if scheduler is None else tables_of(data, layout)
+    found = read_or_scan(data, None, columns.layout) if scheduler is None else tables_of(data, columns.layout)
     files = data if isinstance(found, Data) else [source.path for source in found.sources]
     if p_values is not None:
         _check(p_values, out, files)
@@ -89,9 +76,9 @@ def predict(
     if not isinstance(found, Data) and isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor):
         from pippin.cli.predict_tables import predict_tables
 
-        if weights is not None:
+        if beside.weights is not None:
             raise InputError(f"A {type(calibrated).__name__} takes no weights", "leave --weights out")
-        given_to = (calibrated, predictor, found, [out, p_values], seed, non_empty)
+        given_to = (calibrated, predictor, found, [out, p_values], beside.seed, non_empty)
         with connected(scheduler) as far:
             n, total, empty = predict_tables(*given_to, far=far)
         _tell(tell, None if printed else out, n, total, empty, calibrated.alpha)
@@ -99,8 +86,8 @@ def predict(
             tell(P_VALUES.format(p_values))
         return
     given = at_once(found)
-    shared = secrets.randbits(64) if seed is None else seed  # sets and p-values use the same u
-    asked = asked_of(calibrated, given, weights, shared, non_empty)
+    shared = secrets.randbits(64) if beside.seed is None else beside.seed  # sets and p-values use the same u
+    asked = asked_of(calibrated, given, beside._replace(seed=shared), non_empty)
     with naming(given.name):
         sets = calibrated.predict(given.rows, **asked)
         asked.pop("nonempty")

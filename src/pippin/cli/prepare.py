@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pippin.cli.options import an_argument, an_option, command
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -13,9 +15,7 @@ if TYPE_CHECKING:
 
 prepare = typer.Typer()
 
-WE3DS = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The WE3DS folder, or WE3DS.zip as it is.", show_default=False)
-]
+WE3DS = Annotated[Path, an_argument("DIR", "The WE3DS folder, or WE3DS.zip as it is.")]
 Windows = Annotated[Path, typer.Option(metavar="WINDOWS", help="The folder for the windows, one sub-folder per class.")]
 Window = Annotated[int, typer.Option(min=32, help="The side of a window, in pixels.")]
 Label = Annotated[
@@ -23,16 +23,10 @@ Label = Annotated[
     typer.Option(help="What names a window: its most frequent plant, or its most frequent class, soil included."),
 ]
 Soil = Annotated[int, typer.Option(min=0, help="How many windows of soil are drawn at random.")]
-Drop = Annotated[
-    str | None,
-    typer.Option(help="Classes to leave out, between commas, or none; if not given, the paper's.", show_default=False),
-]
+Drop = Annotated[str | None, an_option("Classes to leave out, between commas, or none; if not given, the paper's.")]
 Seed = Annotated[int, typer.Option(min=0, help="Draws the windows of soil; the same seed gives the same files.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first photograph that cannot be used.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="How many processes; if not given, one for each core.", show_default=False),
-]
+Workers = Annotated[int | None, an_option("How many processes; if not given, one for each core.", min=1)]
 
 
 @prepare.callback()
@@ -40,7 +34,7 @@ def photographs() -> None:
     """Cut photographs with masks into labelled windows."""
 
 
-@prepare.command(epilog="Example: pippin prepare we3ds WE3DS.zip --out windows")
+@command(prepare, "prepare we3ds WE3DS.zip --out windows")
 def we3ds(
     folder: WE3DS,
     out: Windows,

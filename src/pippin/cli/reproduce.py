@@ -6,19 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from pippin._runtime.extras import need
-from pippin.cli.options import Alpha, CalibrationFraction, OutFolder, Splits
-from pippin.cli.train import (
-    Batch,
-    Device,
-    Epochs,
-    Flips,
-    Group,
-    LearningRate,
-    Size,
-    TrainFraction,
-    Weights,
-    run_training,
-)
+from pippin.cli.options import Alpha, CalibrationFraction, Columns, OutFolder, Splits, an_argument, command
+from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
 SCORE = "repip"  # of the field model
@@ -30,25 +19,18 @@ reproduce = typer.Typer(help="Run the whole experiment; steps whose results stil
 
 Seed = Annotated[int, typer.Option(min=0, help="Of windows, training and splits.")]
 SweepSplits = Annotated[int, typer.Option(help="Random splits for each value of a sweep.")]
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A folder with one sub-folder of images per class.", show_default=False)
-]
-Download = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The WE3DS download: a folder or WE3DS.zip.", show_default=False)
-]
+Folder = Annotated[Path, an_argument("DIR", "A folder with one sub-folder of images per class.")]
+Download = Annotated[Path, an_argument("DIR", "The WE3DS download: a folder or WE3DS.zip.")]
 
 
-@reproduce.command("images", epilog="Example: pippin reproduce images photographs --out out")
+@command(reproduce, "reproduce images photographs --out out")
 def images(
     folder: Folder,
     out: OutFolder = Path("out"),
-    weights: Weights = "microsoft/resnet-18",
-    epochs: Epochs = 30,
-    batch: Batch = 64,
-    size: Size = 224,
-    learning_rate: LearningRate = None,
+    *,
+    network: Network,
     train_fraction: TrainFraction = 0.7,
-    group: Group = "none",
+    group: HeldOut = "none",
     flips: Flips = "horizontal",
     device: Device = "auto",
     splits: Splits = 1000,
@@ -58,31 +40,18 @@ def images(
     seed: Seed = 0,
 ) -> None:
     """Train on a folder of labelled images, sweep, compare, report, and make a field model."""
-    chosen = {
-        "weights": weights,
-        "epochs": epochs,
-        "batch": batch,
-        "size": size,
-        "learning_rate": learning_rate,
-        "train_fraction": train_fraction,
-        "group": group,
-        "flips": flips,
-        "seed": seed,
-        "device": device,
-    }
+    held_out = {"train_fraction": train_fraction, "group": group}
+    chosen = {**network._asdict(), **held_out, "flips": flips, "seed": seed, "device": device}
     _experiment(folder.absolute().name, folder, out, chosen, (splits, sweep_splits), alpha, calibration_fraction, None)
 
 
-@reproduce.command("we3ds", epilog="Example: pippin reproduce we3ds WE3DS.zip --out out")
+@command(reproduce, "reproduce we3ds WE3DS.zip --out out")
 def we3ds(
     download: Download,
     out: OutFolder = Path("out"),
-    weights: Weights = "microsoft/resnet-18",
-    epochs: Epochs = 30,
-    batch: Batch = 64,
-    size: Size = 224,
-    learning_rate: LearningRate = None,
-    group: Group = "none",
+    *,
+    network: Network,
+    group: HeldOut = "none",
     device: Device = "auto",
     splits: Splits = 1000,
     sweep_splits: SweepSplits = 100,
@@ -96,18 +65,8 @@ def we3ds(
     windows = out / "windows"
     with output_folder(out):
         prepare_we3ds(download, windows, window=WINDOW, seed=seed)  # it looks for itself whether those there still hold
-        chosen = {
-            "weights": weights,
-            "epochs": epochs,
-            "batch": batch,
-            "size": size,
-            "learning_rate": learning_rate,
-            "train_fraction": 0.7,
-            "group": group,
-            "flips": "both",
-            "seed": seed,
-            "device": device,
-        }
+        held_out = {"train_fraction": 0.7, "group": group}
+        chosen = {**network._asdict(), **held_out, "flips": "both", "seed": seed, "device": device}
         _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45, WINDOW)
 
 
@@ -179,6 +138,7 @@ def _sweep(probs: Path, place: Path, score: str, splits: int, alpha: float, frac
             calibration_fraction=fraction,
             seed=seed,
             out=place,
+            columns=Columns(),
         )
 
     run_step(f"sweep of {score}", place / "step.json", made_from, outputs, work)
@@ -189,7 +149,7 @@ def _compare(
 ) -> None:
     """The six scores of the paper, and the report with photographs."""
     from pippin.cli.compare import compare_data
-    from pippin.cli.options import read_scores
+    from pippin.cli.inputs import read_scores
     from pippin.cli.photographs import show_photographs
     from pippin.cli.steps import file_checksum, run_step
     from pippin.tables.reading import read_data

@@ -6,36 +6,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pippin.cli.inputs import read_or_example, read_values
 from pippin.cli.options import (
     Alpha,
     CalibrationFraction,
+    Columns,
     DataOrExample,
     LabelsFile,
     OutFolder,
     Splits,
     SplitSeed,
-    read_or_example,
-    read_values,
-    takes_table,
+    an_option,
 )
 
 if TYPE_CHECKING:
     from pippin._compare.sweeping import Sweep
-    from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
 ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]
 Parameter = Annotated[
     str | None,
-    typer.Option(
-        help="What is varied; if not given gamma of repip, lam of raps and saps, beta of pip, mu of socop.",
-        show_default=False,
-    ),
+    an_option("What is varied; if not given gamma of repip, lam of raps and saps, beta of pip, mu of socop."),
 ]
 Values = Annotated[str, typer.Option(help="Numbers between commas.")]
 
 
-@takes_table
 def sweep(
     data: DataOrExample = None,
     score: ScoreName = "repip",
@@ -47,7 +42,8 @@ def sweep(
     seed: SplitSeed = 0,
     out: OutFolder = Path("out"),
     labels: LabelsFile = None,
-    layout: "Layout | None" = None,
+    *,
+    columns: Columns,
 ) -> None:
     """Vary one parameter of a score, on the same random splits."""
     import pippin
@@ -56,7 +52,7 @@ def sweep(
     from pippin.tables.writing import write_table
 
     steps = read_values(values)
-    given = read_or_example(data, labels, layout)
+    given = read_or_example(data, labels, columns.layout)
     truth = known(given)
     with output_folder(out):
         swept = pippin.sweep(

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pippin.cli.options import an_option
 from pippin.cli.report.toy_cases import CASES, OWN, Case
 
 if TYPE_CHECKING:
@@ -15,9 +14,7 @@ BAR = 40  # characters for a probability of 1
 NAMES = {"ip": "IP", "margin": "MS", "pip": "PIP"}
 
 
-Drawn = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Draw them there too, as toy.png and toy.svg.", show_default=False)
-]
+Drawn = Annotated[Path | None, an_option("Draw them there too, as toy.png and toy.svg.", metavar="DIR")]
 
 
 def toy(out: Drawn = None) -> None:

@@ -2,29 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+from pippin.cli.options import an_argument, an_option
 
 if TYPE_CHECKING:
     from pippin.images.training import Trained
 
-ImageFolder = Annotated[
-    Path,
-    typer.Argument(metavar="WINDOWS", help="A folder with one sub-folder of images per class.", show_default=False),
-]
+ImageFolder = Annotated[Path, an_argument("WINDOWS", "A folder with one sub-folder of images per class.")]
 Weights = Annotated[
     str, typer.Option(help="A classifier on the Hugging Face hub, a folder of weights, or none to start from scratch.")
 ]
 Epochs = Annotated[int, typer.Option(help="How many times every image is seen.")]
 Batch = Annotated[int, typer.Option(help="Images at once.")]
 Size = Annotated[int, typer.Option(help="Pixels of a side.")]
-LearningRate = Annotated[
-    float | None,
-    typer.Option(help="If not given 0.001 from scratch, 0.0003 from other weights.", show_default=False),
-]
+LearningRate = Annotated[float | None, an_option("If not given 0.001 from scratch, 0.0003 from other weights.")]
 TrainFraction = Annotated[float, typer.Option(help="The share of images that trains; the rest is held out.")]
-Group = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
+HeldOut = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
 Flips = Annotated[str, typer.Option(help="Mirrored views: horizontal, both (for pictures from above) or none.")]
 Features = Annotated[
     bool,
@@ -34,16 +30,23 @@ TrainSeed = Annotated[int, typer.Option(min=0, help="Makes the division, the fir
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
+class Network(NamedTuple):
+    """What is trained, from what and how long."""
+
+    weights: Weights = "microsoft/resnet-18"
+    epochs: Epochs = 30
+    batch: Batch = 64
+    size: Size = 224
+    learning_rate: LearningRate = None
+
+
 def train(
     windows: ImageFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The logits, .npz.", show_default=False)],
-    weights: Weights = "microsoft/resnet-18",
-    epochs: Epochs = 30,
-    batch: Batch = 64,
-    size: Size = 224,
-    learning_rate: LearningRate = None,
+    out: Annotated[Path, an_option("The logits, .npz.", metavar="FILE")],
+    *,
+    network: Network,
     train_fraction: TrainFraction = 0.7,
-    group: Group = "none",
+    group: HeldOut = "none",
     flips: Flips = "horizontal",
     seed: TrainSeed = 0,
     device: Device = "auto",
@@ -53,19 +56,8 @@ def train(
 
     Writes the logits of the images held out, and beside them the folder weights and train.json.
     """
-    chosen = {
-        "weights": weights,
-        "epochs": epochs,
-        "batch": batch,
-        "size": size,
-        "learning_rate": learning_rate,
-        "train_fraction": train_fraction,
-        "group": group,
-        "flips": flips,
-        "seed": seed,
-        "device": device,
-        "features": features,
-    }
+    held_out = {"train_fraction": train_fraction, "group": group}
+    chosen = {**network._asdict(), **held_out, "flips": flips, "seed": seed, "device": device, "features": features}
     trained = run_training(windows, out, chosen)
     print(
         f"The logits of {len(trained.files):,} images held out, accuracy {trained.accuracy:.3f}, are in {out}; "

@@ -1,6 +1,5 @@
 """ConformalClassifier: a part of the rows fits, another calibrates, and predictions are sets."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,19 +7,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from pippin._inputs.fingerprints import fingerprints, seen_before
-from pippin._inputs.rows import row_index
 from pippin._predictors.calibrating import calibrate
 from pippin._predictors.grouping import Per
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
-from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
+from pippin.sklearn.parameters import ScoreParameter, like_inputs, or_default, routed, router, sets_of
 from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fitted, probabilities, several, split
 from pippin.sklearn.trained_on import check_unseen
 
@@ -201,13 +199,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             seed: for a randomised score; without it, u comes from `random_state` and the rows
                 themselves, so that the same rows get the same sets again.
         """
-        check_is_fitted(self)
-        predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
-        if seed is None and predictor.score.randomized and self.random_state is not None:
-            seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
         options = {"groups": groups} if self._by_group else {}
-        sets: PredictionSets = predictor.predict(self.predict_proba(X), seed=seed, nonempty=nonempty, **options)
-        return replace(sets, index=row_index(X))
+        return sets_of(self, X, self.predict_proba, alpha, seed=seed, nonempty=nonempty, **options)
 
     @property
     def n_features_in_(self) -> int:
@@ -227,10 +220,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return hasattr(self, "predictor_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self._estimator).input_tags
-        tags.input_tags.pairwise = False
-        return tags
+        return like_inputs(super().__sklearn_tags__(), self._estimator)
 
     @property
     def _estimator(self) -> Any:

@@ -6,17 +6,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from pippin._inputs.fingerprints import fingerprints
-from pippin._inputs.rows import row_index
 from pippin._predictors.cross import calibrate_cross
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
-from pippin.sklearn.parameters import ScoreParameter, or_default, routed, router
+from pippin.sklearn.parameters import ScoreParameter, like_inputs, or_default, routed, router, sets_of
 from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, fold_of_rows, probabilities, several
 
 __all__ = ["CrossConformalClassifier"]
@@ -144,11 +142,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
             seed: for a randomised score; without it, u comes from `random_state` and the rows
                 themselves, so that the same rows get the same sets again.
         """
-        check_is_fitted(self)
-        predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
-        if seed is None and predictor.score.randomized and self.random_state is not None:
-            seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
-        return replace(predictor.predict(self._fold_probs(X), seed=seed, nonempty=nonempty), index=row_index(X))
+        return sets_of(self, X, self._fold_probs, alpha, seed=seed, nonempty=nonempty)
 
     @property
     def n_features_in_(self) -> int:
@@ -168,10 +162,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         return hasattr(self, "predictor_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self._estimator).input_tags
-        tags.input_tags.pairwise = False
-        return tags
+        return like_inputs(super().__sklearn_tags__(), self._estimator)
 
     @property
     def _estimator(self) -> Any:

@@ -1,16 +1,22 @@
-"""What our classifiers share as scikit-learn estimators: `score`, the default estimator, and metadata routing."""
+"""What our classifiers share as scikit-learn estimators: `score`, the default estimator, tags, sets, and routing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_array
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from pippin._inputs.fingerprints import fingerprints
+from pippin._inputs.rows import row_index
+from pippin._predictors.sets import PredictionSets
+from pippin._runtime.arrays import Seed
 from pippin.sklearn.rows import weight_name
 
 
@@ -31,6 +37,25 @@ def or_default(estimator: Any) -> Any:
         return estimator
     default = LogisticRegression(max_iter=1000)
     return default.set_fit_request(sample_weight=True) if _is_routing() else default
+
+
+def like_inputs(tags: Any, estimator: Any) -> Any:
+    """The tags, of rows such as the estimator takes."""
+    tags.input_tags = get_tags(estimator).input_tags
+    tags.input_tags.pairwise = False
+    return tags
+
+
+def sets_of(
+    owner: Any, X: Any, probs: Callable[[Any], Any], alpha: float | None, *, seed: Seed, **told: Any
+) -> PredictionSets:
+    """The sets of rows at a level; without a seed, u comes from `random_state` and the rows themselves."""
+    check_is_fitted(owner)
+    predictor = owner.predictor_ if alpha is None else owner.predictor_.at(alpha)
+    if seed is None and predictor.score.randomized and owner.random_state is not None:
+        seed = np.random.default_rng([owner._seed, 1, int(fingerprints(X).sum())])
+    sets: PredictionSets = predictor.predict(probs(X), seed=seed, **told)
+    return replace(sets, index=row_index(X))
 
 
 def router(owner: Any, estimator: Any) -> MetadataRouter:

@@ -18,7 +18,7 @@ from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.grouping import KIND, Grouping, GroupNames, celled, group_codes
 from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
 from pippin._predictors.rules import need_scores
-from pippin._predictors.saving import SavedWithScores, shared_content
+from pippin._predictors.saving import SavedWithScores, listed, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import NATIVE, Classes, Codes, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -275,13 +275,7 @@ class Decider(SavedWithScores):
             f"is worth at least its certificate {share} of the time."
         )
 
-    def content(self, scores: bool = True) -> dict[str, Any]:
-        """What its file holds.
-
-        Args:
-            scores: whether the calibration scores are part of it.
-        """
-        kept = self.cells.scores if scores else None
+    def _content(self, scores: bool) -> dict[str, Any]:
         return {
             "kind": "decisions",
             "utility": self.utility.content(),
@@ -293,16 +287,13 @@ class Decider(SavedWithScores):
             "levels": None if self.levels is None else list(self.levels),
             "cells": self.cells.of.tolist(),
             "cell_counts": self.cells.counts.tolist(),
-            "calibration_scores": None if kept is None else kept.tolist(),
+            "calibration_scores": listed(self.cells.scores) if scores else None,
             "calibration_ranks": None,
         }
 
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
-        return (
-            f"Decider({', '.join(self.utility.actions)}{per}, alpha={self.alpha:g}, "
-            f"{self.n_calibration:,} calibration examples, {len(self.classes):,} classes)"
-        )
+        return self._shown(f"{', '.join(self.utility.actions)}{per}", self._examples)
 
     def _at(self, alpha: Level) -> "Decider":
         levels = as_levels(alpha, self.kinds)

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from pippin._predictors.cells import Cells
+from pippin._predictors.content import Content, check_limits, need, vector_of
 from pippin._predictors.decisions.decider import PER_DECISION, Decider
 from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.grouping import KIND, cells_of, group_names, kinds_of, levels_of
-from pippin._predictors.saving import Content, check_limits, need, vector_of
 from pippin._runtime.arrays import Classes, Vector
 from pippin._theory.level import examples_needed
 
 
 def from_content(content: Content) -> Decider:
     """The decider that had this content."""
-    alpha, n, classes = content.level(), content.whole("n_calibration", 1), content.classes()
+    alpha, n, classes = content.shared()
     utility = utility_of(content.take("utility"), classes)
     groups = group_names(content.take("groups", lambda value: value is None or isinstance(value, list)))
     per = content.take("per", lambda value: value is None or value in PER_DECISION)

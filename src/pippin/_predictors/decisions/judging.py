@@ -1,7 +1,6 @@
 """How good decisions are: what was promised, what came of it, and what expected utility would have done."""
 
 from dataclasses import dataclass
-from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +12,11 @@ from pippin._inputs.labels import as_classes, as_labels
 from pippin._inputs.rows import as_rows
 from pippin._predictors.decisions.results import Decisions
 from pippin._predictors.decisions.utility import Utility
+from pippin._predictors.verdicts import Measured, verdict
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import Share, html_table, shown_share
 from pippin._theory.level import as_alpha
-
-SURE = 4  # standard errors
 
 
 class Came(NamedTuple):
@@ -70,22 +68,9 @@ class DecisionEvaluation:
     @property
     def verdict(self) -> str:
         """Whether certificates are kept as often as was asked for, in a sentence."""
-        if self.alpha is None:
-            return f"keeps {100 * self.kept:.1f} % of its certificates; pass alpha to judge that"
-        asked = 1 - self.alpha
-        error = sqrt(asked * self.alpha * (1 / self.n + (1 / self.n_calibration if self.n_calibration else 0)))
-        off = (self.kept - asked) / error
-        told = f"keeps {100 * self.kept:.1f} % of its certificates where {100 * asked:g} % were asked"
-        if off < -SURE:
-            return (
-                f"{told}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
-                "other data, or other labels"
-            )
-        if off > SURE:
-            return (
-                f"{told}: {off:.0f} standard errors above; the worst case over sets, tied scores or easier rows do that"
-            )
-        return f"{told}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
+        measured = Measured(self.kept, self.n, self.alpha, self.n_calibration)
+        above = "the worst case over sets, tied scores or easier rows do that"
+        return verdict(measured, f"keeps {100 * self.kept:.1f} % of its certificates", above)
 
     def _repr_html_(self) -> str:
         rows = [

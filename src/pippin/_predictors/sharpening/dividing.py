@@ -1,7 +1,7 @@
 """Learning and calibrating from the same labels without using a row twice."""
 
 import math
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,8 @@ from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
 
 Way = Literal["split", "mixture", "cross"]
+Plain = Literal["split", "cross"]  # nothing is drawn for an object
+Drawn = Literal["mixture"]
 FOLDS = 5
 PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # μ of SOCOP that are tried
 
@@ -34,37 +36,31 @@ class Wish(NamedTuple):
     min_singletons: float | None
 
 
+class Told(TypedDict, total=False):
+    """What may be told whichever the way."""
+
+    learning_fraction: float
+    max_size: float | None
+    min_singletons: float | None
+    features: ArrayLike | None
+    classes: Classes | None
+    seed: int
+    from_logits: bool
+
+
 @overload
 def learn(
     probs: Any,
     labels: ArrayLike,
-    score: Score | str = "socop",
-    alpha: float = 0.1,
+    score: Score | str = ...,
+    alpha: float = ...,
     *,
-    way: Literal["split", "cross"] = "split",
-    learning_fraction: float = 0.5,
-    max_size: float | None = None,
-    min_singletons: float | None = None,
-    features: ArrayLike | None = None,
-    classes: Classes | None = None,
-    seed: int = 0,
-    from_logits: bool = False,
+    way: Plain = ...,
+    **more: Unpack[Told],
 ) -> SharpenedPredictor: ...
 @overload
 def learn(
-    probs: Any,
-    labels: ArrayLike,
-    score: Score | str = "socop",
-    alpha: float = 0.1,
-    *,
-    way: Literal["mixture"],
-    learning_fraction: float = 0.5,
-    max_size: float | None = None,
-    min_singletons: float | None = None,
-    features: ArrayLike | None = None,
-    classes: Classes | None = None,
-    seed: int = 0,
-    from_logits: bool = False,
+    probs: Any, labels: ArrayLike, score: Score | str = ..., alpha: float = ..., *, way: Drawn, **more: Unpack[Told]
 ) -> SharpenedMixture: ...
 def learn(
     probs: Any,

@@ -13,12 +13,13 @@ from pippin._inputs.labels import shortened
 from pippin._inputs.rows import Rows, as_rows
 from pippin._predictors.combination import Combination
 from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.content import Content, need
 from pippin._predictors.cross import CrossPredictor
 from pippin._predictors.explaining import Explanation
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.risk import RiskPredictor
-from pippin._predictors.saving import Content, Saved, decoded, need
+from pippin._predictors.saving import Saved, decoded
 from pippin._predictors.sets import PredictionSets
 from pippin._predictors.sharpening import storing
 from pippin._predictors.sharpening.sharpener import Sharpener, as_features

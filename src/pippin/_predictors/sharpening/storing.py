@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.saving import Content, classes_content, need, read_kind
+from pippin._predictors.content import Content, need
+from pippin._predictors.saving import classes_content, read_kind
 from pippin._predictors.sharpening.inputs import Inputs, Singles
 from pippin._predictors.sharpening.members import KINDS, Member
 from pippin._predictors.sharpening.model import Model

@@ -9,7 +9,8 @@ import numpy as np
 
 from pippin._engine.watching import Evidence, no_evidence
 from pippin._predictors import loading
-from pippin._predictors.saving import Content, decoded, need, read_kind, vector_of, whole_numbers
+from pippin._predictors.content import Content, need, vector_of, whole_numbers
+from pippin._predictors.saving import attributes, decoded, read_kind
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.monitor import Monitor
 from pippin._predictors.streams.one_object import Coin
@@ -20,6 +21,7 @@ from pippin._runtime.arrays import Codes
 from pippin._theory.betting import PIECES, SLOPES
 from pippin._theory.bins import BINS, add
 
+ASKED = ("delta", "mean_time", "detector")  # of a monitor
 REMEDIES = ("read a predictor with pippin.load", "begin anew from the predictor")
 
 
@@ -29,19 +31,13 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
     cells, bins = np.nonzero(held.counts)
     return {
         "kind": "monitor",
-        "delta": monitor.delta,
-        "mean_time": monitor.mean_time,
-        "detector": monitor.detector,
+        **attributes(monitor, *ASKED),
         "labelled": monitor._labelled,
-        "n_rows": monitor.n_rows,
-        "n_alarms": monitor.n_alarms,
+        **attributes(monitor, "n_rows", "n_alarms"),
         "last": monitor._last,
         "trail": monitor._trail.content(),
         "misses": None if monitor._missed is None else monitor._missed.content(),
-        "bettors": held.bettors.tolist(),
-        "density": held.density.tolist(),
-        "rises": held.rises.tolist(),
-        "since": held.since.tolist(),
+        **{name: values.tolist() for name, values in attributes(held, "bettors", "density", "rises", "since").items()},
         "cells": cells.tolist(),
         "bins": bins.tolist(),
         "counts": held.counts[cells, bins].tolist(),
@@ -60,12 +56,7 @@ def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
     """What a file holds of a monitor of the promise."""
     return {
         "kind": "risk monitor",
-        "alpha": monitor.alpha,
-        "tolerance": monitor.tolerance,
-        "delta": monitor.delta,
-        "n_rows": monitor.n_rows,
-        "n_missed": monitor.n_missed,
-        "drift_detected": monitor.drift_detected,
+        **attributes(monitor, "alpha", "tolerance", "delta", "n_rows", "n_missed", "drift_detected"),
         "trail": monitor._trail.content(),
     }
 
@@ -92,9 +83,7 @@ def stream_content(stream: Stream) -> dict[str, Any]:
     """What a file holds of a stream."""
     return {
         "kind": "stream",
-        "update": stream.update,
-        "rate": stream.rate,
-        "window": stream.window,
+        **attributes(stream, "update", "rate", "window"),
         "counts": [stream.n_predicted, stream._late],
         "labels_of_cells": [stream._learnt, stream._missed],
         "trail": stream._trail.content(),
@@ -150,8 +139,7 @@ def _are_states(values: Any, n: int) -> bool:
 
 def _monitor(content: Content) -> Monitor:
     predictor = loading.read(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
-    asked = {name: content.take(name) for name in ("delta", "mean_time", "detector")}
-    monitor = Monitor(predictor, **asked)
+    monitor = Monitor(predictor, **{name: content.take(name) for name in ASKED})
     monitor._labelled = content.take("labelled", lambda value: value in (None, True, False))
     monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
     monitor._last = content.number("last")

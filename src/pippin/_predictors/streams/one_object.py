@@ -11,7 +11,7 @@ from pippin._engine.draws import check_seed
 from pippin._engine.protocol import Bounds
 from pippin._inputs.labels import as_labels, as_one_row
 from pippin._inputs.rows import as_rows
-from pippin._predictors.saving import Content
+from pippin._predictors.content import Content
 from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._theory.scores import Score
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pippin._predictors.saving import Content, need
+from pippin._predictors.content import Content, need
 
 MOST = 400  # points; an even number
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pippin._predictors.saving import Content, need
+from pippin._predictors.content import Content, need
 from pippin._predictors.streams.sorted_pool import SortedPool
 from pippin._runtime.arrays import Vector
 from pippin._theory.level import exact_alpha, rank_at

@@ -72,13 +72,14 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
             f"{_prose(check.message)}</li>"
             for check in verdict.checks
         ),
-        headings="\n".join(_heading(name, told) for name, told in COLUMNS.items()),
-        summary="\n".join(_summary_rows(comparison, verdict)),
+        summary=_sortable("summary", "Results of every score", COLUMNS, _summary_rows(comparison, verdict)),
         level=f"{100 * (1 - comparison.alpha):g}%",
-        conditional_headings="\n".join(
-            _heading(name, told) for name, told in _conditional_columns(conditional).items()
+        conditional=_sortable(
+            "conditional",
+            "Coverage of classes and groups",
+            _conditional_columns(conditional),
+            _conditional_rows(conditional),
         ),
-        conditional="\n".join(_conditional_rows(conditional)),
         parts="class and group" if "worst_group" in conditional[0] else "class",
         absent=escaped(on_absent(comparison)),
         pooled=_pooled(comparison),
@@ -149,6 +150,11 @@ def _pick_cell(pick: Pick) -> str:
         f"<td><strong>{escaped(pick.score)}</strong> <small>size {pick.efficiency:.2f}, "
         f"{pick.informativeness:.1%} singletons</small></td>"
     )
+
+
+def _sortable(name: str, told: str, columns: dict[str, str], rows: Iterable[str]) -> str:
+    headings = "\n".join(_heading(column, note) for column, note in columns.items())
+    return filled("table.html", table=name, told=told, headings=headings, rows="\n".join(rows)).rstrip()
 
 
 def _heading(name: str, told: str) -> str:
