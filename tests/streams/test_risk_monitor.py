@@ -108,7 +108,7 @@ def test_a_file_of_before_has_no_trail(tmp_path):
     monitor = pippin.RiskMonitor(0.1, tolerance=0.02)
     for i in range(100):
         monitor.update(i % 4 == 0)
-    content = risk_content(monitor)
+    content = {"kind": "risk monitor", **risk_content(monitor)}
     del content["trail"]
     write_predictor(tmp_path / "risk.json", content)
     again = pippin.RiskMonitor.load(tmp_path / "risk.json")

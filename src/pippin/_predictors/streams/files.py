@@ -2,8 +2,9 @@
 
 import base64
 import zlib
+from collections.abc import Callable
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,6 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
     alarm, held = monitor.alarm, monitor._evidence
     cells, bins = np.nonzero(held.counts)
     return {
-        "kind": "monitor",
         **attributes(monitor, *ASKED),
         "labelled": monitor._labelled,
         **attributes(monitor, "n_rows", "n_alarms"),
@@ -47,23 +47,12 @@ def monitor_content(monitor: Monitor) -> dict[str, Any]:
     }
 
 
-def load_monitor(path: "str | PathLike[str]") -> Monitor:
-    """Reads a monitor's file."""
-    return read_kind(path, "monitor", "monitor", _monitor, REMEDIES)
-
-
 def risk_content(monitor: RiskMonitor) -> dict[str, Any]:
     """What a file holds of a monitor of the promise."""
     return {
-        "kind": "risk monitor",
         **attributes(monitor, "alpha", "tolerance", "delta", "n_rows", "n_missed", "drift_detected"),
         "trail": monitor._trail.content(),
     }
-
-
-def load_risk_monitor(path: "str | PathLike[str]") -> RiskMonitor:
-    """Reads the file of a monitor of the promise."""
-    return read_kind(path, "risk monitor", "risk monitor", _risk_monitor, REMEDIES)
 
 
 def _risk_monitor(content: Content) -> RiskMonitor:
@@ -82,7 +71,6 @@ def _risk_monitor(content: Content) -> RiskMonitor:
 def stream_content(stream: Stream) -> dict[str, Any]:
     """What a file holds of a stream."""
     return {
-        "kind": "stream",
         **attributes(stream, "update", "rate", "window"),
         "counts": [stream.n_predicted, stream._late],
         "labels_of_cells": [stream._learnt, stream._missed],
@@ -92,11 +80,6 @@ def stream_content(stream: Stream) -> dict[str, Any]:
         "ways": [way.state() for way in stream._ways],
         "predictor": stream.predictor.content(),
     }
-
-
-def load_stream(path: "str | PathLike[str]") -> Stream:
-    """Reads a stream's file."""
-    return read_kind(path, "stream", "stream", _stream, REMEDIES)
 
 
 def _stream(content: Content) -> Stream:
@@ -192,3 +175,22 @@ def _alarm(content: Content, rows: int) -> Alarm | None:
 def _are_counts(values: Any, n: int, most: int) -> bool:
     whole = isinstance(values, list) and len(values) == n and all(type(one) is int for one in values)
     return whole and all(0 <= one <= most for one in values)
+
+
+class Kind(NamedTuple):
+    """What a file holds of something, and what is made of it."""
+
+    content: Callable[[Any], dict[str, Any]]
+    made: Callable[[Content], Any]
+
+
+KINDS = {
+    "monitor": Kind(monitor_content, _monitor),
+    "risk monitor": Kind(risk_content, _risk_monitor),
+    "stream": Kind(stream_content, _stream),
+}
+
+
+def read(path: "str | PathLike[str]", kind: str) -> Any:
+    """What a file of this kind holds."""
+    return read_kind(path, kind, kind, KINDS[kind].made, REMEDIES)

@@ -2,7 +2,6 @@
 
 import math
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 from pippin._engine import watching
 from pippin._predictors.marginal import kth_smallest
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.alarm import Alarm
 from pippin._predictors.streams.novelty import SURPRISE, surprises
 from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import Pools, pools_of
+from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
@@ -29,7 +28,7 @@ DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
 
-class Monitor:
+class Monitor(Resumes):
     """Evidence against "the rows are exchangeable", row by row: P(ever an alarm) ≤ delta while they are.
 
     Each row has a score s: with labels that of the true class, without them 1 − max p. It is ranked among the n
@@ -79,6 +78,8 @@ class Monitor:
     >>> print(next(alarm for alarm in alarms if alarm))
     Row 3,037: the rows have changed, most likely since row 2,973; the evidence is 129.
     """
+
+    _kind = "monitor"
 
     def __init__(
         self,
@@ -168,32 +169,6 @@ class Monitor:
         from pippin._predictors.streams.picture import plot_evidence
 
         return plot_evidence(self, ax)
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
-
-        A monitor that is loaded goes on as if it had never stopped, to the last bit.
-
-        Args:
-            path: the file.
-        """
-        from pippin._predictors.streams import files
-
-        write_predictor(path, files.monitor_content(self))
-
-    @classmethod
-    def load(cls, path: "str | PathLike[str]") -> "Monitor":
-        """Reads what `save` wrote.
-
-        Args:
-            path: the file.
-
-        Raises:
-            InputError: the file is damaged, was edited, or holds something else.
-        """
-        from pippin._predictors.streams import files
-
-        return files.load_monitor(path)
 
     def _repr_html_(self) -> str:
         facts = {

@@ -1,13 +1,12 @@
 """A monitor of the promise itself: an alarm when sets miss more often than was promised."""
 
 import math
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.monitor import as_delta
+from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class RiskMonitor:
+class RiskMonitor(Resumes):
     """Evidence that misses are more frequent than alpha + tolerance; harmless changes raise no alarm.
 
     Bettors multiply their capital by 1 − c + c·x/m, m = alpha + tolerance, x = 1 for a miss. While the chance of a
@@ -47,6 +46,8 @@ class RiskMonitor:
     >>> print(monitor.describe())
     202 of 1,304 labels were missed, so the rate is at least 12 %; the promise of 10 % is broken.
     """
+
+    _kind = "risk monitor"
 
     def __init__(self, alpha: float, *, tolerance: float = 0.02, delta: float = 0.01) -> None:
         self.alpha, self.delta = as_alpha(alpha), as_delta(delta)
@@ -97,30 +98,6 @@ class RiskMonitor:
         from pippin._predictors.streams.picture import plot_risk
 
         return plot_risk(self, ax)
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes its state to one file with a checksum, which is old or new but never half-written.
-
-        Args:
-            path: the file.
-        """
-        from pippin._predictors.streams import files
-
-        write_predictor(path, files.risk_content(self))
-
-    @classmethod
-    def load(cls, path: "str | PathLike[str]") -> "RiskMonitor":
-        """Reads what `save` wrote.
-
-        Args:
-            path: the file.
-
-        Raises:
-            InputError: the file is damaged, was edited, or holds something else.
-        """
-        from pippin._predictors.streams import files
-
-        return files.load_risk_monitor(path)
 
     def _repr_html_(self) -> str:
         facts = {

@@ -1,17 +1,16 @@
 """A stream: sets for one object after another, and labels whenever they come."""
 
 import math
-from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.saving import write_predictor
 from pippin._predictors.streams.beginning import WAYS, begun
 from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import pools_of
+from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -51,7 +50,7 @@ class Ticket(NamedTuple):
         return id(self)
 
 
-class Stream:
+class Stream(Resumes):
     """Sets for objects one after another, from a threshold that follows the labels that come.
 
     - "none": the threshold of the calibration.
@@ -95,6 +94,8 @@ class Stream:
     >>> stream
     Stream(track: 2,986 sets, 2,986 labels, threshold 1.72503)
     """
+
+    _kind = "stream"
 
     def __init__(
         self,
@@ -233,32 +234,6 @@ class Stream:
         from pippin._predictors.streams.picture import plot_stream
 
         return plot_stream(self._trail, self.predictor.alpha, ax)
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Writes its whole state, the predictor included, to one file, which is old or new but never half-written.
-
-        A stream that is loaded goes on as if it had never stopped, to the last bit.
-
-        Args:
-            path: the file.
-        """
-        from pippin._predictors.streams import files
-
-        write_predictor(path, files.stream_content(self))
-
-    @classmethod
-    def load(cls, path: "str | PathLike[str]") -> "Stream":
-        """Reads what `save` wrote.
-
-        Args:
-            path: the file.
-
-        Raises:
-            InputError: the file is damaged, was edited, or holds something else.
-        """
-        from pippin._predictors.streams import files
-
-        return files.load_stream(path)
 
     def _repr_html_(self) -> str:
         facts = {

@@ -1,0 +1,39 @@
+"""What streams and monitors share: a file from which each goes on."""
+
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+from pippin._predictors.saving import write_predictor
+
+
+class Resumes:
+    """Keeps its state in a file, whose kind says how `files.py` writes and reads it."""
+
+    _kind: ClassVar[str]
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Writes its whole state, the predictor included if it has one, to one file, which is never half-written.
+
+        What is loaded from it goes on as if it had never stopped, to the last bit.
+
+        Args:
+            path: the file.
+        """
+        from pippin._predictors.streams.files import KINDS
+
+        write_predictor(path, {"kind": self._kind, **KINDS[self._kind].content(self)})
+
+    @classmethod
+    def load(cls, path: "str | PathLike[str]") -> Self:
+        """Reads what `save` wrote.
+
+        Args:
+            path: the file.
+
+        Raises:
+            InputError: the file is damaged, was edited, or holds something else.
+        """
+        from pippin._predictors.streams.files import read
+
+        found: Any = read(path, cls._kind)
+        return found  # type: ignore[no-any-return]
