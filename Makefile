@@ -26,7 +26,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 
 compiled: $(VENV)/installed
-	$(BIN)/python -c "import pippin; pippin.warm_up()"
+	PYTHONPATH=tests $(BIN)/python -m support.compiled
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
@@ -49,8 +49,10 @@ format: $(VENV)/installed-test  ## mends what `make test` would complain about
 clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
+# The pip that comes with Python 3.11 takes twice as long to choose versions.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-compile --upgrade pip || true
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"
