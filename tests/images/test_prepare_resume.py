@@ -14,7 +14,7 @@ from support.killing import killed_and_told
 from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)
-LINE = ["prepare", "we3ds", "in.zip", "--out", "out", "--window", "32", "--soil", "300", "--workers", "2"]
+LINE = ["prepare", "we3ds", "in.zip", "--out", "out", "--window", "64", "--soil", "75", "--workers", "2"]
 
 
 @pytest.fixture(scope="module")
