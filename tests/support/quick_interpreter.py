@@ -8,12 +8,13 @@ import inspect
 from functools import cache
 
 import numpy as np
-import triton.language as tl
-from triton.runtime import interpreter
 
 
 def quicken() -> None:
     """In this process."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
     slow_type, slow_reduce = cache(interpreter._get_np_dtype), interpreter.ReduceOps.generic_reduce
 
     @cache
