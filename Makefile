@@ -12,7 +12,6 @@ run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
 
 test:  ## lint, types, import contract, all tests
-	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-test browser compiled
 	@$(MAKE) --no-print-directory -j2 lint tests
 
 # Tests write thousands of files that are to last, and wait for the disk each time: not so in memory, where it has room for
@@ -21,7 +20,7 @@ IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
 	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
 
 # Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
-tests: $(VENV)/installed-test
+tests: $(VENV)/installed-test browser compiled
 	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
