@@ -12,12 +12,16 @@ run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
 
 test:  ## lint, types, import contract, all tests
-	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-test browser compiled
 	@$(MAKE) --no-print-directory -j2 lint tests
 
+# Tests write thousands of files that are to last, and wait for the disk each time: not so in memory, where it has room for
+# them and programs may lie there.
+IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
+	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
+
 # Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
-tests: $(VENV)/installed-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+tests: $(VENV)/installed-test browser compiled
+	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -25,8 +29,9 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# In one process: another installs packages meanwhile.
 compiled: $(VENV)/installed
-	$(BIN)/python -c "import pippin; pippin.warm_up()"
+	PIPPIN_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m support.compiled
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
@@ -49,8 +54,10 @@ format: $(VENV)/installed-test  ## mends what `make test` would complain about
 clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
+# The pip that comes with Python 3.11 takes twice as long to choose versions.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-compile --upgrade pip || true
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"

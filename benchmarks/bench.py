@@ -76,7 +76,9 @@ def measure(quick: bool, given: Path | None) -> dict[str, Any]:
         "small": contest.whole(
             contest.RIVALS, (small[0][:cut], small[1][:cut]), small[0][cut:].copy(), small, 1 if quick else repeats * 3
         ),
-        "middle": contest.whole(contest.QUICK, middle, middle[0], tuple(part[:4_000] for part in middle), repeats * 3),
+        "middle": contest.whole(
+            contest.QUICK, middle, middle[0], tuple(part[:4_000] for part in middle), 1 if quick else repeats * 3
+        ),
         "matrix": fresh_process(MATRIX, str(n), str(n_classes), str(repeats)),
         "matrix_peers": contest.whole(contest.ADAPTIVE, (probs, labels), probs, head, 1 if quick else 3),
         "large": fresh_process(MATRIX, *map(str, large)),

@@ -4,6 +4,7 @@ import gc
 import os
 import shlex
 import sys
+from importlib import import_module
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,12 +17,33 @@ settings.register_profile(
 settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
+LATE = ("torch", "transformers.models.auto.image_processing_auto", "transformers.conversion_mapping")
+
 collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
+
+
+def pytest_configure(config):
+    """Processes import all the tests in one order; the second begins with what the first comes to late.
+
+    So each compiles some of the bytecode that a new environment has none of.
+    """
+    everything = config.args == config.getini("testpaths")
+    if everything and getattr(config, "workerinput", {}).get("workerid") == "gw1":
+        for name in LATE:
+            import_module(name)
 
 
 def pytest_collection():
     """What is imported stays to the end: the garbage collector looks for none in it, now or later."""
     gc.disable()
+
+
+# One test of each takes very long: begun last, they would leave one of two processes with nothing to do.
+LONG = ("test_on_device.py", "test_sklearn_checks.py", "test_reference.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def pytest_collection_finish():
@@ -52,6 +74,15 @@ def call(monkeypatch, capsys):
 def no_figures(monkeypatch):
     """As if matplotlib were not installed: for tests of what is not drawn, which takes seconds."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.fixture
+def blank_figures(monkeypatch):
+    """Figures are made but their files are blank: for tests of what is written when, which nobody looks at."""
+    from pippin.cli.report import style
+
+    blank = {kind: style.rendered(style.new_figure(1, 1), kind) for kind in ("png", "svg")}
+    monkeypatch.setattr(style, "rendered", lambda figure, kind: blank[kind])
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     assert shlex.join(["pippin", *shlex.split(line)]) in page.replace("&#x27;", "'")
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
     """And only those: what was changed, lost or made from something else is done again."""
     images, out = make_images(tmp_path / "images", 120, size=16), tmp_path / "out"
@@ -94,6 +95,7 @@ def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
         weights.write_bytes(kept)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
     """As in the paper, and mirrored both ways: the windows are seen from above."""
     asked = []

@@ -9,7 +9,7 @@ import pippin
 from pippin._engine import deciding
 from pippin._inputs.rows import as_rows
 from pippin._theory.policy import make_policy
-from support.decisions import slow_choice, slow_score, utility_of
+from support.decisions import slow_choice, slow_lines, slow_score, utility_of
 from support.engines import compiled, plain
 
 ENGINES = [plain, compiled]
@@ -66,7 +66,7 @@ def test_actions_are_those_of_the_definition(problem, beta):
     np.testing.assert_array_equal(again[0], actions)
     np.testing.assert_array_equal(again[1], certificates)
     for row, action, certificate in zip(probs, actions, certificates, strict=True):
-        wanted_action, wanted = slow_choice(row, utilities, beta)
+        wanted_action, wanted = slow_choice(slow_lines(row, utilities), beta)
         mass, wanted_mass = (
             row[utilities[a] >= v].sum() for a, v in ((action, certificate), (wanted_action, float(wanted)))
         )

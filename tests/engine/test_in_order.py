@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pippin._compare.many_rows import _fixed, _layers
 from pippin._engine.compiled import in_order, packed
 from pippin._predictors.coverage_by import counted, tally
+from pippin._runtime.arrays import read_only
 from pippin._theory.formula import score_at
 from pippin._theory.scores import coefficients
 from support.engines import members, plain
@@ -30,14 +31,15 @@ def test_sorted_rows_have_the_scores_and_sets_of_any_rows(score, data, seed):
     ranked, ranks = sorted_rows(data)
     rng, (n, n_classes) = np.random.default_rng(seed), ranked.shape
     u, calibration, groups, scores = rng.random(n), rng.random(n) < 0.4, rng.integers(0, 3, n), np.empty(n)
+    classes = read_only(ranks[::-1].copy())
     c = coefficients(score, n_classes)
     in_order.label_scores(ranked, ranks, c, u, scores)
     assert np.array_equal(scores, plain.label_places(ranked, ranks, c, u)[1])
     for threshold in (*rng.choice(scores, 3), np.inf, -np.inf):
         found = tuple(np.zeros((2, kinds), np.int64) for kinds in (n_classes, 3, n_classes + 1))
-        in_order.count_covered(ranked, (ranks, ranks[::-1].copy(), groups), calibration, u, c, threshold, found)
+        in_order.count_covered(ranked, (ranks, classes, groups), calibration, u, c, threshold, found)
         sizes, test = members(plain, ranked, c, threshold, u)[0], ~calibration
-        wanted = tally(sizes[test], (ranks < sizes)[test], ranks[::-1][test], groups[test], n_classes, 3)
+        wanted = tally(sizes[test], (ranks < sizes)[test], classes[test], groups[test], n_classes, 3)
         for one, other in zip(vars(counted(*found)).values(), vars(wanted).values(), strict=True):
             assert np.array_equal(one, other)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import joblib
 import numpy as np
@@ -17,7 +18,9 @@ from pippin._runtime import threads
 SCORES = ("pip", "raps", "socop", "margin")
 
 
+@cache
 def made(n=6000, n_classes=200, seed=0):
+    """The same rows for every request, made once in a process."""
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(n_classes, 0.05), n).astype(np.float32)
     return probs, rng.integers(0, n_classes, n)
@@ -110,7 +113,7 @@ def test_a_wrong_number_of_threads_is_said(monkeypatch, value):
 
 def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
     """A bad row in a late block is named; the next call works."""
-    probs, labels = made(20_000)
+    probs, labels = (part.copy() for part in made(20_000))
     probs[15_000, 7] = np.nan
     with pytest.raises(ValueError, match="Row 15000 has nan in column 7"):
         pippin.calibrate(probs, labels, "pip")

@@ -75,10 +75,9 @@ def check_against_the_slow_rule(out, masks, options):
     size = sum(path.stat().st_size for path in out.rglob("*/*.png"))
     written = {"written": sum(kept.values()), "bytes": size}
     assert record["windows"] == {"cut": len(expected), "all void": before[None], **written}
-    side = options.window
+    side, photographs = options.window, {photo: made_photograph(mask) for photo, mask in masks.items()}
     for file, photo, row, column, *_ in table.iter_rows():
-        photograph = made_photograph(masks[photo])
-        part = photograph[row * side : (row + 1) * side, column * side : (column + 1) * side]
+        part = photographs[photo][row * side : (row + 1) * side, column * side : (column + 1) * side]
         np.testing.assert_array_equal(np.asarray(Image.open(out / file)), part)
     return record
 

@@ -206,19 +206,24 @@ def browser():
         yield browser
 
 
-def opened(browser, address, scheme="light", width=1440):
-    """A page of the site from its file, what it asked for, and what went wrong in it."""
-    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
-    asked, wrong = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto(address)
-    return page, asked, wrong
+@pytest.fixture(scope="module")
+def pages(site, browser):
+    """Six pages of the site, open, by name: each test says under which light and how wide it looks at them."""
+    found = {name: browser.new_page() for name in READ}
+    for name, page in found.items():
+        page.goto((site[0] / f"{name}.html").as_uri())
+    yield found
+    for page in found.values():
+        page.close()
 
 
 def test_search_finds_from_a_file(site, browser):
     """The words, where they stand, and nothing fetched from elsewhere."""
-    page, asked, wrong = opened(browser, (site[0] / "index.html").as_uri())
+    page = browser.new_page()
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto((site[0] / "index.html").as_uri())
     page.fill("input.sidebar-search", "empty set")
     page.keyboard.press("Enter")
     page.wait_for_selector("#search-results > p:has-text('finished')", timeout=0)
@@ -235,22 +240,20 @@ def test_search_finds_from_a_file(site, browser):
 @pytest.mark.parametrize(
     ("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})], ids=["all", "dark"]
 )
-def test_axe_finds_nothing_serious(site, browser, scheme, rules):
+def test_axe_finds_nothing_serious(pages, scheme, rules):
     """On six pages; of the dark ones, what can differ there."""
     serious = {}
-    for name in READ:
-        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), scheme)
+    for name, page in pages.items():
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
-        page.close()
         serious |= {f"{name}: {each['id']}": each for each in found if each["impact"] in ("serious", "critical")}
     told = {name: [node["html"][:200] for node in each["nodes"][:3]] for name, each in serious.items()}
     assert told == {}
 
 
-def test_pages_fit_a_phone(site, browser):
+def test_pages_fit_a_phone(pages):
     """Wide things scroll by themselves; the page does not."""
-    for name in READ:
-        page, _, _ = opened(browser, (site[0] / f"{name}.html").as_uri(), width=360)
-        width = page.evaluate("document.documentElement.scrollWidth")
-        page.close()
-        assert width <= 360, name
+    for name, page in pages.items():
+        page.set_viewport_size({"width": 360, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name

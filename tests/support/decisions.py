@@ -30,36 +30,36 @@ def utility_of(values):
         return pippin.Utility(values, actions=[f"a{i}" for i in range(len(values))])
 
 
-def slow_choice(row, utilities, beta):
-    """(action, v) by the definition, in exact arithmetic: v_l + β·m_l largest, of equal ones the larger m."""
-    p = [Fraction(float(x)) for x in row]
-    best = None
-    for v in sorted({Fraction(float(x)) for x in utilities.ravel()}, reverse=True):
-        masses = [sum((p[y] for y in range(len(p)) if Fraction(float(u[y])) >= v), Fraction(0)) for u in utilities]
+def slow_lines(row, utilities):
+    """Every line v + β·m by falling v, by the definition, in exact arithmetic: (v, m, the first action that has m)."""
+    p, table = [Fraction(float(x)) for x in row], [[Fraction(float(x)) for x in u] for u in utilities]
+    lines = []
+    for v in sorted({x for u in table for x in u}, reverse=True):
+        masses = [sum((q for q, x in zip(p, u, strict=True) if x >= v), Fraction(0)) for u in table]
         m = max(masses)
-        found = (v + beta * m, m), masses.index(m), v
-        if best is None or found[0] > best[0]:
-            best = found
-    return best[1], best[2]
+        lines.append((v, m, masses.index(m)))
+    return lines
+
+
+def slow_choice(lines, beta):
+    """(action, v) of the line with the largest v + β·m, of equal ones the larger m, then v."""
+    beta = Fraction(beta)
+    v, _, action = max(lines, key=lambda line: (line[0] + beta * line[1], line[1]))
+    return action, v
 
 
 def slow_score(row, label, utilities):
     """The smallest β from which on the label keeps every certificate, by the definition between all crossings."""
-    p = [Fraction(float(x)) for x in row]
-    levels = sorted({Fraction(float(x)) for x in utilities.ravel()}, reverse=True)
-    lines = [
-        (v, max(sum((p[y] for y in range(len(p)) if Fraction(float(u[y])) >= v), Fraction(0)) for u in utilities))
-        for v in levels
-    ]
+    lines, own = slow_lines(row, utilities), [Fraction(float(u[label])) for u in utilities]
     crossings = {Fraction(0)}
-    for i, (v, m) in enumerate(lines):
-        crossings |= {(v - w) / (n - m) for w, n in lines[i + 1 :] if n > m}
+    for i, (v, m, _) in enumerate(lines):
+        crossings |= {(v - w) / (n - m) for w, n, _ in lines[i + 1 :] if n > m}
     places = sorted(crossings)
     inside = [(a + b) / 2 for a, b in zip(places, [*places[1:], places[-1] + 2], strict=True)]
     score = None
     for place, beta in zip(reversed(places), reversed(inside), strict=True):
-        action, v = slow_choice(row, utilities, beta)
-        if Fraction(float(utilities[action, label])) < v:
+        action, v = slow_choice(lines, beta)
+        if own[action] < v:
             break
         score = place
     return np.inf if score is None else float(score)

@@ -7,6 +7,7 @@ rows are taken, on the CPU; with TRITON_INTERPRET=1 by the kernels, which run th
 """
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -144,6 +145,10 @@ def differing_once_loaded() -> int:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        from support.quick_interpreter import quicken
+
+        quicken()
     shapes = ((12, 20), (200, 20), (1000, 12), (5003, 4))
     if len(sys.argv) > 1:
         shapes = tuple(shape for shape in shapes if str(shape[0]) in sys.argv[1:])

@@ -29,7 +29,7 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 
 def decisions(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
     """The action and certificate of every row under the limits of its group: one β, or one per outcome."""
-    engine, limits = engine_for(rows.array.size), read_only(np.ascontiguousarray(limits))
+    engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     actions, certificates = np.zeros(rows.n, dtype=np.int32), np.zeros(rows.n)
 

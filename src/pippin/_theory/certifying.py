@@ -9,6 +9,7 @@ Bates, Candès, Jordan, Lei (2021), Learn then test.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -53,6 +54,7 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
     return last
 
 
+@lru_cache(1 << 14)  # whoever calibrates often asks for the same few shares
 def acted_needed(share: float, error: float, delta: float) -> int | None:
     """How many must be acted on to certify `error`, if such a share of them is wrong; None, if no number would do.
 

@@ -3,7 +3,8 @@
 `narrow.py` and `tiled.py` have two loops, `label_places` and `members`, for short rows; `unranked.py`, `ranked.py` and
 `priced.py` do the same for any rows, one after another, in the loops of `rowwise.py`. Each loop is serial and
 releases the GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a loop is
-compiled, or loaded from disk, when it is first called.
+compiled, or loaded from disk, when it is first called. Loops are made for arrays that cannot be written where they
+only read, so that one serves all callers.
 """
 
 import math
@@ -64,7 +65,7 @@ def _loops(block: Floats, c: Coefficients, tiled_up_to: int) -> ModuleType:
 
 
 def _fill(block: Floats, labels: Codes, c: Coefficients, u: Vector, out: Scored) -> int:
-    loops = _loops(block, c, tiled.FEW)
+    loops, labels = _loops(block, c, tiled.FEW), read_only(labels)
     if loops in ROWWISE:
         return rowwise.label_places(loops, block, labels, c[:], u, out)
     suspects: int = loops.label_places(block, labels, c[:], u, out)
@@ -96,7 +97,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
         if loops in ROWWISE:
             return rowwise.members(loops, block, c[:], threshold, u, sizes)
         found = loops.members(block, c[:], threshold, u, sizes)
-    else:  # for every caller the same compiled loop, which is made for read-only arrays
+    else:
         ranks = NO_RANKS if bounds.ranks is None else read_only(bounds.ranks)
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group
         found = per_class.members_within(block, c, read_only(bounds.scores), ranks, group, u, sizes)
@@ -115,9 +116,11 @@ def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Fills in the smallest β from which on each label keeps its certificate; returns the suspects."""
-    return deciding.decision_scores(rows_of(block.reshape(-1)), labels, policy[:], scores)
+    return deciding.decision_scores(rows_of(read_only(block).reshape(-1)), read_only(labels), policy[:], scores)
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Fills in each row's action and certificate; returns the suspects."""
-    return deciding.decisions(rows_of(block.reshape(-1)), policy[:], limits, group, found)
+    return deciding.decisions(
+        rows_of(read_only(block).reshape(-1)), policy[:], read_only(limits), read_only(group), found
+    )

@@ -81,7 +81,8 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
         lines[grown, sizes[grown]] = t
         starts[grown, sizes[grown]] = np.where(sizes[grown] == 0, 0.0, start[grown])
         sizes[grown] += 1
-    return Envelopes(lines, starts, sizes)
+    longest = sizes.max()  # few of the lines are on an envelope
+    return Envelopes(lines[:, :longest], starts[:, :longest], sizes)
 
 
 def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
