@@ -1,7 +1,8 @@
 """Triton's interpreter of kernels, to the same bits in a fraction of the time.
 
 At every call of a function it looks through its language for what is built in, and it takes a xor of many numbers one
-by one, in Python. Here the first is looked up once, and the second is NumPy's.
+by one, in Python. Here the first is looked up once, and the second is NumPy's. A Triton that is made otherwise stays as
+it is.
 """
 
 import inspect
@@ -15,6 +16,10 @@ def quicken() -> None:
     import triton.language as tl
     from triton.runtime import interpreter
 
+    inside = ((interpreter, "_patch_builtin"), (interpreter, "_patch_attr"), (interpreter, "_get_np_dtype"))
+    inside += ((tl.core, "is_builtin"), (tl.standard, "_xor_combine"), (interpreter.ReduceOps, "generic_reduce"))
+    if not all(hasattr(owner, name) for owner, name in inside):
+        return
     slow_type, slow_reduce = cache(interpreter._get_np_dtype), interpreter.ReduceOps.generic_reduce
 
     @cache

@@ -81,7 +81,7 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
         lines[grown, sizes[grown]] = t
         starts[grown, sizes[grown]] = np.where(sizes[grown] == 0, 0.0, start[grown])
         sizes[grown] += 1
-    longest = sizes.max()  # few of the lines are on an envelope
+    longest = sizes.max(initial=0)  # few of the lines are on an envelope
     return Envelopes(lines[:, :longest], starts[:, :longest], sizes)
 
 
