@@ -64,14 +64,16 @@ def test_near_places_are_those_between_two_thresholds(score, everything, data, s
     else:
         first = np.diff(places.row, prepend=-1) != 0
         firsts, others = _layers(ranked, ranks, c, (low, high), sizes)
-        assert firsts.row.tolist() == list(range(n))
-        for layer, here, at in ((firsts, first, places.row[first]), (others, ~first, slice(None))):
+        assert firsts.row[:n].tolist() == list(range(n))
+        for layer, here, at in ((firsts, first, places.row[first]), (others, ~first, slice(np.count_nonzero(~first)))):
+            assert len(layer.row) == 64 * layer.planes.shape[1]
             row, rank, p, mass = (column[here] for column in places)
             assert np.array_equal(layer.row[at], row)
             assert np.array_equal(layer.rank[at], rank)
             bits = np.unpackbits(layer.planes.astype("<u8").view(np.uint8), axis=1, bitorder="little")
             assert np.array_equal(bits[:, : len(layer.row)][:3].argmax(axis=0)[at], np.minimum(rank, 2))
             assert np.array_equal(bits[3, : len(layer.row)][at] > 0, rank == ranks[row])
+            assert bits[:3].sum() == np.count_nonzero(here)  # what fills the last word is no place
             table = c._replace(table=c.table[rank])
             for bound, steps in ((low, layer.inside[at].astype(int)), (high, layer.outside[at].astype(int))):
                 inside = score_at(table, slice(None), p, mass, steps / packed.STEPS) <= bound

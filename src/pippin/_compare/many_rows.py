@@ -111,7 +111,8 @@ def counter_of_many(trial: Trial, scores: Sequence[Score], step: Callable[[int],
     def count(index: int) -> Vector:
         generator = split_generator(trial.seed, index)
         calibration = draw_calibration(trial, generator)
-        chosen, near = _words(calibration), iter(_with_u(trial, randomized, calibration, generator))
+        chosen = _words(calibration)
+        near = iter(_with_u(trial, randomized, calibration, chosen, generator))
         values = np.empty((len(scores), len(METRICS)))
         for own, row in zip(prepared, values, strict=True):
             inner = _counted_bits(own.planes, chosen)
@@ -191,9 +192,10 @@ def _layers(
 
 
 def _cut(layer: Layer, start: int, stop: int) -> Layer:
-    """Some of the places, from a whole word on."""
+    """Some of the places, whole words of them: what is too much has no bits."""
+    stop = -(-stop // 64) * 64
     row, rank, inside, outside = (column[start:stop].copy() for column in layer[:4])
-    return Layer(row, rank, inside, outside, layer.planes[:, start // 64 : -(-stop // 64)].copy())
+    return Layer(row, rank, inside, outside, layer.planes[:, start // 64 : stop // 64].copy())
 
 
 def _reached(trial: Trial, score: Score, k: int) -> tuple[float, float]:
@@ -266,7 +268,7 @@ def _by_kind(entered: Codes) -> Codes:
 
 
 def _with_u(
-    trial: Trial, several: Sequence[Prepared], calibration: Flags, generator: np.random.Generator
+    trial: Trial, several: Sequence[Prepared], calibration: Flags, chosen: Words, generator: np.random.Generator
 ) -> list[Near]:
     """All blocks of rows, with their u, for several scores."""
     from pippin._engine.compiled import packed
@@ -274,23 +276,23 @@ def _with_u(
     if not several:
         return []
     most = max(len(layer.row) for own in several for block in own.layers for layer in block)
-    room, steps = (np.empty(most), np.empty(most, dtype=np.uint8)), np.empty(BLOCK, dtype=np.uint16)
+    near, gathered = (
+        (np.empty(most), np.empty(most, np.uint8)),
+        (np.empty(most, np.uint16), np.empty(most // 64, np.uint64)),
+    )
+    steps = np.zeros(BLOCK, dtype=np.uint16)
     counts = np.zeros((len(several), 5), dtype=np.int64)
     parts: list[list[tuple[Vector, NDArray[np.uint8]]]] = [[] for _ in several]
     for number, (start, u) in enumerate(u_in_blocks(generator, calibration)):
-        block, here, step = trial.ranked.block(start, start + len(u)), calibration[start:], steps[: len(u)]
-        packed.in_steps(u, step)
-        known = _words(here[: len(u)])
+        block, calibrates = trial.ranked.block(start, start + len(u)), chosen[start // 64 : (start + BLOCK) // 64]
+        packed.in_steps(u, steps)
         for own, found, kept in zip(several, counts, parts, strict=True):
             c = coefficients(own.score, trial.n_classes)
             firsts, others = own.layers[number]
-            for layer, at, calibrates in (
-                (firsts, step, known),
-                (others, step[others.row], _words(here[others.row])),
-            ):
-                bits = calibrates, _words(at < layer.inside), _words(at <= layer.outside)
-                size = packed.sort_out(block, c, (layer.row, layer.rank, layer.planes), u, bits, found, room)
-                kept.append((room[0][:size].copy(), room[1][:size].copy()))
+            packed.gather(others.row, steps, calibrates, gathered)
+            for layer, drawn in ((firsts, (u, steps, calibrates)), (others, (u, *gathered))):
+                size = packed.sort_out(block, c, layer[:], drawn, found, near)
+                kept.append((near[0][:size].copy(), near[1][:size].copy()))
     return [
         Near(found, *(np.concatenate(column) for column in zip(*kept, strict=True)))
         for found, kept in zip(counts, parts, strict=True)

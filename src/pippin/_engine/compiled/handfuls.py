@@ -9,9 +9,11 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from pippin._engine.compiled.lanes import BITS, WORD, load, same, slot, step
+from pippin._engine.compiled.lanes import BITS, WORD, Step, load, same, slot, step
 
 HANDFUL = 8
+ARMFUL = 16  # entries of a whole row that are ranked at once
+LISTED = 4  # lanes that are listed at once
 
 
 def _keys(builder: Any, entries: Any, size: Any = None) -> Any:
@@ -39,17 +41,21 @@ def _ranks(builder: Any, keys: Any) -> Any:
     return ranks
 
 
-def _ranks_among(builder: Any, row: Any, here: Any, size: Any) -> tuple[Any, Any]:
-    """HANDFUL entries of a row from `here` on, and their ranks among the first `size`."""
-    entries = load(builder, row, here, HANDFUL)
+def _ranks_among(builder: Any, row: Any, here: Any, size: Any, several: int) -> tuple[Any, Any]:
+    """So many entries of a row from `here` on, and their ranks among the first `size`."""
+    entries = load(builder, row, here, several)
     ranks = slot(builder, _ranks(builder, _keys(builder, entries)))
-    after = builder.add(here, WORD(HANDFUL))
+    after = builder.add(here, WORD(several))
+    number = ranks.type.pointee.element
+    # 1, which the compiler cannot know: or it would make numbers of the answers first, and then add them
+    opaque = builder.add(builder.lshr(size, WORD(62)), WORD(1))
+    more = same(builder, opaque if number == WORD else builder.trunc(opaque, number), several)
     for first, stop, comparison in ((WORD(0), here, ">="), (after, size, ">")):
         with cgutils.for_range_slice(builder, first, stop, WORD(1), inc=True) as (k, _):
-            one = same(builder, builder.load(builder.gep(row, [k])), HANDFUL)
+            one = same(builder, builder.load(builder.gep(row, [k])), several)
             before = builder.load(ranks)
-            above = builder.sext(builder.fcmp_ordered(comparison, one, entries), before.type)
-            builder.store(builder.sub(before, above), ranks)
+            above = builder.fcmp_ordered(comparison, one, entries)
+            builder.store(builder.select(above, builder.add(before, more), before), ranks)
     return entries, builder.load(ranks)
 
 
@@ -93,17 +99,61 @@ def write_few(typing: Any, array: Any, start: Any, lanes: Any, found: Any, used:
 
 
 @step
-def write_some(typing: Any, array: Any, start: Any, place: Any, size: Any, found: Any, used: Any) -> Any:
-    """Writes HANDFUL classes from `place` on of array[start : start + size] to found[used:], each at its rank."""
+def list_few(typing: Any, lanes: Any, here: Any, found: Any, used: Any) -> Any:
+    """Writes `here` + lane of the first LISTED lanes to found[used:], and what does not matter if there are fewer."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        row, place = _from(context, builder, signature, arguments, 0, arguments[1]), arguments[2]
-        _, ranks = _ranks_among(builder, row, place, arguments[3])
-        classes = [builder.trunc(builder.add(place, WORD(lane)), BITS) for lane in range(HANDFUL)]
-        _write_by_rank(builder, ranks, classes, _from(context, builder, signature, arguments, 4, arguments[5]))
+        left, there = arguments[0], _from(context, builder, signature, arguments, 2, arguments[3])
+        for place in range(LISTED):
+            lane = builder.and_(builder.cttz(left, ir.Constant(ir.IntType(1), 0)), WORD(63))  # 0, if none is left
+            k = builder.add(arguments[1], lane)
+            builder.store(builder.trunc(k, BITS), builder.gep(there, [WORD(place)]))
+            left = builder.and_(left, builder.sub(left, WORD(1)))
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp, types.intp, found, types.intp), make
+    return types.void(types.uint64, types.intp, found, types.intp), make
+
+
+@step
+def sort_few(typing: Any, array: Any, start: Any, found: Any, used: Any, size: Any) -> Any:
+    """Sorts the classes found[used : used + size], up to HANDFUL, by falling entry of array[start:], ties as they are.
+
+    It writes as many numbers as a handful has, and does not look at the entries for where to go on, as `write_few`.
+    """
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        here = _from(context, builder, signature, arguments, 0, arguments[1])
+        there = _from(context, builder, signature, arguments, 2, arguments[3])
+        values: Any = ir.Constant(ir.VectorType(here.type.pointee, HANDFUL), [0.0] * HANDFUL)
+        classes = []
+        for lane in range(HANDFUL):
+            k = builder.load(builder.gep(there, [WORD(lane)]))
+            k = builder.select(builder.icmp_signed(">", arguments[4], WORD(lane)), k, BITS(0))
+            one = builder.load(builder.gep(here, [builder.zext(k, WORD)]))
+            values = builder.insert_element(values, one, BITS(lane))
+            classes.append(k)
+        _write_by_rank(builder, _ranks(builder, _keys(builder, values, arguments[4])), classes, there)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, found, types.intp, types.intp), make
+
+
+def _writing(several: int) -> Step:
+    def write_some(typing: Any, array: Any, start: Any, place: Any, size: Any, found: Any, used: Any) -> Any:
+        def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            row, place = _from(context, builder, signature, arguments, 0, arguments[1]), arguments[2]
+            _, ranks = _ranks_among(builder, row, place, arguments[3], several)
+            classes = [builder.trunc(builder.add(place, WORD(lane)), BITS) for lane in range(several)]
+            _write_by_rank(builder, ranks, classes, _from(context, builder, signature, arguments, 4, arguments[5]))
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp, types.intp, found, types.intp), make
+
+    return step(write_some)
+
+
+# Write HANDFUL or ARMFUL classes from `place` on of array[start : start + size] to found[used:], each at its rank.
+write_some, write_more = _writing(HANDFUL), _writing(ARMFUL)
 
 
 @step
@@ -118,7 +168,7 @@ def sort_some(
             _from(context, builder, signature, arguments, which, first)
             for which, first in ((0, WORD(0)), (1, WORD(0)), (4, at), (5, at))
         )
-        entries, ranks = _ranks_among(builder, source, place, size)
+        entries, ranks = _ranks_among(builder, source, place, size, HANDFUL)
         for found, there in ((entries, target), (load(builder, of, place, HANDFUL), to)):
             each = [builder.extract_element(found, BITS(lane)) for lane in range(HANDFUL)]
             _write_by_rank(builder, ranks, each, there)

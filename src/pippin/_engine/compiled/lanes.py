@@ -261,6 +261,25 @@ at_least = _asking(">=")  # the lanes of the window at `start` whose entry is at
 above = _asking(">")
 
 
+def _comparing(comparison: str) -> Step:
+    def numbers_where(typing: Any, numbers: Any, limits: Any, start: Any) -> Any:
+        def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind, entries = ir.VectorType(ir.IntType(16), 64), []
+            for which in (0, 1):
+                array = context.make_array(signature.args[which])(context, builder, arguments[which])
+                here = builder.bitcast(builder.gep(array.data, [arguments[2]]), kind.as_pointer())
+                entries.append(builder.load(here, align=2))
+            return builder.bitcast(builder.icmp_unsigned(comparison, *entries), WORD)
+
+        return types.uint64(numbers, limits, types.intp), make
+
+    return step(numbers_where)
+
+
+below = _comparing("<")  # which of the 64 numbers of 16 bits from `start` on are below their limits: one bit each
+up_to = _comparing("<=")
+
+
 @step
 def count(typing: Any, lanes: Any) -> Any:
     """How many lanes there are, of up to 64."""

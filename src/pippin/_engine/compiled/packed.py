@@ -163,32 +163,45 @@ def in_steps(u: Vector, steps: Any) -> None:
 
 
 @loop
+def gather(row: Any, steps: Any, calibrates: Words, found: tuple[Any, Words]) -> None:
+    """The steps of u, and the bits of who calibrates, of the rows of some places."""
+    at, bits = found
+    for word in range(row.size >> 6):
+        here = np.uint64(0)
+        for bit in range(64):
+            i = np.uint64(64 * word + bit)
+            k = np.uint64(row[i])
+            at[i] = steps[k]
+            here |= (calibrates[k >> np.uint64(6)] >> (k & np.uint64(63)) & np.uint64(1)) << np.uint64(bit)
+        bits[word] = here
+
+
+@loop
 def sort_out(
     block: Floats,
     c: Coefficients,
-    places: tuple[Any, Any, Words],
-    u: Vector,
-    drawn: tuple[Words, Words, Words],
+    places: tuple[Any, Any, Any, Any, Words],
+    drawn: tuple[Vector, Any, Words],
     found: Codes,
     near: tuple[Vector, Any],
 ) -> int:
     """Counts the places that are in for sure, by plane of `places`, and last the labels that calibrate.
 
-    `drawn` are bits of who calibrates, of who is in for sure, and of those that are not out for sure. What lies
-    between has its score in `near`, with its kind, 8 more if the row calibrates; returns how many. Of a row that
+    `drawn` are u of all rows, its steps for every place, and bits of who calibrates. What is neither in for sure nor
+    out has its score in `near`, with its kind, 8 more if the row calibrates; returns how many. Of a row that
     calibrates only the label counts.
     """
-    row, rank, planes = places
-    calibrates, inside, possible = drawn
+    row, rank, inside, outside, planes = places
+    u, steps, calibrates = drawn
     scores, kinds = near
     size = 0
-    for word in range(inside.size):
-        tests, enters = ~calibrates[word], inside[word]
+    for word in range(planes.shape[1]):
+        tests, enters = ~calibrates[word], lanes.below(steps, inside, 64 * word)
         label, some = planes[LABEL, word], planes[0, word] | planes[1, word] | planes[2, word]
         for plane in range(LABEL + 1):
             found[plane] += lanes.count(planes[plane, word] & enters & tests)
         found[LABEL + 1] += lanes.count(label & enters & ~tests)
-        unsure = possible[word] & ~enters & (label | (some & tests))
+        unsure = lanes.up_to(steps, outside, 64 * word) & ~enters & (label | (some & tests))
         while unsure != 0:
             bit = np.uint64(lanes.first(unsure))
             unsure &= unsure - np.uint64(1)

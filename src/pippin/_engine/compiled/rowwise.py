@@ -2,7 +2,7 @@
 
 A step that finds a label's place is place_in_row(row, label, seen, c, room) -> (rank, M); one that finds a set is
 set_size(row, seen, c, u, threshold, first_band, room) -> (size, how many classes the first band held, 0 if none was
-opened), and the row's ranking in `room` begins with its members then.
+opened), and the row's ranking in `room` begins with its members then. `unranked.py` finds sets in a loop of its own.
 """
 
 from functools import partial
@@ -13,6 +13,7 @@ import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled_score_at, inlined
 from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.walk import (
     FIRST_BAND,
     Ranking,
@@ -93,4 +94,4 @@ def members(
     """As in `protocol.py`, by the loops of one of these modules."""
     (n, n_classes), flat = block.shape, block.reshape(-1)
     room = room_for(flat.dtype, n_classes)
-    return grown(partial(loops.fill_members, flat, parts, threshold, u, sizes, room), n, n_classes)
+    return grown(partial(loops.fill_members, flat, parts, threshold, u, sizes, room), n, n_classes + HANDFUL)

@@ -18,7 +18,7 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
         return room.classes[:0], True
     first_band = row.dtype.type(FIRST_BAND)
     if c.reach <= 1:
-        size, _ = unranked.set_size(whole, seen, c, u, threshold, first_band, room)
+        size = unranked.one_set(whole, seen, c, threshold, room)
     elif np.isnan(c.price):
         size, _ = ranked.set_size(whole, seen, c, u, threshold, first_band, room)
     else:
