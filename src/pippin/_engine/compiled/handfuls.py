@@ -13,7 +13,7 @@ from pippin._engine.compiled.lanes import BITS, WORD, Step, load, same, slot, st
 
 HANDFUL = 8
 ARMFUL = 16  # entries of a whole row that are ranked at once
-LISTED = 4  # lanes that are listed at once
+LISTED = 8  # lanes that are listed at once
 
 
 def _keys(builder: Any, entries: Any, size: Any = None) -> Any:

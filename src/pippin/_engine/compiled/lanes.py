@@ -245,20 +245,26 @@ def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> 
     return array.dtype(array, types.intp, types.intp, array.dtype), make
 
 
-def _asking(comparison: str) -> Step:
+def _asking(comparison: str, windows: int = 1) -> Step:
     def lanes_where(typing: Any, array: Any, start: Any, limit: Any) -> Any:
         def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            entries = _window(context, builder, signature, arguments)
-            answers = builder.fcmp_ordered(comparison, entries, same(builder, arguments[2]))
-            return builder.zext(builder.bitcast(answers, ir.IntType(LANES)), BITS)
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            limits, found = same(builder, arguments[2]), WORD(0)
+            for place in range(0, LANES * windows, LANES):
+                entries = load(builder, data, builder.add(arguments[1], WORD(place)), LANES)
+                answers = builder.bitcast(builder.fcmp_ordered(comparison, entries, limits), ir.IntType(LANES))
+                found = builder.or_(found, builder.shl(builder.zext(answers, WORD), WORD(place)))
+            return found
 
-        return types.uint32(array, types.intp, array.dtype), make
+        return types.uint64(array, types.intp, array.dtype), make
 
     return step(lanes_where)
 
 
 at_least = _asking(">=")  # the lanes of the window at `start` whose entry is at least `limit`
 above = _asking(">")
+four_at_least = _asking(">=", 4)  # those of four windows
+four_above = _asking(">", 4)
 
 
 def _comparing(comparison: str) -> Step:

@@ -109,7 +109,7 @@ def is_doubtful(total: Any) -> bool:
     return not abs(total - 1.0) <= DOUBTFUL
 
 
-def _asking(lanes_where: Any, is_so: Any) -> Any:
+def _asking(lanes_where: Any, lanes_of_four: Any, is_so: Any) -> Any:
     @inlined
     def entries_where(row: Row, here: int, limit: Any) -> Any:
         flat, start, found = row.flat, row.start + here, np.uint64(0)
@@ -118,13 +118,15 @@ def _asking(lanes_where: Any, is_so: Any) -> Any:
             for k in range(size):
                 found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
             return found
+        if size == CHUNK:
+            return lanes_of_four(flat, start, limit)
         place = NONE
         while place + LANES <= size:
-            found |= np.uint64(lanes_where(flat, start + place, limit)) << np.uint64(place)
+            found |= lanes_where(flat, start + place, limit) << np.uint64(place)
             place += LANES
         if place < size:  # the last window ends with the row, or begins with the array
             back = LANES - size if LANES - size < start else start
-            last = np.uint64(lanes_where(flat, start - back, limit))
+            last = lanes_where(flat, start - back, limit)
             last = last >> np.uint64(back) if back >= 0 else last << np.uint64(-back)
             found |= last & ((ONE << np.uint64(size)) - ONE)
         return found
@@ -133,8 +135,8 @@ def _asking(lanes_where: Any, is_so: Any) -> Any:
 
 
 # Which of the next CHUNK entries of a row from `here` on are at least `limit`, or above it: one bit each.
-at_least = _asking(lanes.at_least, inlined(lambda p, limit: p >= limit))
-above = _asking(lanes.above, inlined(lambda p, limit: p > limit))
+at_least = _asking(lanes.at_least, lanes.four_at_least, inlined(lambda p, limit: p >= limit))
+above = _asking(lanes.above, lanes.four_above, inlined(lambda p, limit: p > limit))
 
 
 @inlined
