@@ -246,6 +246,7 @@ def test_axe_finds_nothing_serious(pages, scheme, rules):
     for name, page in pages.items():
         page.set_viewport_size({"width": 1440, "height": 900})
         page.emulate_media(color_scheme=scheme)
+        page.evaluate("Promise.allSettled(document.getAnimations().map(each => each.finished))")  # links fade to it
         found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
         serious |= {f"{name}: {each['id']}": each for each in found if each["impact"] in ("serious", "critical")}
     told = {name: [node["html"][:200] for node in each["nodes"][:3]] for name, each in serious.items()}
