@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from pippin._runtime.extras import need
 from pippin._runtime.visible import visible
 
-need("A plot", "report", "matplotlib")  # before the imports below, each of which is late for that reason
+need("A plot", "report", "matplotlib")  # before the imports, which would fail with less to say
 
-import matplotlib.style  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402
+import matplotlib.style  # noqa: E402 - behind `need`
+from matplotlib.axes import Axes  # noqa: E402 - behind `need`
+from matplotlib.figure import Figure  # noqa: E402 - behind `need`
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402 - behind `need`
 
 P = ParamSpec("P")
 Drawing = TypeVar("Drawing")

@@ -248,10 +248,10 @@ def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> 
 def _asking(comparison: str, windows: int = 1) -> Step:
     def lanes_where(typing: Any, array: Any, start: Any, limit: Any) -> Any:
         def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-            limits, found = same(builder, arguments[2]), WORD(0)
+            (array, start, limit), found = arguments, WORD(0)
+            limits = same(builder, limit)
             for place in range(0, LANES * windows, LANES):
-                entries = load(builder, data, builder.add(arguments[1], WORD(place)), LANES)
+                entries = _window(context, builder, signature, (array, builder.add(start, WORD(place))))
                 answers = builder.bitcast(builder.fcmp_ordered(comparison, entries, limits), ir.IntType(LANES))
                 found = builder.or_(found, builder.shl(builder.zext(answers, WORD), WORD(place)))
             return found

@@ -1,7 +1,7 @@
 """What streams and monitors share: a file from which each goes on."""
 
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pippin._predictors.saving import write_predictor
 
@@ -35,5 +35,5 @@ class Resumes:
         """
         from pippin._predictors.streams.files import read
 
-        found: Any = read(path, cls._kind)
-        return found  # type: ignore[no-any-return]
+        found: Self = read(path, cls._kind)
+        return found
