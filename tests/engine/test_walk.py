@@ -66,7 +66,10 @@ def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_one_look_tells_sum_and_extremes(precision):
-    """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told."""
+    """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told.
+
+    Whether an entry is negative is told too, wherever it stands, and nothing of those that stand around the row.
+    """
     rng = np.random.default_rng(0)
     for n_entries, size in [
         (9, 4),
@@ -82,4 +85,10 @@ def test_one_look_tells_sum_and_extremes(precision):
         flat = (rng.integers(0, 40, n_entries) / 64).astype(precision)
         for start in {0, (n_entries - size) // 2, n_entries - size}:
             row = np.sort(flat[start : start + size])
-            assert look(flat, start, size) == (row.sum(), row[0], row[-1], row[-2])
+            assert look(flat, start, size) == (row.sum(), False, row[-1], row[-2])
+            for k in {0, size // 2, size - 1}:
+                wrong = np.full(n_entries, -1, precision)
+                wrong[start : start + size] = 0
+                assert not look(wrong, start, size)[1]
+                wrong[start + k] = -1e-30
+                assert look(wrong, start, size)[1]

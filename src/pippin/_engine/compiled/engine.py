@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 INSPECTS = True
-ROWWISE = (unranked, ranked, priced)
+RANKING = (ranked, priced)
+ROWWISE = (unranked, *RANKING)
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
@@ -94,7 +95,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
         loops, threshold = _loops(block, c, tiled.MOST), bounds.scores.item()
-        if loops in ROWWISE:
+        if loops in RANKING:
             return rowwise.members(loops, block, c[:], threshold, u, sizes)
         found = loops.members(block, c[:], threshold, u, sizes)
     else:

@@ -145,10 +145,9 @@ def _above_in_several(row: Row, k: int) -> Any:
 
 @inlined
 def _around_in_several(row: Row, k: int) -> tuple[Any, Any, Any]:
-    total, _, top, second = lanes.digest(row.flat, row.start, row.size)
-    if row.flat[np.uint64(row.start + k)] < top:
-        return total, top, True
-    return total, second, second == top and _above_in_several(row, k) > 0
+    p = row.flat[np.uint64(row.start + k)]
+    total, other = lanes.around(row.flat, row.start, row.size, k)
+    return total, other, other > p or (other == p and _above_in_several(row, k) > 0)
 
 
 SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several)

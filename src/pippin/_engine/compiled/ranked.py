@@ -80,7 +80,7 @@ def set_size(
 @loop
 def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
     """As in `rowwise.py`."""
-    return rowwise.fill_places(place_in_row, flat, labels, parts, u, out, room)
+    return rowwise.fill_places(rowwise.look_at_all, place_in_row, flat, labels, parts, u, out, room)
 
 
 @loop

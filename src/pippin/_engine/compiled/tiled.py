@@ -16,8 +16,8 @@ from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
-TILE = 256  # rows ranked together
-FEW, MOST = 16, 32  # classes up to which sorting all of them pays, for one label and for a set
+TILE = 128  # rows ranked together
+FEW, MOST = 16, 56  # classes up to which sorting all of them pays, for one label and for a set
 
 
 @part
@@ -115,7 +115,7 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
     n, n_classes = block.shape
     tile = np.zeros((n_classes, TILE), block.dtype)
     totals, lowest = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
-    classes = np.empty((n_classes, TILE), np.int32)
+    classes = np.empty((n_classes, TILE), np.uint8)
     tile_sizes, mass, tile_u = np.empty(TILE, np.int64), np.empty(TILE), np.zeros(TILE)
     found = np.empty(3 * n + n_classes * TILE, np.int32)
     used, suspects = 0, 0
@@ -170,7 +170,7 @@ def label_places(block: Floats, labels: Codes, parts: Parts, u: Vector, out: Sco
     ranks, p, masses, scores = out
     tile = np.zeros((n_classes, TILE), block.dtype)
     totals, lowest = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
-    no_classes = np.empty((0, TILE), np.int32)
+    no_classes = np.empty((0, TILE), np.uint8)
     own, mass = np.zeros(TILE, block.dtype), np.empty(TILE)
     tile_labels, tile_ranks = np.zeros(TILE, np.int32), np.empty(TILE, np.int32)
     suspects = 0

@@ -52,10 +52,10 @@ class Ranking(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one pass tells of a row: its sum, its smallest, its largest and its second largest entry."""
+    """What one pass tells of a row: its sum, whether an entry is negative, its largest and its second largest entry."""
 
     total: Any
-    lowest: Any
+    negative: Any
     top: Any
     second: Any
 
@@ -79,13 +79,13 @@ def n_classes_of(room: Ranking) -> int:
 def _look_at_few(row: Row) -> Look:
     """The same where the array has fewer entries than there are lanes."""
     real = row.flat.dtype.type
-    total, lowest, top, second = real(0), real(2), real(-1), real(-1)
+    total, negative, top, second = real(0), False, real(-1), real(-1)
     for k in range(row.start, row.start + row.size):
         p = row.flat[k]
-        total, lowest = total + p, (p if p < lowest else lowest)
+        total, negative = total + p, negative | (p < 0)
         if p > second:
             second, top = (p, top) if p < top else (top, p)
-    return Look(total, lowest, top, second)
+    return Look(total, negative, top, second)
 
 
 @inlined
@@ -93,14 +93,14 @@ def look(row: Row) -> Look:
     """The one pass over a row that is checked and scored."""
     if row.flat.size < LANES:
         return _look_at_few(row)
-    total, lowest, top, second = lanes.digest(row.flat, row.start, row.size)
-    return Look(total, lowest, top, second)
+    total, negative, top, second = lanes.digest(row.flat, row.start, row.size)
+    return Look(total, negative, top, second)
 
 
 @inlined
 def is_broken(seen: Look) -> bool:
     """Whether an entry is negative, infinite or NaN: such a row has no ranking."""
-    return not ((seen.lowest >= 0) & (seen.total < np.inf))
+    return seen.negative | (not seen.total < np.inf)
 
 
 @inlined
@@ -118,8 +118,9 @@ def _asking(lanes_where: Any, lanes_of_four: Any, is_so: Any) -> Any:
             for k in range(size):
                 found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
             return found
-        if size == CHUNK:
-            return lanes_of_four(flat, start, limit)
+        if row.size >= CHUNK:  # the last windows end with the row
+            back = CHUNK - size
+            return lanes_of_four(flat, start - back, limit) >> np.uint64(back)
         place = NONE
         while place + LANES <= size:
             found |= lanes_where(flat, start + place, limit) << np.uint64(place)
