@@ -48,7 +48,6 @@ __all__ = [
     "packed",
     "place_scores",
     "rows_of",
-    "smallest",
 ]
 
 INSPECTS = True
@@ -103,11 +102,6 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group
         found = per_class.members_within(block, c, read_only(bounds.scores), ranks, group, u, sizes)
     return found
-
-
-def smallest(scores: Vector, k: int) -> float:
-    """The k-th smallest score."""
-    return float(np.partition(scores, k - 1)[k - 1])  # as fast as a loop of ours, and nothing to compile
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:

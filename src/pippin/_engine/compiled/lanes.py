@@ -308,7 +308,19 @@ def _asking(comparison: str, windows: int = 1) -> Step:
 at_least = _asking(">=")  # the lanes of the window at `start` whose entry is at least `limit`
 above = _asking(">")
 four_at_least = _asking(">=", 4)  # those of four windows
-four_above = _asking(">", 4)
+
+
+@step
+def next_above(typing: Any, number: Any) -> Any:
+    """The smallest number above one that is not negative."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = arguments[0].type
+        whole = WORD if isinstance(kind, ir.DoubleType) else BITS
+        bits = builder.bitcast(builder.fadd(arguments[0], ir.Constant(kind, 0.0)), whole)  # −0.0 is 0
+        return builder.bitcast(builder.add(bits, whole(1)), kind)
+
+    return number(number), make
 
 
 def _comparing(comparison: str) -> Step:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import handfuls, lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, making, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled, compiled_score_at, doubled, inlined, making, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
@@ -160,7 +160,7 @@ def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float)
     inside, mass = np.uint64(0), c.table[0, ABOVE] * top
     while unsure != 0:
         k = lanes.first(unsure)
-        if compiled_score_at(c, 1, np.float64(row.flat[row.start + k]), mass, 0.0) <= threshold:
+        if compiled_score_at(c, NEXT, np.float64(row.flat[row.start + k]), mass, 0.0) <= threshold:
             inside |= ONE << np.uint64(k)
         unsure &= unsure - ONE
     return inside
@@ -219,12 +219,14 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
             top[i] = largest
         outside = 0
         for i in range(best.size):
-            outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
+            outside += (
+                not compiled_score_at(c, BEST, top[i], c.second * top[i], 0.0) <= threshold
+            )  # p[2] is at most p[1]
         for i in range(best.size if outside else 0):
             if best[i] == 0:
                 continue
             second = np.float64(around(_row(tile, i), lanes.first(best[i]))[1])
-            if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
+            if not compiled_score_at(c, BEST, top[i], c.second * second, 0.0) <= threshold:
                 best[i] = 0
 
     @part

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes, rowwise
-from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.sorting import Ranking
 from pippin._engine.compiled.walk import (
     FIRST_BAND,
     Look,
-    Ranking,
     Row,
     first_of,
     rank_more,
@@ -60,9 +60,9 @@ def set_size(
     One look tells of rank 2 the bound 1/p[2].
     """
     top, second = np.float64(seen.top), np.float64(seen.second)
-    if not compiled_score_at(c, 0, top, 0.0, u) <= threshold:
+    if not compiled_score_at(c, BEST, top, 0.0, u) <= threshold:
         return NONE, NONE
-    if second < top and not compiled_score_at(c, 1, second, 0.0, u) <= threshold:
+    if second < top and not compiled_score_at(c, NEXT, second, 0.0, u) <= threshold:
         room.classes[0] = first_of(row, seen.top)
         return NONE + 1, NONE
     return _walk(row, c, threshold, first_band, room)

@@ -14,10 +14,10 @@ import numpy as np
 from pippin._engine.compiled.build import NONE, compiled_score_at, inlined
 from pippin._engine.compiled.growing import grown
 from pippin._engine.compiled.handfuls import HANDFUL
+from pippin._engine.compiled.sorting import Ranking
 from pippin._engine.compiled.walk import (
     FIRST_BAND,
     Look,
-    Ranking,
     Row,
     adapted,
     is_broken,

@@ -8,6 +8,7 @@ into steps for several rows.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import compiled, compiled_score_at, doubled, part
@@ -16,8 +17,10 @@ from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
-TILE = 128  # rows ranked together
+TILE = 128  # rows ranked together: few enough for a processor's nearest cache, with classes in bytes
 FEW, MOST = 16, 56  # classes up to which sorting all of them pays, for one label and for a set
+
+Bytes = NDArray[np.uint8]
 
 
 @part
@@ -58,7 +61,7 @@ def _exchange(a: Floats, b: Floats) -> None:
 
 
 @part
-def _exchange_classes(a: Floats, b: Floats, a_class: Indices, b_class: Indices) -> None:
+def _exchange_classes(a: Floats, b: Floats, a_class: Bytes, b_class: Bytes) -> None:
     """The same with their classes: of equal probabilities the smaller class goes first."""
     lanes.apart()
     for i in range(TILE):
@@ -72,7 +75,7 @@ def _exchange_classes(a: Floats, b: Floats, a_class: Indices, b_class: Indices) 
 
 
 @part
-def _sort(tile: Floats, classes: Indices) -> None:
+def _sort(tile: Floats, classes: Bytes) -> None:
     """Sorts every row of the tile downwards; with `classes`, if there are any (Knuth, 5.2.2, algorithm M)."""
     n = tile.shape[0]
     top = 1

@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import handfuls, lanes, rowwise
-from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
 from pippin._engine.compiled.growing import grown
 from pippin._engine.compiled.handfuls import ARMFUL, HANDFUL
-from pippin._engine.compiled.sorting import MANY, sort_down
+from pippin._engine.compiled.sorting import MANY, Ranking, sort_down
 from pippin._engine.compiled.walk import (
     CHUNK,
     ONE,
     Look,
-    Ranking,
     Row,
     at_least,
     collect,
@@ -61,7 +60,7 @@ def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) 
     p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(seen.top)
     if c.reach == 1 and p == seen.top and k == first_of(row, seen.top):
         return True
-    return compiled_score_at(c, 1, np.float64(p), mass, 0.0) <= threshold
+    return compiled_score_at(c, NEXT, np.float64(p), mass, 0.0) <= threshold
 
 
 @inlined
@@ -81,7 +80,7 @@ def _settled(row: Row, here: int, low: Any, sure: Any, seen: Look, c: Coefficien
 def _is_empty(seen: Look, c: Coefficients, threshold: float) -> Any:
     """Whether not even the best class is in the set; of a score that does not look at it nobody can tell."""
     p, mass = np.float64(seen.top), c.second * np.float64(seen.second)
-    return c.reach == 1 and not compiled_score_at(c, 0, p, mass, 0.0) <= threshold
+    return c.reach == 1 and not compiled_score_at(c, BEST, p, mass, 0.0) <= threshold
 
 
 @inlined
@@ -114,7 +113,7 @@ def _write_many(row: Row, words: NDArray[np.uint64], at: int, found: Indices, us
     for here in range(0, row.size, CHUNK):
         size = collect(row, here, words[np.uint64(at)], size, room)
         at += 1
-    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, NONE)
+    sort_down(room, size, NONE)
     for j in range(size):
         found[np.uint64(used + j)] = room.classes[np.uint64(j)]
     return size
@@ -166,7 +165,7 @@ def one_set(row: Row, seen: Look, c: Coefficients, threshold: float, room: Ranki
     size, (low, sure) = NONE, _limits(row, seen, c, cutoff_of(c, threshold))
     for here in range(0, row.size, CHUNK):
         size = collect(row, here, _settled(row, here, low, sure, seen, c, threshold), size, room)
-    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, NONE)
+    sort_down(room, size, NONE)
     return size
 
 
