@@ -85,7 +85,7 @@ def _with_any_rows(kind: Kind) -> list[Step]:
     rows, none, group = as_rows(row), np.zeros(1), np.zeros(1, dtype=np.int64)
     return [
         partial(dispatch.one_set(ip, 2), row[0], 0.0, 1.0),
-        partial(dispatch.one_score(ip, 2), row[0], 0, 0.0),
+        partial(dispatch.one_score(ip, 2), row[0], 0.0, 0),
         partial(dispatch.members, rows, ip, Bounds(np.ones((1, 2)), group), none),
         partial(dispatch.band, rows, ip, 1.0, 1.0),
         *_sets(kind, ANY_ROWS),

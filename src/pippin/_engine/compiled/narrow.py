@@ -29,11 +29,11 @@ class Tile(NamedTuple):
     """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class."""
 
     flat: Floats
+    best: NDArray[np.uint64]
+    inside: NDArray[np.uint64]
+    top: Vector
     begin: int
     n_classes: int
-    best: NDArray[np.uint64]
-    top: Vector
-    inside: NDArray[np.uint64]
 
 
 def fits(shape: tuple[int, ...]) -> bool:
@@ -260,7 +260,7 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         found = np.zeros(3 * n + widest, np.int32)
         used, suspects = NONE, NONE
         for begin in range(0, n, TILE):
-            tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin], insides)
+            tile = Tile(flat, bests[: n - begin], insides, tops[: n - begin], begin, n_classes)
             if used + widest > found.size:
                 found = doubled(found)
             if c.reach == 1:
@@ -299,27 +299,11 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
 _members_of_one_window, _places_of_one_window = _made_for("one window", ONE_WINDOW)
 _members_of_several, _places_of_several = _made_for("several", SEVERAL)
 
-# What is kept on disk goes by its name, which functions made by `_made_for` share: so each loop has a door of its own.
-
-
-@compiled
-def _members_in_one_window(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
-    return _members_of_one_window(block, parts, threshold, sizes)
-
-
-@compiled
-def _members_in_several(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
-    return _members_of_several(block, parts, threshold, sizes)
-
-
-@compiled
-def _label_places_in_one_window(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
-    return _places_of_one_window(block, labels, parts, out)
-
-
-@compiled
-def _label_places_in_several(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
-    return _places_of_several(block, labels, parts, out)
+# What is kept on disk goes by name and line, which functions made by `_made_for` share: so each has a door of its own.
+_members_in_one_window: Any = compiled(lambda *given: _members_of_one_window(*given))
+_members_in_several: Any = compiled(lambda *given: _members_of_several(*given))
+_label_places_in_one_window: Any = compiled(lambda *given: _places_of_one_window(*given))
+_label_places_in_several: Any = compiled(lambda *given: _places_of_several(*given))
 
 
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:

@@ -17,9 +17,7 @@ from pippin._engine.compiled.walk import (
     first_of,
     rank_more,
 )
-from pippin._engine.protocol import Scored
-from pippin._runtime.arrays import Codes, Floats, Indices, Vector
-from pippin._theory.formula import Coefficients, Parts
+from pippin._theory.formula import Coefficients
 
 
 @part
@@ -81,15 +79,13 @@ def _walk(row: Row, c: Coefficients, threshold: float, first_band: Any, room: Ra
     return row.size, opened
 
 
-@loop
-def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
-    """As in `rowwise.py`."""
-    return rowwise.fill_places(rowwise.look_at_all, place_in_row, flat, labels, parts, u, out, room)
-
-
-@loop
-def fill_members(
-    flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
-) -> tuple[int, int, int]:
-    """As in `rowwise.py`."""
-    return rowwise.fill_members(set_size, flat, parts, threshold, u, sizes, room, (begin, found))
+fill_places = loop(
+    lambda flat, labels, parts, u, out, room: rowwise.fill_places(
+        rowwise.look_at_all, place_in_row, flat, labels, parts, u, out, room
+    )
+)
+fill_members = loop(
+    lambda flat, parts, threshold, u, sizes, room, onwards: rowwise.fill_members(
+        set_size, flat, parts, threshold, u, sizes, room, onwards
+    )
+)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled_score_at, inlined
-from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.growing import Onwards, grown
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.sorting import Ranking
 from pippin._engine.compiled.walk import (
@@ -66,7 +66,7 @@ def fill_members(
     u: Vector,
     sizes: Codes,
     room: Ranking,
-    onwards: tuple[int, Indices],
+    onwards: Onwards,
 ) -> tuple[int, int, int]:
     """Fills in sizes, and members into an array, from a row on; returns the row where that ends, the members, and how
     many rows are suspect."""

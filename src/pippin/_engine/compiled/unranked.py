@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pippin._engine.compiled import handfuls, lanes, rowwise
 from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
-from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.growing import Onwards, grown
 from pippin._engine.compiled.handfuls import ARMFUL, HANDFUL
 from pippin._engine.compiled.sorting import MANY, Ranking, sort_down
 from pippin._engine.compiled.walk import (
@@ -30,7 +30,6 @@ from pippin._engine.compiled.walk import (
     n_classes_of,
     room_for,
 )
-from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
@@ -180,18 +179,19 @@ def place_in_row(row: Row, label: int, seen: Look, c: Coefficients, room: Rankin
     return NONE, c.second * np.float64(seen.second)
 
 
-@loop
-def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
-    """As in `rowwise.py`."""
-    return rowwise.fill_places(_look_as_needed, place_in_row, flat, labels, parts, u, out, room)
+fill_places = loop(
+    lambda flat, labels, parts, u, out, room: rowwise.fill_places(
+        _look_as_needed, place_in_row, flat, labels, parts, u, out, room
+    )
+)
 
 
 @loop
 def fill_members(
-    flat: Floats, parts: Parts, threshold: float, sizes: Codes, room: Room, begin: int, found: Indices
+    flat: Floats, parts: Parts, threshold: float, sizes: Codes, room: Room, onwards: Onwards
 ) -> tuple[int, int, int]:
     """As in `rowwise.py`, but that several sets are found before they are written."""
-    c, n_classes = Coefficients(*parts), n_classes_of(room.ranking)
+    (begin, found), c, n_classes = onwards, Coefficients(*parts), n_classes_of(room.ranking)
     cutoff, used, suspects, several = cutoff_of(c, threshold), NONE, NONE, -(-n_classes // CHUNK)
     at_once = room.inside.size // several
     for first in range(begin, sizes.size, at_once):
