@@ -6,7 +6,7 @@ import pytest
 
 from pippin._engine.compiled import sorting, walk
 from pippin._engine.compiled.handfuls import HANDFUL
-from pippin._engine.compiled.sorting import MANY, N_DIGITS, smallest
+from pippin._engine.compiled.sorting import MANY, smallest
 
 # Parts of loops have no door to Python of their own.
 sort_down = numba.njit(lambda ranking, size, at: sorting.sort_down(sorting.Ranking(*ranking), size, at))
@@ -32,8 +32,7 @@ def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
         np.full(n + 3 + HANDFUL, 9, precision),
         np.full(n + 3 + HANDFUL, 9, np.int32),
     )
-    digits = np.empty(4 * n + N_DIGITS, np.uint64)
-    sort_down((found, classes, raw, np.arange(n + HANDFUL, dtype=np.int32), digits), n, 3)
+    sort_down((found, classes, raw, np.arange(n + HANDFUL, dtype=np.int32)), n, 3)
     assert np.array_equal(classes[: n + 3], [9, 9, 9, *wanted])
     assert np.array_equal(found[: n + 3], [9, 9, 9, *values[wanted]])
 

@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._engine.compiled import handfuls, lanes
-from pippin._engine.compiled.build import NONE, compiled, part
+from pippin._engine.compiled.build import NONE, compiled, making, part
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._runtime.arrays import Floats, Indices, Vector
 
@@ -19,14 +18,13 @@ SAMPLE = 15  # values among which a pivot is chosen
 class Ranking(NamedTuple):
     """Room for one row: its best classes and their probabilities, and what is collected before it is sorted.
 
-    Each array has a handful more, since so many are sorted at once. `digits` is what sorting many takes.
+    Each array has a handful more, since so many are sorted at once.
     """
 
     values: Floats
     classes: Indices
     raw: Floats
     raw_classes: Indices
-    digits: NDArray[np.uint64]
 
 
 @part
@@ -36,7 +34,7 @@ def _sort_by_counting(ranking: Ranking, size: int, at: int) -> None:
     A handful is counted at once. The last one reaches back over entries that went there before or, if all are fewer, on
     over padding, which goes behind them.
     """
-    values, classes, raw, raw_classes, _ = ranking
+    values, classes, raw, raw_classes = ranking
     for i in range(size, size + HANDFUL):
         raw[np.uint64(i)] = -1
     last = size - HANDFUL if size > HANDFUL else NONE
@@ -45,12 +43,12 @@ def _sort_by_counting(ranking: Ranking, size: int, at: int) -> None:
         handfuls.sort_some(raw, raw_classes, place, size, values, classes, at)
 
 
-@part
+@making
 def _sort_by_digits(ranking: Ranking, size: int, at: int) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     lanes.apart()
-    values, classes, raw, raw_classes, room = ranking
-    mask = np.uint64(N_DIGITS - 1)
+    values, classes, raw, raw_classes = ranking
+    room, mask = np.empty(4 * size + N_DIGITS, np.uint64), np.uint64(N_DIGITS - 1)
     keys, others, here, there, ends = NONE, size, 2 * size, 3 * size, 4 * size  # where each begins in the room
     every, some = ~np.uint64(0), np.uint64(0)
     for i in range(size):

@@ -18,7 +18,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 TILE = 128  # rows ranked together: few enough for a processor's nearest cache, with classes in bytes
-FEW, MOST = 16, 56  # classes up to which sorting all of them pays, for one label and for a set
+FEW, MOST = 24, 56  # classes up to which sorting all of them pays, for one label and for a set
 
 Bytes = NDArray[np.uint8]
 

@@ -17,7 +17,7 @@ from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import NONE, inlined, making, part
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.sorting import MANY, N_DIGITS, Ranking, sort_down
+from pippin._engine.compiled.sorting import Ranking, sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
 from pippin._runtime.arrays import Floats
 
@@ -50,14 +50,8 @@ class Look(NamedTuple):
 
 def room_for(kind: Any, n_classes: int) -> Ranking:
     """Room for rows of so many classes, in Python or in a loop that makes arrays."""
-    room, digits = n_classes + HANDFUL, 4 * n_classes + N_DIGITS if n_classes > MANY else 0
-    return Ranking(
-        np.zeros(room, kind),
-        np.zeros(room, np.int32),
-        np.zeros(room, kind),
-        np.zeros(room, np.int32),
-        np.empty(digits, np.uint64),
-    )
+    room = n_classes + HANDFUL
+    return Ranking(np.zeros(room, kind), np.zeros(room, np.int32), np.zeros(room, kind), np.zeros(room, np.int32))
 
 
 make_room = making(room_for)
