@@ -147,7 +147,10 @@ def _above_in_several(row: Row, k: int) -> Any:
 def _around_in_several(row: Row, k: int) -> tuple[Any, Any, Any]:
     p = row.flat[np.uint64(row.start + k)]
     total, other = lanes.around(row.flat, row.start, row.size, k)
-    return total, other, other > p or (other == p and _above_in_several(row, k) > 0)
+    below = other > p
+    if other == p:
+        below = _above_in_several(row, k) > 0
+    return total, other, below
 
 
 SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several)

@@ -174,9 +174,10 @@ def place_in_row(row: Row, label: int, seen: Look, c: Coefficients, room: Rankin
     own, top = row.flat[np.uint64(row.start + label)], seen.top
     if c.reach == 0:
         return NONE, 0.0
-    if own < top or (own == seen.second and first_of(row, top) != label):
-        return NONE + 1, c.table[0, ABOVE] * np.float64(top)
-    return NONE, c.second * np.float64(seen.second)
+    above, beside, below = c.table[0, ABOVE] * np.float64(top), c.second * np.float64(seen.second), own < top
+    if (own == top) & (seen.second == top):  # few rows: nothing else depends on what a processor would have to guess
+        below = first_of(row, top) != label
+    return NONE + below, above if below else beside
 
 
 fill_places = loop(
