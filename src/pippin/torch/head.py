@@ -122,24 +122,24 @@ class ConformalHead(ScoreHead):
         shape, traced = x.shape[:-1], within_compile(x)
         draws = draws_of("u", u, self.randomized, flat)
         rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
-        logits, linear, width = not self.from_probs, self.linear, self.max_size
+        logits, kind, width = not self.from_probs, self._kind, self.max_size
         inside: torch.Tensor | None
         if not traced and kernels.serve(flat):
             table, numbers, limits = self._kept()
             if rows is not None:
                 limits = limits._replace(group=rows, grouped=True)
-            formula = kernels.Formula(table, numbers, draws, linear)
+            formula = kernels.Formula(table, numbers, draws, kind)
             sizes, classes, inside = kernels.sets(flat, logits, formula, limits, width, mask)
         else:
             table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
             if self.limit_bits is None:
                 find = conformal_sets if traced else sets_of_one_threshold
-                sizes, classes, inside = find(flat, table, numbers, draws, logits, linear, width, mask)
+                sizes, classes, inside = find(flat, table, numbers, draws, logits, kind, width, mask)
             else:
                 find_within = limited_sets if traced else sets_of_several_limits
                 sizes, classes, inside = find_within(
                     flat, table, numbers, draws, self.limit_bits.view(torch.float64), self.rank_limits, rows, logits,
-                    linear, width, mask,
+                    self.linear, width, mask,
                 )  # fmt: skip
         if not mask:
             inside = None
@@ -155,8 +155,8 @@ class ConformalHead(ScoreHead):
         which = "threshold" if self.limit_bits is None else "largest threshold"
         return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
 
-    def _note_kind(self, linear: bool, randomized: bool) -> None:
-        super()._note_kind(linear, randomized)
+    def _note_kind(self, kind: int, randomized: bool) -> None:
+        super()._note_kind(kind, randomized)
         self._views: tuple[Any, torch.Tensor, torch.Tensor, Limits] | None = None
 
     def _kept(self) -> tuple[torch.Tensor, torch.Tensor, Limits]:

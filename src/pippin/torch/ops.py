@@ -52,19 +52,20 @@ def sets_of_one_threshold(
     numbers: torch.Tensor,
     u: torch.Tensor,
     logits: bool,
-    linear: bool,
+    kind: int,
     width: int,
     want_mask: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold; `u` is empty, if all are 0.
+    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold; `u` is empty, if all are 0;
+    `kind` is that of a `kernels.Formula`.
     """
     if kernels.serve(x):
         limit = kernels.one_limit(numbers[3:])
-        formula = kernels.Formula(table, numbers, u, linear)
+        formula = kernels.Formula(table, numbers, u, kind)
         return with_mask(x, *kernels.sets(x, logits, formula, limit, width, want_mask))
-    probs = softmax(x) if logits else x.to(wide(x))
+    probs, linear = softmax(x) if logits else x.to(wide(x)), kind != kernels.SOCOP
     n, n_classes = probs.shape
     u = drawn(u, n)
     sizes = torch.empty(n, dtype=torch.int64, device=probs.device)
