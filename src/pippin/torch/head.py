@@ -11,8 +11,8 @@ from pippin._runtime.errors import InputError
 from pippin.torch import kernels
 from pippin.torch.kernels.filled import Limits
 from pippin.torch.layers import ScoreHead, draws_of
-from pippin.torch.limits import limited_sets, rows_of, sets_of_several_limits
-from pippin.torch.ops import conformal_sets, sets_of_one_threshold, softmax, wide, within_compile
+from pippin.torch.limits import SeveralLimits, rows_of, sets_of_several_limits
+from pippin.torch.ops import sets_of_one_threshold, softmax, wide, within_compile
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
 
@@ -132,15 +132,12 @@ class ConformalHead(ScoreHead):
             sizes, classes, inside = kernels.sets(flat, logits, formula, limits, width, mask)
         else:
             table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+            formula = kernels.Formula(table, numbers, draws, linear)
             if self.limit_bits is None:
-                find = conformal_sets if traced else sets_of_one_threshold
-                sizes, classes, inside = find(flat, table, numbers, draws, logits, linear, width, mask)
+                sizes, classes, inside = sets_of_one_threshold(flat, formula, logits, width, mask)
             else:
-                find_within = limited_sets if traced else sets_of_several_limits
-                sizes, classes, inside = find_within(
-                    flat, table, numbers, draws, self.limit_bits.view(torch.float64), self.rank_limits, rows, logits,
-                    linear, width, mask,
-                )  # fmt: skip
+                limits_of = SeveralLimits(self.limit_bits.view(torch.float64), self.rank_limits, rows)
+                sizes, classes, inside = sets_of_several_limits(flat, formula, limits_of, logits, width, mask)
         if not mask:
             inside = None
         if len(shape) == 1:

@@ -109,23 +109,18 @@ def _scored(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores, ranks from 0, and how many faults of labels and rows there are."""
     table, numbers, linear, weighty = _coefficients(score, x.shape[1], x.device)
+    formula = kernels.Formula(table, numbers, u, linear)
     if not kernels.serve(x):
-        return _ranked_scores(x, labels, table, numbers, u, linear, logits)
-    return kernels.label_scores(x, logits, labels, kernels.Formula(table, numbers, u, linear), weighty)
+        return _ranked_scores(x, labels, formula, logits)
+    return kernels.label_scores(x, logits, labels, formula, weighty)
 
 
 def _ranked_scores(
-    x: torch.Tensor,
-    labels: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    linear: bool,
-    logits: bool,
+    x: torch.Tensor, labels: torch.Tensor, formula: kernels.Formula, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The same in torch: what is above a label is found by comparing, and only as far down as its rank is it sorted."""
     n, n_classes = x.shape
-    u = drawn(u, n)
+    formula = drawn(formula, n)
     scores = torch.empty(n, dtype=torch.float64, device=x.device)
     ranks = torch.full((n,), -1, dtype=torch.int32, device=x.device)
     faults = torch.zeros(1, dtype=torch.int64, device=x.device)
@@ -140,10 +135,10 @@ def _ranked_scores(
         rank = ((probs > own) | ((probs == own) & (column < label[:, None]))).sum(dim=1)
         ranks[rows] = torch.where(known, rank, -1).int()
         rank = torch.where(known, rank, 0)
-        short = (rank < FEW) if linear and n_classes > 2 * FEW else torch.zeros_like(known)
+        short = (rank < FEW) if formula.linear and n_classes > 2 * FEW else torch.zeros_like(known)
         for chosen, width in ((short, FEW + 1), (~short, n_classes)):
             if bool(chosen.any()):
                 values = probs[chosen].topk(width, dim=1).values
-                found = scores_by_rank(values, table, numbers, u[rows[chosen]], linear)
+                found = scores_by_rank(values, formula.of(rows[chosen]))
                 scores[rows[chosen]] = found.gather(1, rank[chosen][:, None]).squeeze(1)
     return scores, ranks, faults
