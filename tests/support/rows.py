@@ -29,6 +29,11 @@ def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
     return p / p.sum(axis=1, keepdims=True)
 
 
+def drawn_labels(probs, rng):
+    """A class of every row, drawn by its probabilities."""
+    return np.array([rng.choice(len(row), p=row / row.sum()) for row in probs.astype(float)])
+
+
 def check_bad_row_is_named(score, n, row, wrong):
     """Among n rows of 12 classes, by what predicts and what calibrates, where one has a wrong entry."""
     pippin.warm_up()
