@@ -14,7 +14,6 @@ import torch
 from pippin.torch.kernels.counted import counted_sets
 from pippin.torch.kernels.few import few_labels, few_sets
 from pippin.torch.kernels.filled import (
-    SOCOP,
     Formula,
     Found,
     Left,
@@ -36,7 +35,6 @@ from pippin.torch.kernels.whole import can_rank, whole_labels, whole_sets
 
 __all__ = [
     "NEAR",
-    "SOCOP",
     "Formula",
     "label_scores",
     "listed",

@@ -7,6 +7,8 @@ STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 �
 looks at a class beside the best one, some sets have all classes, which is known before the first step.
 """
 
+from functools import lru_cache
+
 import torch
 
 from pippin.torch.kernels.filled import BESIDE, LEFT, ROWS_FROM, Formula, Found, Left, Limits, Placed
@@ -153,6 +155,13 @@ def _probabilities(
     tl.store(out + row * K + index, p, mask=index < K)
 
 
+@lru_cache
+def _held_by(n_classes: int, size: int) -> tuple[int, tuple[int, int, int]]:
+    """By how many warps a row is held, and how."""
+    warps = max(1, power_of_2(n_classes) // 1024)
+    return warps, tile(n_classes, size, warps)
+
+
 def _registers(x: torch.Tensor) -> int | None:
     return None if x.dtype == torch.float64 else REGISTERS
 
@@ -162,8 +171,7 @@ def sets_of_rows(
 ) -> None:  # fmt: skip
     """Fills in the sets of all rows that STEPS ranks settle; the others have no size, and are listed."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     width = found.classes.shape[1]
     launch(
         _sets, n,
@@ -182,8 +190,7 @@ def labels_of_rows(
 ) -> None:  # fmt: skip
     """Fills in the places and scores of all labels; those that STEPS ranks do not settle are marked."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     launch(
         _labels, n,
         (x, placed.labels, *formula[:3], placed.ranks, placed.scores, placed.faults, placed.left),
@@ -195,8 +202,7 @@ def labels_of_rows(
 def probabilities_of_rows(x: torch.Tensor, softmax: bool) -> torch.Tensor:
     """The probabilities of all rows."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     out = torch.empty((n, n_classes), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
     launch(_probabilities, n, (x, out), (), (n_classes, *shape, softmax), warps)
     return out

@@ -201,7 +201,7 @@ def _shape(x: torch.Tensor) -> tuple[int, tuple[int, int, int], int]:
     """How many programs, how each holds a row, and by how many warps."""
     n, n_classes = x.shape
     warps = max(1, power_of_2(n_classes) // HELD)
-    return min(n, PROGRAMS), tile(x, warps), warps
+    return min(n, PROGRAMS), tile(n_classes, x.element_size(), warps), warps
 
 
 def can_rank(x: torch.Tensor) -> bool:
