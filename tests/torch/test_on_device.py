@@ -47,6 +47,24 @@ def test_numbers_that_are_zero_are_nobody_elses(monkeypatch):
     assert [numbers.data_ptr() for numbers in filled.ZEROS[-1, 0]] == ready
 
 
+def test_room_for_rows_that_are_left_is_nobody_elses(monkeypatch):
+    """It is taken by one at a time, with its other count, and only if it is large enough; a CUDA graph has its own."""
+    monkeypatch.setattr(filled, "SPARE", {})
+    x = torch.zeros(5, 2)
+    one, other = filled.room_for_left(x), filled.room_for_left(x)
+    assert one is not other
+    filled.give_back(one, x)
+    assert filled.room_for_left(torch.zeros(6, 2)) is not one
+    filled.give_back(other, x)
+    monkeypatch.setattr(filled, "capturing", lambda x: True)
+    captured = filled.room_for_left(x)
+    filled.give_back(captured, x)
+    monkeypatch.setattr(filled, "capturing", lambda x: False)
+    assert filled.room_for_left(x) is other
+    assert other.turn == 1
+    assert captured.turn == 0
+
+
 @every_score
 def test_torch_alone_scores_labels_as_the_core(score):
     """Short and long ranks, in two batches; u goes on from the first to the second."""

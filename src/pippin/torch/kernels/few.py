@@ -49,6 +49,15 @@ def _rows_of(values, classes, counts, numbers, n, ROWS: constexpr, LISTED: const
 
 
 @jit
+def _formula_of(formula, draws, row, real, ROWS: constexpr, DRAWN: constexpr):
+    """The numbers of a score, b for every row, and what was drawn for each."""
+    u = tl.zeros((ROWS,), tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row, mask=real, other=0.0)
+    return tl.load(formula), tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64), tl.load(formula + 2), u
+
+
+@jit
 def _sets(
     values, classes, counts, numbers, table, formula, draws, highest, limits, rank_limits, group,
     sizes, members, marks, n, width,
@@ -57,11 +66,7 @@ def _sets(
 ):  # fmt: skip
     """The sets of ROWS rows, whose ranks are walked together: a list is too short to keep a warp busy."""
     row, real, count, value, k, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
-    constant, price = tl.load(formula), tl.load(formula + 2)
-    second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
+    constant, second, price, u = _formula_of(formula, draws, row, real, ROWS, DRAWN)
     g = tl.zeros((ROWS,), tl.int64)
     if GROUPED:
         g = tl.load(group + row, mask=real, other=0)
@@ -162,11 +167,7 @@ def _labels(
 ):  # fmt: skip
     """The scores of ROWS labels, from what is listed above them."""
     row, real, count, value, _, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
-    constant, price = tl.load(formula), tl.load(formula + 2)
-    second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
+    constant, second, price, u = _formula_of(formula, draws, row, real, ROWS, DRAWN)
     own = tl.load(scores + row, mask=real, other=0.0)
     rank = tl.load(ranks + row, mask=real, other=0)
     if LINEAR:
