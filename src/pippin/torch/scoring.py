@@ -102,7 +102,7 @@ def _coefficients(score: Score, n_classes: int, device: torch.device) -> tuple[t
     c = coefficients(score, n_classes)
     weights = np.flatnonzero(c.table[:, ABOVE])
     table, numbers = (torch.from_numpy(np.array(a)).to(device) for a in (c.table, (c.constant, c.second, c.price)))
-    return table, numbers, kind_of(c.second, c.price, c.table), int(weights[-1]) + 1 if len(weights) else 0
+    return table, numbers, kind_of(c.price, c.reach), int(weights[-1]) + 1 if len(weights) else 0
 
 
 def _scored(

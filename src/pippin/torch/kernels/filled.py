@@ -1,12 +1,10 @@
 """What kernels are told of a score and of limits, and what they fill in: sets, or the places and scores of labels."""
 
+import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from pippin._runtime.arrays import Vector
-from pippin._theory.formula import reach_of
 from pippin.torch.kernels.language import stream_of
 
 # Numbers that are 0 at first: faults; how often a score has each byte in each of its 8 places, and how many programs
@@ -19,11 +17,9 @@ LEFT = 2050
 SOCOP, LINEAR, BESIDE, ALONE = range(4)
 
 
-def kind_of(second: float, price: float, table: Vector) -> int:
+def kind_of(price: float, reach: int) -> int:
     """What kind of score has these coefficients."""
-    if not np.isnan(price):
-        return SOCOP
-    return {0: ALONE, 1: BESIDE}.get(reach_of(second, table), LINEAR)
+    return {0: ALONE, 1: BESIDE}.get(reach, LINEAR) if math.isnan(price) else SOCOP
 
 
 class Formula(NamedTuple):
