@@ -29,8 +29,8 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40, 70), (1, 2,
         c = coefficients(pippin.parse_score(score), n_classes)
         assert engine.label_places(probs, labels, c, np.zeros(n))[2] == 0
         assert engine.members(probs, c, Bounds(np.ones((1, 1))), np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
-        engine.one_set(probs[0], c[:], 1.0, 0.0)
-        engine.one_set(probs[-1], c[:], 1.0, 0.0)
+        engine.one_set(probs[0], c[:], 0.0, 1.0)
+        engine.one_set(probs[-1], c[:], 0.0, 1.0)
 print("nothing was read around the array")
 sys.stdout.flush()
 """

@@ -9,6 +9,7 @@ import pytest
 
 import pippin
 from pippin._engine.compiled.lanes import LANES
+from pippin._engine.compiled.unranked import LONG
 from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
@@ -66,7 +67,9 @@ def test_every_number_of_classes_gives_the_bits_of_numpy(kind, precision, name):
         CHUNK - 1,
         CHUNK,
         CHUNK + 1,
+        CHUNK + LANES,
         150,
+        LONG + 6,
     ):
         n = ROWS + n_classes
         probs = forest(n, n_classes, n) if kind == "forest" else made_rows(kind, n, n_classes, n)
@@ -135,7 +138,7 @@ def test_what_two_processes_compiled_is_told_apart_in_a_third(tmp_path):
 @pytest.mark.parametrize("name", ["ip", "margin"])
 def test_a_zero_may_have_a_sign(name):
     """It is as large as one without: the class index says which of them goes first."""
-    for n_classes in (5, 12, 20, CHUNK + 6):
+    for n_classes in (5, 12, 20, CHUNK + 6, 2 * CHUNK):
         probs = made_rows("spread", ROWS, n_classes, n_classes).astype(np.float32)
         probs[:, 1::2] = np.where(np.arange(ROWS)[:, None] % 3 == 0, -0.0, 0.0)
         probs[:, 2] = -0.0

@@ -9,7 +9,7 @@ from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.sorting import MANY, smallest
 
 # Parts of loops have no door to Python of their own.
-sort_down = numba.njit(lambda raw, of, size, values, classes, at: sorting.sort_down(raw, of, size, values, classes, at))
+sort_down = numba.njit(lambda ranking, size, at: sorting.sort_down(sorting.Ranking(*ranking), size, at))
 look = numba.njit(lambda flat, start, size: walk.look(walk.Row(flat, start, size)))
 is_broken = numba.njit(lambda row: walk.is_broken(walk.look(walk.Row(row, 0, row.size))))
 
@@ -32,7 +32,7 @@ def test_sorting_downwards_keeps_ties_in_order(n, kind, precision):
         np.full(n + 3 + HANDFUL, 9, precision),
         np.full(n + 3 + HANDFUL, 9, np.int32),
     )
-    sort_down(raw, np.arange(n + HANDFUL, dtype=np.int32), n, found, classes, 3)
+    sort_down((found, classes, raw, np.arange(n + HANDFUL, dtype=np.int32)), n, 3)
     assert np.array_equal(classes[: n + 3], [9, 9, 9, *wanted])
     assert np.array_equal(found[: n + 3], [9, 9, 9, *values[wanted]])
 
@@ -66,7 +66,10 @@ def test_a_row_with_an_entry_that_cannot_be_ranked_is_broken(wrong, precision):
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_one_look_tells_sum_and_extremes(precision):
-    """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told."""
+    """Of a row anywhere in an array, which may be shorter than the lanes; of tied best ones, both are told.
+
+    Whether an entry is negative is told too, wherever it stands, and nothing of those that stand around the row.
+    """
     rng = np.random.default_rng(0)
     for n_entries, size in [
         (9, 4),
@@ -82,4 +85,10 @@ def test_one_look_tells_sum_and_extremes(precision):
         flat = (rng.integers(0, 40, n_entries) / 64).astype(precision)
         for start in {0, (n_entries - size) // 2, n_entries - size}:
             row = np.sort(flat[start : start + size])
-            assert look(flat, start, size) == (row.sum(), row[0], row[-1], row[-2])
+            assert look(flat, start, size) == (row.sum(), False, row[-1], row[-2])
+            for k in {0, size // 2, size - 1}:
+                wrong = np.full(n_entries, -1, precision)
+                wrong[start : start + size] = 0
+                assert not look(wrong, start, size)[1]
+                wrong[start + k] = -1e-30
+                assert look(wrong, start, size)[1]

@@ -16,6 +16,7 @@ from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.plain.scores import at_places
 from pippin._engine.protocol import Bounds, Places, ScoredPlaces, Shared
+from pippin._engine.selecting import smallest
 from pippin._runtime.arrays import Codes, Flags, Indices, Vector
 from pippin._theory.formula import Coefficients, is_adaptive
 from pippin._theory.level import quantile_rank
@@ -95,7 +96,7 @@ def _levels(sizes: Codes, entering: Indices, step: int) -> NDArray[np.int32]:
 
 def count_anew(trial: Trial, score: Score, k: int, calibration: Flags, u: Vector) -> tuple[float, int, int, int, int]:
     """For a threshold outside the prepared levels, which is legal but next to never seen."""
-    threshold = dispatch.smallest(dispatch.label_scores(trial.ranked, trial.ranks, score, u)[calibration], k)
+    threshold = smallest(dispatch.label_scores(trial.ranked, trial.ranks, score, u)[calibration], k)
     sizes, _ = dispatch.members(trial.ranked, score, Bounds(np.array([[threshold]])), u)
     sizes, ranks = sizes[~calibration], trial.ranks[~calibration]
     return threshold, int((ranks < sizes).sum()), int(sizes.sum()), int((sizes == 1).sum()), int((sizes == 0).sum())

@@ -11,6 +11,7 @@ from pippin._compare.methods import Method
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
+from pippin._engine.selecting import smallest
 from pippin._runtime.arrays import Vector
 from pippin._theory.laws import beta_binomial
 from pippin._theory.level import quantile_rank
@@ -175,8 +176,7 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
         k = quantile_rank(len(rest), trial.alpha)
         if k > len(rest):
             return CoverageCheck(True, "Too few rows to look at coverage along the file.")
-        rest.partition(k - 1)
-        covered = int(np.count_nonzero(scores[start:stop] <= rest[k - 1]))
+        covered = int(np.count_nonzero(scores[start:stop] <= smallest(rest, k)))
         chance = min(1.0, BLOCKS * _two_sided(covered, beta_binomial(stop - start, k, len(rest) + 1 - k)))
         if chance < worst:
             worst = chance

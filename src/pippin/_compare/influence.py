@@ -21,6 +21,7 @@ from pippin._compare.splits import Split, draw_splits
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
+from pippin._engine.selecting import smallest
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector
 from pippin._theory.level import quantile_rank
 
@@ -87,7 +88,7 @@ def _sets(trial: Trial, method: Method, u: Vector) -> tuple[Codes, Flags]:
     if method.plain:
         scores = dispatch.label_scores(trial.ranked, trial.ranks, method.score, u)
         k = min(quantile_rank(trial.n, trial.alpha), trial.n)
-        bounds = Bounds(np.partition(scores, k - 1)[k - 1 : k, None])
+        bounds = Bounds(np.array([[smallest(scores, k)]]))
         sizes, _ = dispatch.members(trial.ranked, method.score, bounds, u)
         return sizes, trial.ranks < sizes
     known = rank_scores(trial, method.score)

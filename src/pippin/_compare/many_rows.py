@@ -17,6 +17,7 @@ from pippin._compare.counted import METRICS, count_anew, reach
 from pippin._compare.splits import BLOCK, MANY, draw_calibration, draw_split, split_generator, u_in_blocks
 from pippin._compare.trial import Trial
 from pippin._engine import dispatch
+from pippin._engine.selecting import smallest
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.threads import run
 from pippin._theory.formula import Coefficients
@@ -203,10 +204,9 @@ def _reached(trial: Trial, score: Score, k: int) -> tuple[float, float]:
     first, last = reach(trial, k)
     u = np.random.default_rng(trial.seed).random(trial.n) if score.randomized else np.zeros(trial.n)
     scores = _label_scores(trial, score, u)
-    scores.partition([one for one in (first, last) if 0 <= one < trial.n])
-    low = math.nextafter(float(scores[first]), -math.inf) if first >= 0 else -math.inf
+    low = math.nextafter(smallest(scores, first + 1), -math.inf) if first >= 0 else -math.inf
     if last < trial.n:
-        return low, float(scores[last])
+        return low, smallest(scores, last + 1)
     return low, float(_label_scores(trial, score, np.ones(trial.n)).max())
 
 
@@ -304,11 +304,11 @@ def _scored(own: Prepared, near: Near, left: int) -> Found | None:
     index, labels = left - int(near.found[4]) - 1, near.scores[near.kind >= 8]
     if not 0 <= index < len(labels):
         return None
-    threshold = np.partition(labels, index)[index]
+    threshold = smallest(labels, index + 1)
     if not own.low < threshold <= own.high:
         return None
     entered = np.bincount(near.kind[(near.scores <= threshold) & (near.kind < 8)], minlength=8)
-    return float(threshold), near.found[:4] + _by_kind(entered)
+    return threshold, near.found[:4] + _by_kind(entered)
 
 
 def _sums(tested: Codes, found: Codes) -> tuple[int, int, int, int]:

@@ -16,7 +16,7 @@ from pippin._engine.plain.scores import at_places
 from pippin._predictors.coverage_by import STRATA, Tally, counted, pooled, tally
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.threads import run
+from pippin._runtime.threads import feed, run
 from pippin._runtime.warn import warn
 from pippin._theory.level import examples_needed
 from pippin._theory.scores import Score, coefficients
@@ -90,8 +90,11 @@ def tally_splits(
         run(work, [(a, min(a + step, splits)) for a in range(0, splits, step)])
     if many:
         plain = {number: method.score for number, method in enumerate(methods) if method.plain}
-        for index in range(splits) if plain else ():
-            found[-1 - index] = tally_in_blocks(trial, plain, thresholds[:, index], draw(index))
+
+        def count(index: int, stop: int, split: Split) -> None:
+            found[-1 - index] = tally_in_blocks(trial, plain, thresholds[:, index], split)
+
+        feed(lambda index, stop: draw(index), count, [(index, index + 1) for index in range(splits if plain else 0)])
     return tuple(
         pooled(tallies[number] for tallies in found.values() if number in tallies) for number in range(len(methods))
     )

@@ -29,7 +29,7 @@ ALONE = 1 << 17  # probabilities that are not worth a second thread
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
-OneScore = Callable[[NDArray[Any], int, float], float]
+OneScore = Callable[[NDArray[Any], float, int], float]
 Sets = tuple[Codes, Indices]  # the size of each row's set, and the members of all sets row after row, best first
 
 _COMPILED = "pippin._engine.compiled.engine"
@@ -102,11 +102,6 @@ def accuracy(rows: Rows, labels: Codes) -> float:
     return sum(right.values()) / rows.n
 
 
-def smallest(scores: Vector, k: int) -> float:
-    """The k-th smallest score."""
-    return engine_for(scores.size).smallest(scores, k)
-
-
 def band(rows: Rows, score: Score, low: float, high: float) -> tuple[Codes, Places]:
     """Set sizes that every threshold from `low` to `high` reaches, and the places that only some reach."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
@@ -173,25 +168,21 @@ def one_set(score: Score, n_classes: int) -> OneSet:
     """A function of one object's row, u and a threshold that gives the members of its set, best first; compiled."""
     from pippin._engine.compiled import engine
 
-    parts, compiled_one_set = coefficients(score, n_classes)[:], engine.one_set
-
-    def find(row: NDArray[Any], u: float, threshold: float) -> Indices:
-        found, suspect = compiled_one_set(read_only(row) if row.flags.writeable else row, parts, threshold, u)
-        if suspect:
-            refuse(row)
-        return found
-
-    return find
+    return _of_one_row(engine.one_set, score, n_classes)
 
 
 def one_score(score: Score, n_classes: int) -> OneScore:
-    """A function of one object's row, a class and u that gives the score of that class; always compiled."""
+    """A function of one object's row, u and a class that gives the score of that class; always compiled."""
     from pippin._engine.compiled import engine
 
-    parts, compiled_one_score = coefficients(score, n_classes)[:], engine.one_score
+    return _of_one_row(engine.one_score, score, n_classes)
 
-    def find(row: NDArray[Any], label: int, u: float) -> float:
-        found, suspect = compiled_one_score(read_only(row) if row.flags.writeable else row, label, parts, u)
+
+def _of_one_row(loop: Callable[..., Any], score: Score, n_classes: int) -> Callable[[NDArray[Any], float, Any], Any]:
+    parts = coefficients(score, n_classes)[:]
+
+    def find(row: NDArray[Any], u: float, asked: Any) -> Any:
+        found, suspect = loop(read_only(row) if row.flags.writeable else row, parts, u, asked)
         if suspect:
             refuse(row)
         return found

@@ -143,9 +143,6 @@ class Engine(Protocol):
     def centre(self, values: Floats) -> None:
         """Takes its mean from every row of `values`, (parts, n, K)."""
 
-    def smallest(self, scores: Vector, k: int) -> float:
-        """The k-th smallest score."""
-
     def place_scores(self, places: Places, c: Coefficients, u: Vector) -> Vector:
         """The score of every place; u has one number per row."""
 

@@ -1,11 +1,10 @@
 """Compiling all loops, or loading them from disk, before they are needed."""
 
-import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from pippin._engine import deciding, dispatch, watching
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import read_only
+from pippin._runtime.collecting import no_collecting
 from pippin._runtime.threads import n_threads
 from pippin._theory.policy import make_policy
 from pippin._theory.spelling import parse_score
@@ -23,7 +23,7 @@ Kind = np.dtype[np.floating[Any]]
 Step = Callable[[], object]
 
 # A score and a shape for each kind of loop: for rows of any length, and for short ones (with 16 entries together).
-ANY_ROWS = (("ip", (1, 2)), ("pip", (1, 40)), ("socop", (1, 2)))
+ANY_ROWS = (("ip", (1, 2)), ("pip", (1, 80)), ("socop", (1, 2)))
 SHORT_ROWS = (("ip", (1, 40)), ("ip", (8, 2)), ("pip", (8, 2)))
 
 
@@ -49,21 +49,9 @@ def load_loops(backwards: bool = False) -> None:
     One process begins at the end, another at the beginning; where they meet, each finds on the disk what is left.
     """
     steps = _steps()
-    with _no_collecting():
+    with no_collecting():
         for step in reversed(steps) if backwards else steps:
             step()
-
-
-@contextmanager
-def _no_collecting() -> Iterator[None]:
-    """No garbage is collected meanwhile: most of what a compiler makes stays, and to look through it takes long."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _steps() -> list[Step]:
@@ -97,7 +85,7 @@ def _with_any_rows(kind: Kind) -> list[Step]:
     rows, none, group = as_rows(row), np.zeros(1), np.zeros(1, dtype=np.int64)
     return [
         partial(dispatch.one_set(ip, 2), row[0], 0.0, 1.0),
-        partial(dispatch.one_score(ip, 2), row[0], 0, 0.0),
+        partial(dispatch.one_score(ip, 2), row[0], 0.0, 0),
         partial(dispatch.members, rows, ip, Bounds(np.ones((1, 2)), group), none),
         partial(dispatch.band, rows, ip, 1.0, 1.0),
         *_sets(kind, ANY_ROWS),

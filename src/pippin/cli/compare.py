@@ -2,8 +2,10 @@
 
 import shlex
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,6 +98,7 @@ def compare_data(
     labelled = given.labelled
     with output_folder(out):
         kept = out / CHECKPOINT
+        _load_drawing()
         trial = make_trial(labelled, alpha, calibration_fraction, seed, given.groups)
         found = study(trial, chosen, splits, str(kept), worth)
         write_table(out / "results.parquet", found.comparison.table)
@@ -119,6 +122,12 @@ def _utility(path: Path, labelled: "Labelled") -> "Utility":
         worth = Utility.read(path)
         worth.of(labelled.classes)
     return worth
+
+
+def _load_drawing() -> None:
+    """Has a thread load matplotlib, if it is there: the compiled loops leave the interpreter to it meanwhile."""
+    if find_spec("matplotlib") is not None:
+        Thread(target=import_module, args=("pippin.cli.report.figures",), daemon=True).start()
 
 
 def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:

@@ -22,6 +22,7 @@ import pippin._theory.formula
 import pippin._theory.policy
 from pippin._engine.compiled.cache import SafeCache
 from pippin._engine.compiled.linking import part_compiler
+from pippin._runtime.collecting import no_collecting
 from pippin._theory.formula import score_at
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +35,7 @@ if hasattr(os, "register_at_fork"):  # a child must not begin with a lock that a
 
 EVERYWHERE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 NONE = cast(int, np.int64(0))  # to start counting with: a bare 0 would have loops compiled twice, for it and for int64
+BEST, NEXT = NONE, cast(int, np.int64(1))  # the first two ranks, for the same reason
 
 
 def compiled(function: F, **options: Any) -> F:
@@ -49,6 +51,7 @@ def compiled(function: F, **options: Any) -> F:
         made = numba.njit(**options)(function)
     if hasattr(made._cache, "_cache_file"):
         made._cache = SafeCache(made._cache, _sources())
+    made.compile = no_collecting()(made.compile)
     return cast(F, made)
 
 

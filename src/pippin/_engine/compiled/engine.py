@@ -48,11 +48,11 @@ __all__ = [
     "packed",
     "place_scores",
     "rows_of",
-    "smallest",
 ]
 
 INSPECTS = True
-ROWWISE = (unranked, ranked, priced)
+RANKING = (ranked, priced)
+ROWWISE = (unranked, *RANKING)
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
 
 
@@ -94,7 +94,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
         loops, threshold = _loops(block, c, tiled.MOST), bounds.scores.item()
-        if loops in ROWWISE:
+        if loops in RANKING:
             return rowwise.members(loops, block, c[:], threshold, u, sizes)
         found = loops.members(block, c[:], threshold, u, sizes)
     else:
@@ -102,11 +102,6 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group
         found = per_class.members_within(block, c, read_only(bounds.scores), ranks, group, u, sizes)
     return found
-
-
-def smallest(scores: Vector, k: int) -> float:
-    """The k-th smallest score."""
-    return float(np.partition(scores, k - 1)[k - 1])  # as fast as a loop of ours, and nothing to compile
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:

@@ -6,7 +6,8 @@ import numpy as np
 
 from pippin._runtime.arrays import Indices
 
-Fill = Callable[[int, Indices], tuple[int, int, int]]  # first row, room -> the row it came to, members, suspects
+Onwards = tuple[int, Indices]  # first row, room
+Fill = Callable[[Onwards], tuple[int, int, int]]  # -> the row it came to, members, suspects
 
 FIRST_GUESS = 4  # members per row
 
@@ -20,7 +21,7 @@ def grown(fill: Fill, n: int, widest: int) -> tuple[Indices, int]:
     done, suspects, guess = 0, 0, float(FIRST_GUESS)
     while done < n:
         found = np.zeros(int(guess * (n - done)) + widest, np.int32)
-        done, used, more = fill(done, found)
+        done, used, more = fill((done, found))
         suspects += more
         pieces.append(found[:used].copy() if used < found.size // 2 else found[:used])  # or all the room is held
         guess = max(guess, 1.2 * sum(map(len, pieces)) / max(done, 1))

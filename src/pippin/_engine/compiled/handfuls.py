@@ -12,8 +12,7 @@ from numba.core import cgutils, types
 from pippin._engine.compiled.lanes import BITS, WORD, Step, load, same, slot, step
 
 HANDFUL = 8
-ARMFUL = 16  # entries of a whole row that are ranked at once
-LISTED = 8  # lanes that are listed at once
+ARMFUL = 32  # entries of a whole row that are ranked at once
 
 
 def _keys(builder: Any, entries: Any, size: Any = None) -> Any:
@@ -100,11 +99,11 @@ def write_few(typing: Any, array: Any, start: Any, lanes: Any, found: Any, used:
 
 @step
 def list_few(typing: Any, lanes: Any, here: Any, found: Any, used: Any) -> Any:
-    """Writes `here` + lane of the first LISTED lanes to found[used:], and what does not matter if there are fewer."""
+    """Writes `here` + lane of the first HANDFUL lanes to found[used:], and what does not matter if there are fewer."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         left, there = arguments[0], _from(context, builder, signature, arguments, 2, arguments[3])
-        for place in range(LISTED):
+        for place in range(HANDFUL):
             lane = builder.and_(builder.cttz(left, ir.Constant(ir.IntType(1), 0)), WORD(63))  # 0, if none is left
             k = builder.add(arguments[1], lane)
             builder.store(builder.trunc(k, BITS), builder.gep(there, [WORD(place)]))

@@ -19,7 +19,7 @@ LANES = 16
 BITS = ir.IntType(32)
 WORD = ir.IntType(64)
 slot: Step = cgutils.alloca_once_value  # numba has no types
-_several: Step = types.UniTuple
+_mixed: Step = types.BaseTuple.from_types
 
 
 def step(describe: Step) -> Step:
@@ -120,6 +120,11 @@ def largest_of(typing: Any, array: Any, start: Any, lanes: Any) -> Any:
     return array.dtype(array, types.intp, types.uint32), make
 
 
+def _slots(context: Any, builder: Any, array: Any, begin: float) -> Any:
+    """A variable for a window of an array's kind, all lanes the same to begin with."""
+    return slot(builder, ir.Constant(ir.VectorType(context.get_data_type(array.dtype), LANES), [begin] * LANES))
+
+
 def _over(context: Any, builder: Any, signature: Any, arguments: Any, take: Step) -> None:
     """Calls take(entries, only) for the windows of array[start : start + size].
 
@@ -143,56 +148,66 @@ def _over(context: Any, builder: Any, signature: Any, arguments: Any, take: Step
         take(_window(context, builder, signature, (array, begin)), only)
 
 
-def _over_long(context: Any, builder: Any, signature: Any, arguments: Any, begin: float, join: Step) -> Any:
-    """join(window, so far, new) over array[start : start + size], which has LANES entries at least.
+def _over_long(context: Any, builder: Any, signature: Any, arguments: Any, take: Step) -> None:
+    """Calls take(entries, here, new) for the windows of array[start : start + size], which has LANES entries at least.
 
     The last window ends where the row does; of its entries only the `new` ones, if it says any, were not taken before.
     What is new depends on nothing but the size: no row asks again.
     """
     array, start, size = arguments[:3]
-    vector = ir.VectorType(context.get_data_type(signature.args[0].dtype), LANES)
-    state = slot(builder, ir.Constant(vector, [begin] * LANES))
     last = builder.sub(size, WORD(LANES))
     with cgutils.for_range_slice(builder, WORD(0), last, WORD(LANES), inc=True) as (here, _):
-        window = _window(context, builder, signature, (array, builder.add(start, here)))
-        builder.store(join(window, builder.load(state), None), state)
+        take(_window(context, builder, signature, (array, builder.add(start, here))), here, None)
     seen = builder.and_(builder.sub(WORD(0), last), WORD(LANES - 1))
     new = _between(builder, signature.args[0].dtype, seen, WORD(LANES))
-    return join(_window(context, builder, signature, (array, builder.add(start, last))), builder.load(state), new)
+    take(_window(context, builder, signature, (array, builder.add(start, last))), last, new)
 
 
-@step
-def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
-    """The sum of array[start : start + size] in any order, the smallest, the largest and the second largest entry.
+def _adding(builder: Any, total: Any) -> Step:
+    """Adds the entries that are new to the lanes of `total`, as `_over_long` asks."""
 
-    No score is ever computed with the sum. A NaN shows in it, and nowhere else. Whoever asks has seen that the array
-    has LANES entries at least.
-    """
+    def add(entries: Any, here: Any, new: Any) -> None:
+        if new is not None:
+            entries = builder.select(new, entries, ir.Constant(entries.type, [0.0] * LANES))
+        builder.store(builder.fadd(builder.load(total), entries), total)
 
-    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(context.get_data_type(array.dtype), LANES)
-        states = [slot(builder, ir.Constant(vector, [one] * LANES)) for one in (0.0, 2.0, -1, -1)]
+    return add
 
-        def take(entries: Any, only: Step) -> None:
-            total, lowest, best, second = map(builder.load, states)
-            high = only(entries, -1.0)
-            builder.store(builder.fadd(total, only(entries, 0.0)), states[0])
-            builder.store(_smaller(builder, only(entries, 2.0), lowest), states[1])
-            builder.store(_larger(builder, _smaller(builder, best, high), second), states[3])
-            builder.store(_larger(builder, best, high), states[2])
 
-        _over(context, builder, signature, arguments, take)
-        total, lowest, best, second = map(builder.load, states)
-        best, second = _folded_two(builder, best, second)
-        found = (
-            _folded(builder, total, builder.fadd),
-            _folded(builder, lowest, partial(_smaller, builder)),
-            best,
-            second,
-        )
-        return context.make_tuple(builder, signature.return_type, found)
+def _looking(how_many: int) -> Step:
+    def digest(typing: Any, array: Any, start: Any, size: Any) -> Any:
+        def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            states = [_slots(context, builder, array, begin) for begin in (0.0, 2.0, -1.0, -1.0)[: 2 + how_many]]
 
-    return _several(array.dtype, 4)(array, types.intp, types.intp), make
+            def take(entries: Any, only: Step) -> None:
+                total, lowest, *best = map(builder.load, states)
+                builder.store(builder.fadd(total, only(entries, 0.0)), states[0])
+                builder.store(_smaller(builder, only(entries, 2.0), lowest), states[1])
+                if best:
+                    high = only(entries, -1.0)
+                    builder.store(_larger(builder, best[0], high), states[2])
+                    builder.store(_larger(builder, _smaller(builder, best[0], high), best[1]), states[3])
+
+            _over(context, builder, signature, arguments, take)
+            total, lowest, *best = map(builder.load, states)
+            below = builder.fcmp_ordered("<", lowest, ir.Constant(lowest.type, [0.0] * LANES))
+            found = (
+                _folded(builder, total, builder.fadd),
+                builder.icmp_unsigned("!=", builder.bitcast(below, ir.IntType(LANES)), ir.IntType(LANES)(0)),
+                *(_folded_two(builder, *best) if best else ()),
+            )
+            return context.make_tuple(builder, signature.return_type, found)
+
+        kinds = (array.dtype, types.boolean, array.dtype, array.dtype)[: 2 + how_many]
+        return _mixed(kinds)(array, types.intp, types.intp), make
+
+    return step(digest)
+
+
+# The sum of array[start : start + size] in any order, and whether an entry is negative; `digest` tells the largest and
+# the second largest entry too. No score is ever computed with the sum. A NaN shows in it, and nowhere else. Whoever
+# asks has seen that the array has LANES entries at least.
+checked, digest = _looking(0), _looking(2)
 
 
 @step
@@ -200,11 +215,9 @@ def total_of(typing: Any, array: Any, start: Any, size: Any) -> Any:
     """The sum of array[start : start + size] in any order, for rows of LANES entries at least."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def add(window: Any, so_far: Any, new: Any) -> Any:
-            entries = window if new is None else builder.select(new, window, ir.Constant(window.type, [0.0] * LANES))
-            return builder.fadd(so_far, entries)
-
-        return _folded(builder, _over_long(context, builder, signature, arguments, 0.0, add), builder.fadd)
+        total = _slots(context, builder, array, 0.0)
+        _over_long(context, builder, signature, arguments, _adding(builder, total))
+        return _folded(builder, builder.load(total), builder.fadd)
 
     return array.dtype(array, types.intp, types.intp), make
 
@@ -214,14 +227,45 @@ def top_of(typing: Any, array: Any, start: Any, size: Any) -> Any:
     """The largest of array[start : start + size], of which none is NaN, for rows of LANES entries at least."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def take(window: Any, so_far: Any, new: Any) -> Any:
-            return _larger(builder, window, so_far)
+        top = _slots(context, builder, array, -1.0)
 
-        return _folded(
-            builder, _over_long(context, builder, signature, arguments, -1.0, take), partial(_larger, builder)
-        )
+        def take(entries: Any, here: Any, new: Any) -> None:
+            builder.store(_larger(builder, entries, builder.load(top)), top)
+
+        _over_long(context, builder, signature, arguments, take)
+        return _folded(builder, builder.load(top), partial(_larger, builder))
 
     return array.dtype(array, types.intp, types.intp), make
+
+
+@step
+def around(typing: Any, array: Any, start: Any, size: Any, k: Any) -> Any:
+    """The sum of array[start : start + size] in any order, and the largest but entry k, for rows of LANES at least."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, other = (_slots(context, builder, array, begin) for begin in (0.0, -1.0))
+        add = _adding(builder, total)
+
+        def take(entries: Any, here: Any, new: Any) -> None:
+            add(entries, here, new)
+            whole = ir.IntType(array.dtype.bitwidth)
+            place = builder.sub(arguments[3], here)
+            own = builder.icmp_signed(
+                "==",
+                ir.Constant(ir.VectorType(whole, LANES), list(range(LANES))),
+                same(builder, place if whole == WORD else builder.trunc(place, whole)),
+            )
+            others = builder.select(own, ir.Constant(entries.type, [-1.0] * LANES), entries)
+            builder.store(_larger(builder, others, builder.load(other)), other)
+
+        _over_long(context, builder, signature, arguments, take)
+        found = (
+            _folded(builder, builder.load(total), builder.fadd),
+            _folded(builder, builder.load(other), partial(_larger, builder)),
+        )
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return _mixed((array.dtype, array.dtype))(array, types.intp, types.intp, types.intp), make
 
 
 @step
@@ -232,10 +276,10 @@ def largest_below(typing: Any, array: Any, start: Any, size: Any, high: Any) -> 
     """
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        none = ir.Constant(ir.VectorType(context.get_data_type(array.dtype), LANES), [-1.0] * LANES)
-        largest, limits = slot(builder, none), same(builder, arguments[3])
+        largest, limits = _slots(context, builder, array, -1.0), same(builder, arguments[3])
 
         def take(entries: Any, only: Step) -> None:
+            none = ir.Constant(entries.type, [-1.0] * LANES)
             below = builder.select(builder.fcmp_ordered("<", entries, limits), entries, none)
             builder.store(_larger(builder, only(below, -1.0), builder.load(largest)), largest)
 
@@ -264,7 +308,19 @@ def _asking(comparison: str, windows: int = 1) -> Step:
 at_least = _asking(">=")  # the lanes of the window at `start` whose entry is at least `limit`
 above = _asking(">")
 four_at_least = _asking(">=", 4)  # those of four windows
-four_above = _asking(">", 4)
+
+
+@step
+def next_above(typing: Any, number: Any) -> Any:
+    """The smallest number above one that is not negative."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = arguments[0].type
+        whole = WORD if isinstance(kind, ir.DoubleType) else BITS
+        bits = builder.bitcast(builder.fadd(arguments[0], ir.Constant(kind, 0.0)), whole)  # −0.0 is 0
+        return builder.bitcast(builder.add(bits, whole(1)), kind)
+
+    return number(number), make
 
 
 def _comparing(comparison: str) -> Step:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.compiled import handfuls, lanes
-from pippin._engine.compiled.build import NONE, compiled, compiled_score_at, doubled, inlined, making, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled, compiled_score_at, doubled, inlined, making, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
@@ -29,11 +29,11 @@ class Tile(NamedTuple):
     """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class."""
 
     flat: Floats
+    best: NDArray[np.uint64]
+    inside: NDArray[np.uint64]
+    top: Vector
     begin: int
     n_classes: int
-    best: NDArray[np.uint64]
-    top: Vector
-    inside: NDArray[np.uint64]
 
 
 def fits(shape: tuple[int, ...]) -> bool:
@@ -145,10 +145,12 @@ def _above_in_several(row: Row, k: int) -> Any:
 
 @inlined
 def _around_in_several(row: Row, k: int) -> tuple[Any, Any, Any]:
-    total, _, top, second = lanes.digest(row.flat, row.start, row.size)
-    if row.flat[np.uint64(row.start + k)] < top:
-        return total, top, True
-    return total, second, second == top and _above_in_several(row, k) > 0
+    p = row.flat[np.uint64(row.start + k)]
+    total, other = lanes.around(row.flat, row.start, row.size, k)
+    below = other > p
+    if other == p:
+        below = _above_in_several(row, k) > 0
+    return total, other, below
 
 
 SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_in_several)
@@ -161,7 +163,7 @@ def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float)
     inside, mass = np.uint64(0), c.table[0, ABOVE] * top
     while unsure != 0:
         k = lanes.first(unsure)
-        if compiled_score_at(c, 1, np.float64(row.flat[row.start + k]), mass, 0.0) <= threshold:
+        if compiled_score_at(c, NEXT, np.float64(row.flat[row.start + k]), mass, 0.0) <= threshold:
             inside |= ONE << np.uint64(k)
         unsure &= unsure - ONE
     return inside
@@ -220,12 +222,14 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
             top[i] = largest
         outside = 0
         for i in range(best.size):
-            outside += not compiled_score_at(c, 0, top[i], c.second * top[i], 0.0) <= threshold  # p[2] is at most p[1]
+            outside += (
+                not compiled_score_at(c, BEST, top[i], c.second * top[i], 0.0) <= threshold
+            )  # p[2] is at most p[1]
         for i in range(best.size if outside else 0):
             if best[i] == 0:
                 continue
             second = np.float64(around(_row(tile, i), lanes.first(best[i]))[1])
-            if not compiled_score_at(c, 0, top[i], c.second * second, 0.0) <= threshold:
+            if not compiled_score_at(c, BEST, top[i], c.second * second, 0.0) <= threshold:
                 best[i] = 0
 
     @part
@@ -259,7 +263,7 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         found = np.zeros(3 * n + widest, np.int32)
         used, suspects = NONE, NONE
         for begin in range(0, n, TILE):
-            tile = Tile(flat, begin, n_classes, bests[: n - begin], tops[: n - begin], insides)
+            tile = Tile(flat, bests[: n - begin], insides, tops[: n - begin], begin, n_classes)
             if used + widest > found.size:
                 found = doubled(found)
             if c.reach == 1:
@@ -298,27 +302,11 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
 _members_of_one_window, _places_of_one_window = _made_for("one window", ONE_WINDOW)
 _members_of_several, _places_of_several = _made_for("several", SEVERAL)
 
-# What is kept on disk goes by its name, which functions made by `_made_for` share: so each loop has a door of its own.
-
-
-@compiled
-def _members_in_one_window(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
-    return _members_of_one_window(block, parts, threshold, sizes)
-
-
-@compiled
-def _members_in_several(block: Floats, parts: Parts, threshold: float, sizes: Codes) -> Any:
-    return _members_of_several(block, parts, threshold, sizes)
-
-
-@compiled
-def _label_places_in_one_window(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
-    return _places_of_one_window(block, labels, parts, out)
-
-
-@compiled
-def _label_places_in_several(block: Floats, labels: Codes, parts: Parts, out: Scored) -> Any:
-    return _places_of_several(block, labels, parts, out)
+# What is kept on disk goes by name and line, which functions made by `_made_for` share: so each has a door of its own.
+_members_in_one_window: Any = compiled(lambda *given: _members_of_one_window(*given))
+_members_in_several: Any = compiled(lambda *given: _members_of_several(*given))
+_label_places_in_one_window: Any = compiled(lambda *given: _places_of_one_window(*given))
+_label_places_in_several: Any = compiled(lambda *given: _places_of_several(*given))
 
 
 def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:

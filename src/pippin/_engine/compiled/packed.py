@@ -18,6 +18,9 @@ SURE, SINGLE, EMPTY, SIZE = range(4)  # planes of bits; from SIZE on, those of t
 LABEL = 3  # of the planes of places: singletons, pairs and larger sets that they make, and labels
 
 Words = NDArray[np.uint64]
+Limits = tuple[float, float]  # thresholds
+FixedRoom = tuple[Vector, Indices, NDArray[np.uint8]]  # score, row and kind of places
+Places = tuple[Any, Any, Any, Any, Words]  # row, rank, inside, outside and bits of planes
 
 
 @loop
@@ -44,13 +47,7 @@ def count_bits(planes: Words, chosen: Words, sums: Codes) -> None:
 
 @loop
 def near_fixed(
-    block: Floats,
-    ranks: Codes,
-    c: Coefficients,
-    limits: tuple[float, float],
-    sizes: Codes,
-    room: tuple[Vector, Indices, NDArray[np.uint8]],
-    begin: int,
+    block: Floats, ranks: Codes, c: Coefficients, limits: Limits, sizes: Codes, room: FixedRoom, begin: int
 ) -> tuple[int, int]:
     """Of a score without u: fills in the sizes that every threshold between two limits reaches, from a row on.
 
@@ -108,13 +105,7 @@ def step_above(c: Coefficients, rank: int, p: float, mass: float, ends: tuple[fl
 
 @loop
 def near_drawn(
-    block: Floats,
-    ranks: Codes,
-    c: Coefficients,
-    limits: tuple[float, float],
-    sizes: Codes,
-    room: tuple[Any, Any, Any, Any, Words],
-    onwards: tuple[int, int],
+    block: Floats, ranks: Codes, c: Coefficients, limits: Limits, sizes: Codes, room: Places, onwards: tuple[int, int]
 ) -> tuple[int, int]:
     """The same of a score with u, whose places are in at steps of u below `inside` for sure, and above `outside` not.
 
@@ -180,7 +171,7 @@ def gather(row: Any, steps: Any, calibrates: Words, found: tuple[Any, Words]) ->
 def sort_out(
     block: Floats,
     c: Coefficients,
-    places: tuple[Any, Any, Any, Any, Words],
+    places: Places,
     drawn: tuple[Vector, Any, Words],
     found: Codes,
     near: tuple[Vector, Any],

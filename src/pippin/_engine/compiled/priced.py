@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes, rowwise
-from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.sorting import Ranking
 from pippin._engine.compiled.walk import (
     FIRST_BAND,
     Look,
-    Ranking,
     Row,
     first_of,
     rank_more,
 )
-from pippin._engine.protocol import Scored
-from pippin._runtime.arrays import Codes, Floats, Indices, Vector
-from pippin._theory.formula import Coefficients, Parts
+from pippin._theory.formula import Coefficients
 
 
 @part
@@ -60,9 +58,9 @@ def set_size(
     One look tells of rank 2 the bound 1/p[2].
     """
     top, second = np.float64(seen.top), np.float64(seen.second)
-    if not compiled_score_at(c, 0, top, 0.0, u) <= threshold:
+    if not compiled_score_at(c, BEST, top, 0.0, u) <= threshold:
         return NONE, NONE
-    if second < top and not compiled_score_at(c, 1, second, 0.0, u) <= threshold:
+    if second < top and not compiled_score_at(c, NEXT, second, 0.0, u) <= threshold:
         room.classes[0] = first_of(row, seen.top)
         return NONE + 1, NONE
     return _walk(row, c, threshold, first_band, room)
@@ -81,15 +79,13 @@ def _walk(row: Row, c: Coefficients, threshold: float, first_band: Any, room: Ra
     return row.size, opened
 
 
-@loop
-def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
-    """As in `rowwise.py`."""
-    return rowwise.fill_places(place_in_row, flat, labels, parts, u, out, room)
-
-
-@loop
-def fill_members(
-    flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
-) -> tuple[int, int, int]:
-    """As in `rowwise.py`."""
-    return rowwise.fill_members(set_size, flat, parts, threshold, u, sizes, room, (begin, found))
+fill_places = loop(
+    lambda flat, labels, parts, u, out, room: rowwise.fill_places(
+        rowwise.look_at_all, place_in_row, flat, labels, parts, u, out, room
+    )
+)
+fill_members = loop(
+    lambda flat, parts, threshold, u, sizes, room, onwards: rowwise.fill_members(
+        set_size, flat, parts, threshold, u, sizes, room, onwards
+    )
+)

@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled import lanes, rowwise
-from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
-from pippin._engine.compiled.sorting import sort_down
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.sorting import Ranking, sort_down
 from pippin._engine.compiled.walk import (
     Look,
-    Ranking,
     Row,
     collect_above,
     first_of,
     rank_more,
 )
-from pippin._engine.protocol import Scored
-from pippin._runtime.arrays import Codes, Floats, Indices, Vector
-from pippin._theory.formula import ABOVE, Coefficients, Parts
+from pippin._theory.formula import ABOVE, Coefficients
 
 
 @inlined
@@ -33,11 +30,18 @@ def place_in_row(row: Row, label: int, seen: Look, c: Coefficients, room: Rankin
     if rank == 0:
         return NONE, c.second * np.float64(seen.second)
     rank = rank if rank < row.size else row.size - 1  # unless rows change, there are fewer
-    sort_down(room.raw, room.raw_classes, rank, room.values, room.classes, NONE)
+    sort_down(room, rank, NONE)
     mass = 0.0
     for j in range(rank):
         mass += c.table[j, ABOVE] * room.values[j]
     return rank, mass
+
+
+fill_places = loop(
+    lambda flat, labels, parts, u, out, room: rowwise.fill_places(
+        rowwise.look_at_all, place_in_row, flat, labels, parts, u, out, room
+    )
+)
 
 
 @part
@@ -69,23 +73,16 @@ def set_size(
     need no ranking.
     """
     top, second = np.float64(seen.top), np.float64(seen.second)
-    if not compiled_score_at(c, 0, top, c.second * second, u) <= threshold:
+    if not compiled_score_at(c, BEST, top, c.second * second, u) <= threshold:
         return NONE, NONE
-    if second < top and not compiled_score_at(c, 1, second, c.table[0, ABOVE] * top, u) <= threshold:
+    if second < top and not compiled_score_at(c, NEXT, second, c.table[0, ABOVE] * top, u) <= threshold:
         room.classes[0] = first_of(row, seen.top)
         return NONE + 1, NONE
     return _walk(row, seen, c, u, threshold, first_band, room)
 
 
-@loop
-def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
-    """As in `rowwise.py`."""
-    return rowwise.fill_places(place_in_row, flat, labels, parts, u, out, room)
-
-
-@loop
-def fill_members(
-    flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
-) -> tuple[int, int, int]:
-    """As in `rowwise.py`."""
-    return rowwise.fill_members(set_size, flat, parts, threshold, u, sizes, room, (begin, found))
+fill_members = loop(
+    lambda flat, parts, threshold, u, sizes, room, onwards: rowwise.fill_members(
+        set_size, flat, parts, threshold, u, sizes, room, onwards
+    )
+)

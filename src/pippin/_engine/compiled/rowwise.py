@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.compiled.build import NONE, compiled_score_at, inlined
-from pippin._engine.compiled.growing import grown
+from pippin._engine.compiled.growing import Onwards, grown
 from pippin._engine.compiled.handfuls import HANDFUL
+from pippin._engine.compiled.sorting import Ranking
 from pippin._engine.compiled.walk import (
     FIRST_BAND,
-    Ranking,
+    Look,
     Row,
     adapted,
     is_broken,
@@ -31,8 +32,14 @@ from pippin._theory.formula import Coefficients, Parts
 
 
 @inlined
+def look_at_all(row: Row, c: Coefficients) -> Look:
+    """The look at a row of scores that depend on more than a class's own probability."""
+    return look(row)
+
+
+@inlined
 def fill_places(
-    place_in_row: Any, flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking
+    look_at: Any, place_in_row: Any, flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking
 ) -> int:
     """Fills in the place and the score of one class per row; returns how many rows are suspect."""
     c, n_classes, suspects = Coefficients(*parts), n_classes_of(room), NONE
@@ -40,7 +47,7 @@ def fill_places(
     for i in range(labels.size):
         ranks[i], p[i], masses[i] = 0, 1.0, 0.0
         row = Row(flat, i * n_classes, n_classes)
-        seen = look(row)
+        seen = look_at(row, c)
         suspects += is_doubtful(seen.total) | is_broken(seen)
         if is_broken(seen):
             continue
@@ -59,7 +66,7 @@ def fill_members(
     u: Vector,
     sizes: Codes,
     room: Ranking,
-    onwards: tuple[int, Indices],
+    onwards: Onwards,
 ) -> tuple[int, int, int]:
     """Fills in sizes, and members into an array, from a row on; returns the row where that ends, the members, and how
     many rows are suspect."""

@@ -10,7 +10,7 @@ from pippin._theory.formula import Coefficients, Parts
 
 
 @compiled
-def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indices, bool]:
+def one_set(row: Floats, parts: Parts, u: float, threshold: float) -> tuple[Indices, bool]:
     """The members of one row's set, best first, and whether the row is suspect."""
     c, whole = Coefficients(*parts), Row(row, NONE, row.size)
     seen, room = look(whole), make_room(row.dtype, row.size)
@@ -27,7 +27,7 @@ def one_set(row: Floats, parts: Parts, threshold: float, u: float) -> tuple[Indi
 
 
 @compiled
-def one_score(row: Floats, label: int, parts: Parts, u: float) -> tuple[float, bool]:
+def one_score(row: Floats, parts: Parts, u: float, label: int) -> tuple[float, bool]:
     """The score of one class of one row, and whether the row is suspect."""
     c, whole = Coefficients(*parts), Row(row, NONE, row.size)
     seen, room = look(whole), make_room(row.dtype, row.size)

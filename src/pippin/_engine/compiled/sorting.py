@@ -1,6 +1,6 @@
 """Few or many probabilities sorted downwards with their classes, and the k-th smallest of many scores: compiled."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,16 +11,30 @@ from pippin._runtime.arrays import Floats, Indices, Vector
 
 MANY = 400  # entries up to which they are sorted by counting; more are sorted by digits
 DIGIT = 10  # bits
+N_DIGITS = 1 << DIGIT
 SAMPLE = 15  # values among which a pivot is chosen
 
 
+class Ranking(NamedTuple):
+    """Room for one row: its best classes and their probabilities, and what is collected before it is sorted.
+
+    Each array has a handful more, since so many are sorted at once.
+    """
+
+    values: Floats
+    classes: Indices
+    raw: Floats
+    raw_classes: Indices
+
+
 @part
-def _sort_by_counting(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
+def _sort_by_counting(ranking: Ranking, size: int, at: int) -> None:
     """Sorts few: each goes where the number of entries before it says.
 
     A handful is counted at once. The last one reaches back over entries that went there before or, if all are fewer, on
     over padding, which goes behind them.
     """
+    values, classes, raw, raw_classes = ranking
     for i in range(size, size + HANDFUL):
         raw[np.uint64(i)] = -1
     last = size - HANDFUL if size > HANDFUL else NONE
@@ -30,11 +44,11 @@ def _sort_by_counting(raw: Floats, raw_classes: Indices, size: int, values: Floa
 
 
 @making
-def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
+def _sort_by_digits(ranking: Ranking, size: int, at: int) -> None:
     """Sorts many by DIGIT bits of the probabilities at a time, the lowest first; every step keeps ties in order."""
     lanes.apart()
-    n_digits = 1 << DIGIT
-    room, mask = np.empty(4 * size + n_digits, np.uint64), np.uint64(n_digits - 1)
+    values, classes, raw, raw_classes = ranking
+    room, mask = np.empty(4 * size + N_DIGITS, np.uint64), np.uint64(N_DIGITS - 1)
     keys, others, here, there, ends = NONE, size, 2 * size, 3 * size, 4 * size  # where each begins in the room
     every, some = ~np.uint64(0), np.uint64(0)
     for i in range(size):
@@ -47,12 +61,12 @@ def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats
         if ((every ^ some) >> shift) & np.uint64(1) == 0:
             shift += np.uint64(1)
             continue
-        for j in range(ends, ends + n_digits):
+        for j in range(ends, ends + N_DIGITS):
             room[np.uint64(j)] = 0
         for i in range(keys, keys + size):
             room[np.uint64(ends) + ((room[np.uint64(i)] >> shift) & mask)] += np.uint64(1)
         start = np.uint64(0)
-        for j in range(ends, ends + n_digits):
+        for j in range(ends, ends + N_DIGITS):
             start += room[np.uint64(j)]
             room[np.uint64(j)] = start - room[np.uint64(j)]
         for i in range(size):
@@ -69,19 +83,19 @@ def _sort_by_digits(raw: Floats, raw_classes: Indices, size: int, values: Floats
 
 
 @part
-def sort_down(raw: Floats, raw_classes: Indices, size: int, values: Floats, classes: Indices, at: int) -> None:
-    """Sorts the first `size` entries by falling value into `values` and `classes`, from `at` on.
+def sort_down(ranking: Ranking, size: int, at: int) -> None:
+    """Sorts the first `size` of what was collected by falling value, from `at` on.
 
     None is negative; equal ones keep their order, which is by rising class. HANDFUL entries behind what is sorted may
     be written to, in each array.
     """
     lanes.apart()
     if size > MANY:
-        _sort_by_digits(raw, raw_classes, size, values, classes, at)
+        _sort_by_digits(ranking, size, at)
     elif size > 1:
-        _sort_by_counting(raw, raw_classes, size, values, classes, at)
+        _sort_by_counting(ranking, size, at)
     elif size > 0:
-        values[at], classes[at] = raw[0], raw_classes[0]
+        ranking.values[at], ranking.classes[at] = ranking.raw[0], ranking.raw_classes[0]
 
 
 @part

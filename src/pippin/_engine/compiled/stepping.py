@@ -6,7 +6,8 @@ import numpy as np
 
 from pippin._engine.compiled.build import part
 from pippin._engine.compiled.priced import lowest_price
-from pippin._engine.compiled.walk import Ranking, Row, rank_more
+from pippin._engine.compiled.sorting import Ranking
+from pippin._engine.compiled.walk import Row, rank_more
 from pippin._theory.formula import ABOVE, Coefficients
 
 

@@ -4,20 +4,22 @@ One pass over a row tells whether it is a distribution, and its two largest prob
 `cutoff.py` settles all of its classes, and nothing is sorted but what is in a set, unless that is most of the row.
 """
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pippin._engine.compiled import handfuls, lanes, rowwise
-from pippin._engine.compiled.build import NONE, compiled_score_at, inlined, loop, part
+from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled_score_at, inlined, loop, part
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
-from pippin._engine.compiled.handfuls import ARMFUL, HANDFUL, LISTED
-from pippin._engine.compiled.sorting import MANY, sort_down
+from pippin._engine.compiled.growing import Onwards, grown
+from pippin._engine.compiled.handfuls import ARMFUL, HANDFUL
+from pippin._engine.compiled.sorting import MANY, Ranking, sort_down
 from pippin._engine.compiled.walk import (
     CHUNK,
     ONE,
     Look,
-    Ranking,
     Row,
     at_least,
     collect,
@@ -26,12 +28,29 @@ from pippin._engine.compiled.walk import (
     is_doubtful,
     look,
     n_classes_of,
+    room_for,
 )
-from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
 
 LONG = 6 * CHUNK  # classes beyond which most words of a row hold nobody, and are passed by
+WORDS = 64  # of sets that are found before they are written
+
+
+class Room(NamedTuple):
+    """Room for one row, and for the sets of some: a bit for each class, a row after another."""
+
+    ranking: Ranking
+    inside: NDArray[np.uint64]
+
+
+@inlined
+def _look_as_needed(row: Row, c: Coefficients) -> Look:
+    """What one pass tells of a row; not its best entries, if the score looks at none but a class's own."""
+    if c.reach > 0 or row.flat.size < lanes.LANES:
+        return look(row)
+    total, negative = lanes.checked(row.flat, row.start, row.size)
+    return Look(total, negative, row.flat.dtype.type(0), row.flat.dtype.type(0))
 
 
 @part
@@ -40,7 +59,7 @@ def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) 
     p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(seen.top)
     if c.reach == 1 and p == seen.top and k == first_of(row, seen.top):
         return True
-    return compiled_score_at(c, 1, np.float64(p), mass, 0.0) <= threshold
+    return compiled_score_at(c, NEXT, np.float64(p), mass, 0.0) <= threshold
 
 
 @inlined
@@ -60,7 +79,7 @@ def _settled(row: Row, here: int, low: Any, sure: Any, seen: Look, c: Coefficien
 def _is_empty(seen: Look, c: Coefficients, threshold: float) -> Any:
     """Whether not even the best class is in the set; of a score that does not look at it nobody can tell."""
     p, mass = np.float64(seen.top), c.second * np.float64(seen.second)
-    return c.reach == 1 and not compiled_score_at(c, 0, p, mass, 0.0) <= threshold
+    return c.reach == 1 and not compiled_score_at(c, BEST, p, mass, 0.0) <= threshold
 
 
 @inlined
@@ -72,18 +91,30 @@ def _limits(row: Row, seen: Look, c: Coefficients, cutoff: Cutoff) -> tuple[Any,
     return (low if c.reach == 0 or low <= seen.top else seen.top), sure
 
 
-@part
-def _write_many(
-    row: Row, limits: tuple[Any, Any], seen: Look, c: Coefficients, threshold: float, found: Indices, room: Ranking
-) -> int:
-    """Writes a set of any size to the beginning of `found`; returns its size."""
-    lanes.apart()
-    size, (low, sure) = NONE, limits
+@inlined
+def _find(
+    row: Row, seen: Look, c: Coefficients, cutoff: Cutoff, threshold: float, words: NDArray[np.uint64], at: int
+) -> None:
+    """Fills in words[at:], a bit for each class: whether it is in the set."""
+    empty = is_broken(seen) or _is_empty(seen, c, threshold)
+    low, sure = _limits(row, seen, c, cutoff)
     for here in range(0, row.size, CHUNK):
-        size = collect(row, here, _settled(row, here, low, sure, seen, c, threshold), size, room)
-    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, NONE)
+        inside = np.uint64(0) if empty else _settled(row, here, low, sure, seen, c, threshold)
+        words[np.uint64(at)] = inside
+        at += 1
+
+
+@part
+def _write_many(row: Row, words: NDArray[np.uint64], at: int, found: Indices, used: int, room: Ranking) -> int:
+    """Writes a set of any size to found[used:]; returns its size."""
+    lanes.apart()
+    size = NONE
+    for here in range(0, row.size, CHUNK):
+        size = collect(row, here, words[np.uint64(at)], size, room)
+        at += 1
+    sort_down(room, size, NONE)
     for j in range(size):
-        found[np.uint64(j)] = room.classes[np.uint64(j)]
+        found[np.uint64(used + j)] = room.classes[np.uint64(j)]
     return size
 
 
@@ -91,34 +122,35 @@ def _write_many(
 def _write_row(row: Row, found: Indices, used: int) -> None:
     """Writes all classes of a row by rank."""
     lanes.apart()
-    for begin in range(0, row.size, ARMFUL):
+    begin = NONE
+    while row.size - begin > 2 * HANDFUL:
         place = begin if begin + ARMFUL < row.size else row.size - ARMFUL
         handfuls.write_more(row.flat, row.start, place, row.size, found, used)
+        begin += ARMFUL
+    while begin < row.size:
+        place = begin if begin + HANDFUL < row.size else row.size - HANDFUL
+        handfuls.write_some(row.flat, row.start, place, row.size, found, used)
+        begin += HANDFUL
 
 
 @inlined
-def write_set(
-    row: Row, seen: Look, c: Coefficients, cutoff: Cutoff, threshold: float, found: Indices, used: int, room: Ranking
-) -> int:
+def _write(row: Row, words: NDArray[np.uint64], at: int, found: Indices, used: int, room: Ranking) -> int:
     """Writes the members of a set to found[used:] by rank; returns their number.
 
     In rows that are not long nothing depends on how many there are, up to a handful: a processor would guess wrong.
     What stands behind them, up to a row's size and HANDFUL more, is written to as well.
     """
-    if _is_empty(seen, c, threshold):
-        return NONE
-    low, sure = _limits(row, seen, c, cutoff)
-    size, many = NONE, row.size > LONG
-    for here in range(0, row.size if not many else 0, CHUNK):
-        inside = _settled(row, here, low, sure, seen, c, threshold)
-        handfuls.list_few(inside, here, found, used + size)
-        more = lanes.count(inside)
-        many |= more > LISTED
-        size += more
+    if row.size > LONG:
+        return _write_many(row, words, at, found, used, room)
+    size = NONE
+    for word in range(at, at + -(-row.size // CHUNK)):
+        inside = words[np.uint64(word)]
+        handfuls.list_few(inside, (word - at) * CHUNK, found, used + size)
+        size += lanes.count(inside)
     if ARMFUL <= row.size <= MANY and 2 * size > row.size:
         _write_row(row, found, used)
-    elif many or size > HANDFUL:
-        return _write_many(row, (low, sure), seen, c, threshold, found[used:], room)
+    elif size > HANDFUL:
+        return _write_many(row, words, at, found, used, room)
     elif size > 1:
         handfuls.sort_few(row.flat, row.start, found, used, size)
     return size
@@ -129,7 +161,11 @@ def one_set(row: Row, seen: Look, c: Coefficients, threshold: float, room: Ranki
     """The size of one row's set, whose members the room's classes begin with."""
     if _is_empty(seen, c, threshold):
         return NONE
-    return _write_many(row, _limits(row, seen, c, cutoff_of(c, threshold)), seen, c, threshold, room.classes, room)
+    size, (low, sure) = NONE, _limits(row, seen, c, cutoff_of(c, threshold))
+    for here in range(0, row.size, CHUNK):
+        size = collect(row, here, _settled(row, here, low, sure, seen, c, threshold), size, room)
+    sort_down(room, size, NONE)
+    return size
 
 
 @inlined
@@ -138,33 +174,47 @@ def place_in_row(row: Row, label: int, seen: Look, c: Coefficients, room: Rankin
     own, top = row.flat[np.uint64(row.start + label)], seen.top
     if c.reach == 0:
         return NONE, 0.0
-    if own < top or (own == seen.second and first_of(row, top) != label):
-        return NONE + 1, c.table[0, ABOVE] * np.float64(top)
-    return NONE, c.second * np.float64(seen.second)
+    above, beside, below = c.table[0, ABOVE] * np.float64(top), c.second * np.float64(seen.second), own < top
+    if (own == top) & (seen.second == top):  # few rows: nothing else depends on what a processor would have to guess
+        below = first_of(row, top) != label
+    return NONE + below, above if below else beside
 
 
-@loop
-def fill_places(flat: Floats, labels: Codes, parts: Parts, u: Vector, out: Scored, room: Ranking) -> int:
-    """As in `rowwise.py`."""
-    return rowwise.fill_places(place_in_row, flat, labels, parts, u, out, room)
+fill_places = loop(
+    lambda flat, labels, parts, u, out, room: rowwise.fill_places(
+        _look_as_needed, place_in_row, flat, labels, parts, u, out, room
+    )
+)
 
 
 @loop
 def fill_members(
-    flat: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes, room: Ranking, begin: int, found: Indices
+    flat: Floats, parts: Parts, threshold: float, sizes: Codes, room: Room, onwards: Onwards
 ) -> tuple[int, int, int]:
-    """As in `rowwise.py`; u is not looked at."""
-    c, n_classes = Coefficients(*parts), n_classes_of(room)
-    cutoff, used, suspects = cutoff_of(c, threshold), NONE, NONE
-    for i in range(begin, sizes.size):
-        if used + n_classes + HANDFUL > found.size:
-            return i, used, suspects
-        row = Row(flat, i * n_classes, n_classes)
-        seen = look(row)
-        suspects += is_doubtful(seen.total) | is_broken(seen)
-        if is_broken(seen):
-            continue
-        size = write_set(row, seen, c, cutoff, threshold, found, used, room)
-        sizes[i] = size
-        used += size
+    """As in `rowwise.py`, but that several sets are found before they are written."""
+    (begin, found), c, n_classes = onwards, Coefficients(*parts), n_classes_of(room.ranking)
+    cutoff, used, suspects, several = cutoff_of(c, threshold), NONE, NONE, -(-n_classes // CHUNK)
+    at_once = room.inside.size // several
+    for first in range(begin, sizes.size, at_once):
+        last = min(first + at_once, sizes.size)
+        for i in range(first, last):
+            row = Row(flat, i * n_classes, n_classes)
+            seen = _look_as_needed(row, c)
+            suspects += is_doubtful(seen.total) | is_broken(seen)
+            _find(row, seen, c, cutoff, threshold, room.inside, (i - first) * several)
+        for i in range(first, last):
+            if used + n_classes + HANDFUL > found.size:
+                return i, used, suspects
+            row = Row(flat, i * n_classes, n_classes)
+            size = _write(row, room.inside, (i - first) * several, found, used, room.ranking)
+            sizes[i] = size
+            used += size
     return sizes.size, used, suspects
+
+
+def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """As in `protocol.py`, under one threshold; u is not looked at."""
+    (n, n_classes), flat = block.shape, block.reshape(-1)
+    several = -(-n_classes // CHUNK)
+    room = Room(room_for(flat.dtype, n_classes), np.zeros(max(several, WORDS), np.uint64))
+    return grown(partial(fill_members, flat, parts, threshold, sizes, room), n, n_classes + HANDFUL)

@@ -17,9 +17,9 @@ from pippin._engine.compiled import lanes
 from pippin._engine.compiled.build import NONE, inlined, making, part
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.sorting import sort_down
+from pippin._engine.compiled.sorting import Ranking, sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
-from pippin._runtime.arrays import Floats, Indices
+from pippin._runtime.arrays import Floats
 
 CHUNK = 64  # entries whose answers fit into one whole number
 FEW = 16  # classes up to which all are ranked at once
@@ -39,23 +39,11 @@ class Row(NamedTuple):
     size: int
 
 
-class Ranking(NamedTuple):
-    """Room for one row: its best classes and their probabilities, and what is collected before it is sorted.
-
-    Each array has a handful more, since so many are sorted at once.
-    """
-
-    values: Floats
-    classes: Indices
-    raw: Floats
-    raw_classes: Indices
-
-
 class Look(NamedTuple):
-    """What one pass tells of a row: its sum, its smallest, its largest and its second largest entry."""
+    """What one pass tells of a row: its sum, whether an entry is negative, its largest and its second largest entry."""
 
     total: Any
-    lowest: Any
+    negative: Any
     top: Any
     second: Any
 
@@ -79,13 +67,13 @@ def n_classes_of(room: Ranking) -> int:
 def _look_at_few(row: Row) -> Look:
     """The same where the array has fewer entries than there are lanes."""
     real = row.flat.dtype.type
-    total, lowest, top, second = real(0), real(2), real(-1), real(-1)
+    total, negative, top, second = real(0), False, real(-1), real(-1)
     for k in range(row.start, row.start + row.size):
         p = row.flat[k]
-        total, lowest = total + p, (p if p < lowest else lowest)
+        total, negative = total + p, negative | (p < 0)
         if p > second:
             second, top = (p, top) if p < top else (top, p)
-    return Look(total, lowest, top, second)
+    return Look(total, negative, top, second)
 
 
 @inlined
@@ -93,14 +81,14 @@ def look(row: Row) -> Look:
     """The one pass over a row that is checked and scored."""
     if row.flat.size < LANES:
         return _look_at_few(row)
-    total, lowest, top, second = lanes.digest(row.flat, row.start, row.size)
-    return Look(total, lowest, top, second)
+    total, negative, top, second = lanes.digest(row.flat, row.start, row.size)
+    return Look(total, negative, top, second)
 
 
 @inlined
-def is_broken(seen: Look) -> bool:
+def is_broken(seen: Look) -> Any:
     """Whether an entry is negative, infinite or NaN: such a row has no ranking."""
-    return not ((seen.lowest >= 0) & (seen.total < np.inf))
+    return seen.negative | (not seen.total < np.inf)
 
 
 @inlined
@@ -109,34 +97,28 @@ def is_doubtful(total: Any) -> bool:
     return not abs(total - 1.0) <= DOUBTFUL
 
 
-def _asking(lanes_where: Any, lanes_of_four: Any, is_so: Any) -> Any:
-    @inlined
-    def entries_where(row: Row, here: int, limit: Any) -> Any:
-        flat, start, found = row.flat, row.start + here, np.uint64(0)
-        size = row.size - here if row.size - here < CHUNK else CHUNK
-        if flat.size < LANES:
-            for k in range(size):
-                found |= np.uint64(is_so(flat[start + k], limit)) << np.uint64(k)
-            return found
-        if size == CHUNK:
-            return lanes_of_four(flat, start, limit)
-        place = NONE
-        while place + LANES <= size:
-            found |= lanes_where(flat, start + place, limit) << np.uint64(place)
-            place += LANES
-        if place < size:  # the last window ends with the row, or begins with the array
-            back = LANES - size if LANES - size < start else start
-            last = lanes_where(flat, start - back, limit)
-            last = last >> np.uint64(back) if back >= 0 else last << np.uint64(-back)
-            found |= last & ((ONE << np.uint64(size)) - ONE)
+@inlined
+def at_least(row: Row, here: int, limit: Any) -> Any:
+    """Which of the next CHUNK entries of a row from `here` on are at least `limit`: one bit each."""
+    flat, start, found = row.flat, row.start + here, np.uint64(0)
+    size = row.size - here if row.size - here < CHUNK else CHUNK
+    if flat.size < LANES:
+        for k in range(size):
+            found |= np.uint64(flat[start + k] >= limit) << np.uint64(k)
         return found
-
-    return entries_where
-
-
-# Which of the next CHUNK entries of a row from `here` on are at least `limit`, or above it: one bit each.
-at_least = _asking(lanes.at_least, lanes.four_at_least, inlined(lambda p, limit: p >= limit))
-above = _asking(lanes.above, lanes.four_above, inlined(lambda p, limit: p > limit))
+    if row.size >= CHUNK:  # the last windows end with the row
+        back = CHUNK - size
+        return lanes.four_at_least(flat, start - back, limit) >> np.uint64(back)
+    place = NONE
+    while place + LANES <= size:
+        found |= lanes.at_least(flat, start + place, limit) << np.uint64(place)
+        place += LANES
+    if place < size:  # the last window ends with the row, or begins with the array
+        back = LANES - size if LANES - size < start else start
+        last = lanes.at_least(flat, start - back, limit)
+        last = last >> np.uint64(back) if back >= 0 else last << np.uint64(-back)
+        found |= last & ((ONE << np.uint64(size)) - ONE)
+    return found
 
 
 @inlined
@@ -155,12 +137,13 @@ def collect_above(row: Row, label: int, room: Ranking) -> int:
     """Collects the classes that rank above the label (ties by index); returns how many."""
     lanes.apart()
     own, size = row.flat[np.uint64(row.start + label)], NONE
+    more = lanes.next_above(own)
     for here in range(0, row.size, CHUNK):
         chosen = at_least(row, here, own)
         if chosen != 0:
             ahead = label - here if label > here else 0
             before = ALL_LANES if ahead >= CHUNK else (ONE << np.uint64(ahead)) - ONE
-            size = collect(row, here, chosen & (before | above(row, here, own)), size, room)
+            size = collect(row, here, chosen & (before | at_least(row, here, more)), size, room)
     return size
 
 
@@ -198,7 +181,7 @@ def _open_band(row: Row, low: Any, high: Any, known: int, room: Ranking) -> int:
                 chosen &= ~at_least(row, here, high)
             size = collect(row, here, chosen, size, room)
     size = size if size < row.size - known else row.size - known  # unless rows change, no more are left
-    sort_down(room.raw, room.raw_classes, size, room.values, room.classes, known)
+    sort_down(room, size, known)
     return known + size
 
 

@@ -6,7 +6,7 @@ The loops are made for float64 alone, which holds every float32: next to sorting
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.compiled.build import compiled, compiled_score_at, making, part
+from pippin._engine.compiled.build import BEST, compiled, compiled_score_at, making, part
 from pippin._engine.compiled.in_order import lowest_price_in_order
 from pippin._runtime.arrays import Floats, Indices, Vector, read_only
 from pippin._theory.formula import ABOVE, Coefficients
@@ -55,7 +55,7 @@ def rank_all(row: Floats, order: NDArray[np.uint64], values: Floats, classes: In
 def scores_down(values: Floats, c: Coefficients, u: float, scores: Vector) -> None:
     """The scores of a row that is ranked whole, by rank."""
     mass = c.second * values[1]
-    scores[0] = compiled_score_at(c, 0, np.float64(values[0]), mass, u)
+    scores[0] = compiled_score_at(c, BEST, np.float64(values[0]), mass, u)
     mass = 0.0
     if not np.isnan(c.price):
         mass = lowest_price_in_order(values, c.price)

@@ -1,7 +1,5 @@
 """All that `protocol.Engine` asks for, in NumPy."""
 
-import numpy as np
-
 from pippin._engine.plain.decisions import decision_scores, decisions
 from pippin._engine.plain.p_values import p_values
 from pippin._engine.plain.products import add_logits, add_mixed, add_product, centre
@@ -28,15 +26,9 @@ __all__ = [
     "members",
     "p_values",
     "place_scores",
-    "smallest",
 ]
 
 INSPECTS = False
-
-
-def smallest(scores: Vector, k: int) -> float:
-    """The k-th smallest score."""
-    return float(np.partition(scores, k - 1)[k - 1])
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:

@@ -231,13 +231,13 @@ class Monitor(Resumes):
         if group is not None:
             raise InputError(f"Expected no group with a row without label, got {group!r}", "leave it out")
         given: NDArray[Any] = self._surprise.row(row)
-        return self._surprise.score_of(given, int(given.argmax()), 0.0), 0
+        return self._surprise.score_of(given, 0.0, int(given.argmax())), 0
 
     def _scored(self, row: Any, label: Any, group: Any) -> tuple[float, int]:
         true, pools = self._true, self._pools
         given, code = true.row(row), true.code(label)
         number = 0 if group is None and pools.groups is None else pools.group(group)
-        score = true.score_of(given, code, self._coin.toss() if true.randomized else 0.0)
+        score = true.score_of(given, self._coin.toss() if true.randomized else 0.0, code)
         cell = pools.of[number][code]
         if self._missed is not None:
             self._missed.add(score > self._thresholds[cell])

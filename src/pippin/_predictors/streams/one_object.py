@@ -44,7 +44,7 @@ class OneObject:
 
     @cached_property
     def score_of(self) -> dispatch.OneScore:
-        """A function of a row, a class and u: the score of that class."""
+        """A function of a row, u and a class: the score of that class."""
         return dispatch.one_score(self.score, len(self.classes))
 
     @cached_property

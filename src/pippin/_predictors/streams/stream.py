@@ -188,7 +188,7 @@ class Stream(Resumes):
             InputError: the ticket was learnt before, or is not this stream's.
         """
         code = self._object.code(label)
-        score = self._object.score_of(ticket.row, code, ticket.u)
+        score = self._object.score_of(ticket.row, ticket.u, code)
         self._once(ticket.number)
         limit: Any = ticket.threshold  # one number, or a list by class
         missed = bool(score > (limit[code] if self._by_class else limit))
