@@ -1,5 +1,6 @@
 """How much hypothesis looks for, and fixtures of more than one file."""
 
+import atexit
 import gc
 import os
 import shlex
@@ -49,11 +50,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure():
-    """At the end all may go: who counts what is left would call it leaked."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # at the very end all may go: who counts what is left would call it leaked
 
 
 @pytest.fixture
