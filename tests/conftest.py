@@ -1,5 +1,6 @@
 """How much hypothesis looks for, and fixtures of more than one file."""
 
+import atexit
 import gc
 import os
 import shlex
@@ -49,11 +50,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure():
-    """At the end all may go: who counts what is left would call it leaked."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # at the very end all may go: who counts what is left would call it leaked
 
 
 @pytest.fixture
@@ -143,29 +140,27 @@ def browser():
         yield found
 
 
-@pytest.fixture
-def visit(browser):
-    """Opens a page; at the end nothing may have been asked of the network nor complained about."""
-    contexts, complaints = [], []
+@pytest.fixture(scope="module")
+def tabs(browser):
+    """Tabs for all tests of a file."""
+    from support.browser import Tabs
 
-    def asked(route):
-        if not route.request.url.startswith(("file:", "data:")):
-            complaints.append(route.request.url)
-        route.continue_() if route.request.url.startswith("file:") else route.abort()
+    return Tabs(browser)
+
+
+@pytest.fixture
+def visit(tabs):
+    """Opens a page; at the end nothing may have been asked of the network nor complained about."""
+    pages = []
 
     def opened(path, width=1200, height=900, ready="#scatter svg", **settings):
-        context = browser.new_context(viewport={"width": width, "height": height}, **settings)
-        context.set_default_timeout(0)
-        contexts.append(context)
-        context.route("**/*", asked)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page = tabs.take(width, height, **settings)
+        pages.append(page)
         page.goto(path.as_uri())
         page.wait_for_selector(ready)
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    for page in pages:
+        tabs.leave(page)
+    assert tabs.told() == []

@@ -85,7 +85,7 @@ def test_p_values_agree_with_the_sets(per, ending, call, folder):
     assert all(name in NAMES[which] for name, which in zip(table["label"], best, strict=True))
 
 
-def test_compare_tells_of_classes_and_groups(call, folder):
+def test_compare_tells_of_classes_and_groups(call, folder, blank_figures):
     write_grouped(folder)
     line = "compare grouped.csv --scores 'ip,ip per class,raps(lam=0.1, k_reg=2) per group' --alpha 0.2 --splits 9"
     code, out, err = call(line)

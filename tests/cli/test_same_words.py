@@ -23,7 +23,7 @@ def write_rows(path, absent=0):
 
 
 @pytest.fixture
-def compared(call, tmp_path, monkeypatch):
+def compared(call, tmp_path, monkeypatch, blank_figures):
     """What `pippin compare` prints, and the text of its page."""
     monkeypatch.chdir(tmp_path)
 
@@ -80,7 +80,7 @@ def test_evaluate_has_the_same_words(call, tmp_path):
     assert [line.split()[0] for line in lines[2:6]] == ["coverage", "size", "singletons", "empty"]
 
 
-def test_a_title_is_a_name_not_a_path(call, tmp_path):
+def test_a_title_is_a_name_not_a_path(call, tmp_path, blank_figures):
     """The file's name without its folder and ending, in the head and the heading; how to repeat it has the path."""
     place = tmp_path / "some folder"
     place.mkdir()

@@ -16,7 +16,7 @@ import pippin.dask
 from pippin._runtime import progress
 from pippin._theory.formula import FAMILIES
 from pippin.cli import predict_tables
-from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, write_tables
+from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, words_in_small_pieces, write_tables
 from support.partitions import PER
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of infinite thresholds, and what Dask says of lost workers
@@ -153,11 +153,7 @@ def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, en
 
 def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call):
     """What one machine began, a cluster ends: pieces that are there are not made again."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(predict_tables, "PIECE", 300)
-    write_tables(tmp_path / "tables")
-    call("calibrate tables --id photo --score aps --seed 1 --out p.json")
-    words = "predict p.json tables --id photo --seed 2 --out"
+    words = words_in_small_pieces(tmp_path, monkeypatch, call)
     assert call(f"{words} whole.csv")[0] == 0
 
     def stopped(source, predictor, asked, start):

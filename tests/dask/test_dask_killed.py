@@ -6,9 +6,8 @@ import pytest
 
 import pippin
 import pippin.dask
-from pippin.cli import predict_tables
 from pippin.dask import calling, watching
-from support.dask_rows import LABELS, PROBS, divided, write_tables
+from support.dask_rows import LABELS, PROBS, divided, words_in_small_pieces
 from support.workers import Killing, forks, workers_by_hand
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask says of lost workers
@@ -51,11 +50,7 @@ def test_every_worker_is_killed_in_the_rounds(processes, tmp_path, monkeypatch):
 
 def test_every_worker_is_killed_while_sets_are_written(processes, tmp_path, monkeypatch, call):
     """The file of one machine, to the last byte."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(predict_tables, "PIECE", 300)
-    write_tables(tmp_path / "tables")
-    call("calibrate tables --id photo --score aps --seed 1 --out p.json")
-    words = "predict p.json tables --id photo --seed 2 --out"
+    words = words_in_small_pieces(tmp_path, monkeypatch, call)
     call(f"{words} here.csv")
     in_order = watching.in_order
 

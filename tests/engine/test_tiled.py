@@ -7,7 +7,7 @@ import pippin
 from pippin._engine.compiled.tiled import MOST, TILE
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
-from support.rows import KINDS, made_rows
+from support.rows import KINDS, check_bad_row_is_named, made_rows
 from support.scores import EVERY_SCORE
 
 KINDS_AND_ZEROS = (*KINDS, "negative zeros", "subnormal")
@@ -59,14 +59,4 @@ def test_every_number_of_few_classes_gives_the_bits_of_numpy(kind, precision):
 @pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75])
 def test_a_bad_row_is_named_in_any_tile(score, row, wrong):
     """NaN, a negative entry whose row still sums to 1, or a sum that is off."""
-    pippin.warm_up()
-    probs = made_rows("spread", TILE + 41, 12, 5)
-    labels = probs.argmax(axis=1)
-    predictor = pippin.calibrate(probs, labels, score)
-    probs[row] = 0
-    probs[row, 3] = wrong
-    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
-    with pytest.raises(ValueError, match=rf"^Row {row} "):
-        predictor.predict(probs)
-    with pytest.raises(ValueError, match=rf"^Row {row} "):
-        pippin.calibrate(probs, labels, score)
+    check_bad_row_is_named(score, TILE + 41, row, wrong)

@@ -13,7 +13,7 @@ from pippin._engine.compiled.unranked import LONG
 from pippin._engine.compiled.walk import CHUNK
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
-from support.rows import KINDS, made_rows
+from support.rows import KINDS, check_bad_row_is_named, made_rows
 
 ROWS = 60
 SHALLOW = {
@@ -103,17 +103,7 @@ def test_which_scores_are_shallow():
 @pytest.mark.parametrize("wrong", [np.nan, -0.25, 0.75, np.inf])
 def test_a_bad_row_is_named_wherever_it_stands(name, row, wrong):
     """NaN, a negative entry whose row still sums to 1, a sum that is off, or infinity."""
-    pippin.warm_up()
-    probs = made_rows("spread", ROWS + 41, 12, 5)
-    labels = probs.argmax(axis=1)
-    predictor = pippin.calibrate(probs, labels, SHALLOW[name])
-    probs[row] = 0
-    probs[row, 3] = wrong
-    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
-    with pytest.raises(ValueError, match=rf"^Row {row} "):
-        predictor.predict(probs)
-    with pytest.raises(ValueError, match=rf"^Row {row} "):
-        pippin.calibrate(probs, labels, SHALLOW[name])
+    check_bad_row_is_named(SHALLOW[name], ROWS + 41, row, wrong)
 
 
 IN_TURN = """

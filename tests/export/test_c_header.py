@@ -13,7 +13,7 @@ from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
 from pippin.export.c_header import c_header
 from support.engines import one_bound
-from support.rows import KINDS, made_rows
+from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
 GCC = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
@@ -101,7 +101,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
     cases = []
     for n_classes in (2, 12, 70):
         rows = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS])
-        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in rows])
+        labels = drawn_labels(rows, rng)
         u = rng.random(len(rows))
         predictor = pippin.calibrate(rows, labels, score, 0.2, seed=0)
         endless = pippin.Predictor(score, 0.1, float("inf"), 3, range(n_classes), None)

@@ -17,7 +17,7 @@ from pippin.export.c_header import c_header
 from pippin.export.onnx import appended_model, head_model
 from support.decisions import CROPS, field, utility_of
 from support.exported import compiled, decisions_in_c, run_onnx, sets_in_c
-from support.rows import KINDS, made_rows
+from support.rows import KINDS, drawn_labels, made_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:torch")
 
@@ -29,7 +29,7 @@ def made(n_classes, seed):
     """Awkward rows, most of them tied, and labels."""
     rng = np.random.default_rng(seed)
     probs = np.concatenate([made_rows(kind, 15, n_classes, seed) for kind in (*KINDS, "tied")])
-    return probs, np.array([rng.choice(n_classes, p=row / row.sum()) for row in probs]), range(n_classes)
+    return probs, drawn_labels(probs, rng), range(n_classes)
 
 
 ROWS = {"example": (DATA.probs[:400], DATA.labels[:400], DATA.classes), "tied 5": made(5, 1), "tied 20": made(20, 2)}
@@ -161,8 +161,8 @@ def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
         assert torch.equal(mine, theirs)
     assert found.classes.shape == (2, 4, 3)
     numbers = (head.table_bits.view(torch.float64), head.number_bits.view(torch.float64))
-    given = (rows[0], *numbers, u[0], head.limit_bits.view(torch.float64), head.rank_limits, group[0])
-    torch.library.opcheck(limited_sets, (*given, False, head.linear, 2, True))
+    given = (rows[0], *numbers, u[0], head._kind, head.limit_bits.view(torch.float64), head.rank_limits, group[0])
+    torch.library.opcheck(limited_sets, (*given, False, 2, True))
     again = pippin.torch.ConformalHead(predictor.at(0.5), from_probs=True, max_size=3)
     again.load_state_dict(head.state_dict())
     assert torch.equal(again(rows, u, group=group).classes, found.classes)

@@ -7,30 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pippin
-from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows, softmax
+from pippin._inputs.rows import softmax
 from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
-from support.engines import one_bound
-from support.rows import KINDS, made_rows
+from support.engines import sets_of_core
+from support.exported import run_onnx
+from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(model, feed):
-    """What onnxruntime makes of it on the CPU, by output name."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, feed), strict=True))
 
 
 def feed_of(predictor, source, values, u):
@@ -39,13 +28,8 @@ def feed_of(predictor, source, values, u):
 
 def assert_same(found, predictor, probs, u, prefix=""):
     """Sizes, members in their order then −1, and mask, as the core has them."""
-    sizes, members = dispatch.members(as_rows(probs), predictor.score, one_bound(predictor.threshold), u)
-    listed = np.full(probs.shape, -1)
-    listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
-    np.testing.assert_array_equal(found[prefix + "sizes"], sizes)
-    np.testing.assert_array_equal(found[prefix + "classes"], listed)
-    mask = pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
-    np.testing.assert_array_equal(found[prefix + "mask"], mask)
+    for name, wanted in zip(("sizes", "classes", "mask"), sets_of_core(predictor, probs, u), strict=True):
+        np.testing.assert_array_equal(found[prefix + name], wanted)
     assert found[prefix + "sizes"].dtype == found[prefix + "classes"].dtype == np.int64
 
 
@@ -56,12 +40,12 @@ def test_sets_are_the_cores(score, dtype):
     rng = np.random.default_rng(0)
     for n_classes in (2, 3, 12, 200):
         probs = np.concatenate([made_rows(kind, 25, n_classes, 1) for kind in KINDS]).astype(dtype)
-        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in probs.astype(float)])
+        labels = drawn_labels(probs, rng)
         predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0)
         endless = pippin.Predictor(score, 0.1, float("inf"), 3, range(n_classes), None)
         for at in (predictor, predictor.at(0.5), endless):
             u = rng.random(len(probs))
-            found = run(head_model(at, "probs", dtype.__name__), feed_of(at, "probs", probs, u))
+            found = run_onnx(head_model(at, "probs", dtype.__name__), **feed_of(at, "probs", probs, u))
             assert_same(found, at, probs, u)
 
 
@@ -73,7 +57,7 @@ def test_real_data(score):
         predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
         rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
         model = head_model(predictor, "probs", str(probs.dtype))
-        assert_same(run(model, feed_of(predictor, "probs", rest, u)), predictor, rest, u)
+        assert_same(run_onnx(model, **feed_of(predictor, "probs", rest, u)), predictor, rest, u)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -86,7 +70,7 @@ def test_logits(dtype):
     scores = np.unique(pippin.score(probs, None, "repip"))
     at = int(np.searchsorted(scores, predictor.threshold))
     between = pippin.Predictor(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20), None)
-    assert_same(run(head_model(between, "logits", dtype.__name__), {"logits": logits}), between, probs, np.zeros(300))
+    assert_same(run_onnx(head_model(between, "logits", dtype.__name__), logits=logits), between, probs, np.zeros(300))
 
 
 def test_the_graph_says_what_it_is():
@@ -121,10 +105,10 @@ def test_appended_to_a_classifier(score, opset):
     model = classifier(opset)
     before = model.SerializeToString()
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
-    probs = run(model, {"x": x})["probs"]
+    probs = run_onnx(model, x=x)["probs"]
     predictor = pippin.calibrate(probs, probs.argmax(axis=1), score, 0.3, seed=0)
     u = np.random.default_rng(2).random(50)
-    found = run(appended_model(model, predictor), feed_of(predictor, "x", x, u))
+    found = run_onnx(appended_model(model, predictor), **feed_of(predictor, "x", x, u))
     np.testing.assert_array_equal(found["probs"], probs)
     found["classes"] = found.pop("pippin_classes")
     assert_same(found, predictor, probs, u)
@@ -134,7 +118,7 @@ def test_appended_to_a_classifier(score, opset):
 def test_what_the_graph_ends_in_tells_probabilities_from_logits():
     """A network's logits get their softmax without being told; where the end could be either, it is asked."""
     x = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
-    probs = run(classifier(17), {"x": x})["probs"]
+    probs = run_onnx(classifier(17), x=x)["probs"]
     predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.05)
     for ends, holds in ((("MatMul",), True), (("MatMul", "Identity"), True), (("MatMul", "Mul"), False)):
         model = classifier(17)
@@ -146,8 +130,8 @@ def test_what_the_graph_ends_in_tells_probabilities_from_logits():
             with pytest.raises(ValueError, match=r"holds probabilities or logits, since it comes from Mul: say"):
                 appended_model(model, predictor)
             continue
-        found = run(appended_model(model, predictor), {"x": x})["mask"]
-        wanted = run(appended_model(classifier(17), predictor), {"x": x})["mask"]
+        found = run_onnx(appended_model(model, predictor), x=x)["mask"]
+        wanted = run_onnx(appended_model(classifier(17), predictor), x=x)["mask"]
         assert (found != wanted).sum() <= 2  # their softmax is in float32
 
 
@@ -155,7 +139,7 @@ def test_minus_zero_is_zero():
     """SOCOP divides by p: a probability of −0.0 is in no set, and sizes are those of the classes listed."""
     probs = np.array([[0.7, 0.3, -0.0], [1.0, -0.0, -0.0], [0.5, -0.0, 0.5]], dtype=np.float32)
     predictor = pippin.Predictor(pippin.socop(), 0.1, 9.0, 9, range(3), None)
-    found = run(head_model(predictor), {"probs": probs})
+    found = run_onnx(head_model(predictor), probs=probs)
     assert_same(found, predictor, probs, np.zeros(3))
     np.testing.assert_array_equal((found["classes"] >= 0).sum(axis=1), found["sizes"])
 
@@ -169,8 +153,8 @@ def test_the_output_is_chosen_by_name():
     with pytest.raises(ValueError, match="Expected the output 'logit' to be of floats with 3 columns"):
         appended_model(model, predictor, "logits", "logit")
     x = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    from_logits = run(appended_model(model, predictor, "logits", "logits"), {"x": x})
-    from_probs = run(appended_model(model, predictor, "probs", "probs"), {"x": x})
+    from_logits = run_onnx(appended_model(model, predictor, "logits", "logits"), x=x)
+    from_probs = run_onnx(appended_model(model, predictor, "probs", "probs"), x=x)
     np.testing.assert_array_equal(from_logits["mask"], from_probs["mask"])
     with pytest.raises(ValueError, match="of floats with 7 columns"):
         appended_model(classifier(17), pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(7), None))
@@ -193,7 +177,7 @@ def export(monkeypatch, capsys):
 def test_the_command_writes_graphs(tmp_path, export):
     """Alone and appended; wrong use is one sentence and exit code 2."""
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
-    probs = run(classifier(17), {"x": x})["probs"]
+    probs = run_onnx(classifier(17), x=x)["probs"]
     predictor = pippin.calibrate(probs, probs.argmax(axis=1), "pip", 0.3)
     predictor.save(tmp_path / "p.json")
     onnx.save(classifier(17), tmp_path / "model.onnx")
@@ -201,10 +185,10 @@ def test_the_command_writes_graphs(tmp_path, export):
     code, said, complaint = export(tmp_path / "p.json", "--onnx", alone)
     assert (code, complaint) == (0, "")
     assert f"is in {alone}" in said
-    assert_same(run(onnx.load(alone), {"probs": probs}), predictor, probs, np.zeros(50))
+    assert_same(run_onnx(onnx.load(alone), probs=probs), predictor, probs, np.zeros(50))
     code, _, complaint = export(tmp_path / "p.json", "--onnx", whole, "--append-to", tmp_path / "model.onnx")
     assert (code, complaint) == (0, "")
-    np.testing.assert_array_equal(run(onnx.load(whole), {"x": x})["mask"], predictor.predict(probs).mask)
+    np.testing.assert_array_equal(run_onnx(onnx.load(whole), x=x)["mask"], predictor.predict(probs).mask)
     (tmp_path / "broken.onnx").write_bytes(b"no graph")
     for arguments, sentence in (
         ((), "Expected --onnx or --c, got neither"),

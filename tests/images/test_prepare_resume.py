@@ -61,7 +61,7 @@ def test_a_journal_cut_anywhere_is_resumed(photographs, tmp_path):
         assert content(out) == content(tmp_path / "expected")
 
 
-def test_a_finished_run_is_left_alone_and_mended(photographs, call, tmp_path):
+def test_a_finished_run_is_left_alone_and_mended(photographs, call, tmp_path, blank_figures):
     out = tmp_path / "out"
     line = f"prepare we3ds {photographs[0]} --out {out} --window 64 --drop none --workers 1"
     assert call(line)[0] == 0

@@ -1,8 +1,6 @@
 """Cross-conformal prediction: its definition, its two names, what is proven and what happens."""
 
-import json
 import math
-import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -14,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._predictors.content import Content
 from pippin._predictors.cross import from_content
 from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
+from support.predictor_files import brought_back, check_wrong_parts
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -276,24 +274,10 @@ def test_its_file_brings_it_back(tmp_path):
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
-    predictor.save(tmp_path / "p.json")
-    whole = json.loads((tmp_path / "p.json").read_text())
-    content = whole["predictor"]
-    assert (whole["version"], content.pop("kind")) == (2, "cross")
-    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301 - our own
-        same.save(tmp_path / f"{number}.json")
-        assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "p.json").read_text()
+    content, back = brought_back(predictor, "cross", tmp_path)
+    for same in back:
         assert np.array_equal(same.p_values(new), predictor.p_values(new))
-    wrong = {
-        "alpha": 1.5,
-        "n_calibration": 49,
-        "n_classes": 3,
-        "classes": ["a", "a", "b", "c"],
-        "fold_scores": [part[::-1] for part in content["fold_scores"]],
-    }
-    for part, value in wrong.items():
-        with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            from_content(Content({**content, part: value}))
+    check_wrong_parts(from_content, content, fold_scores=[part[::-1] for part in content["fold_scores"]])
 
 
 def test_too_few_rows_warn():

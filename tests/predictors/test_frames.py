@@ -14,6 +14,7 @@ from pandas.testing import assert_frame_equal
 
 import pippin
 from pippin._inputs.rows import as_array, as_rows
+from support.array_kinds import OnlyArray, OnlyDlpack
 
 NAMES = ("crop", "soil", "weed")
 PROBS = np.array([[0.7, 0.2, 0.1], [0.05, 0.45, 0.5], [0.4, 0.35, 0.25], [0.45, 0.1, 0.45]])
@@ -129,36 +130,13 @@ def test_only_the_users_library_is_imported(used, other):
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "(1, 4)\n"
 
 
-class OnlyArray:
-    """Knows nothing but `__array__`."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __array__(self, dtype=None, copy=None):
-        return self.array if dtype is None or dtype == self.array.dtype else self.array.astype(dtype)
-
-
-class OnlyDLPack:
-    """Knows nothing but DLPack."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-
 SOURCES = {
     "NumPy": lambda a: a,
     "__array__": OnlyArray,
-    "DLPack": OnlyDLPack,
+    "DLPack": OnlyDlpack,
     "torch": torch.from_numpy,
     "torch with gradient": lambda a: torch.from_numpy(a).requires_grad_(),
-    "torch through DLPack": lambda a: OnlyDLPack(torch.from_numpy(a)),
+    "torch through DLPack": lambda a: OnlyDlpack(torch.from_numpy(a)),
     "memoryview": memoryview,
     "pandas": lambda a: pd.DataFrame(a, copy=False),
 }
@@ -179,5 +157,5 @@ def test_no_copy_on_the_way_in(source, dtype):
 def test_one_row_of_any_array():
     """`predict_one` takes what `predict` takes."""
     predictor = pippin.Predictor(pippin.ip(), 0.1, 0.58, 9, NAMES, None)
-    for source in (OnlyArray, OnlyDLPack, torch.from_numpy):
+    for source in (OnlyArray, OnlyDlpack, torch.from_numpy):
         assert predictor.predict_one(source(PROBS[1].copy())).tolist() == [2, 1]

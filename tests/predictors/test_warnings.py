@@ -5,11 +5,11 @@ import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import numba  # noqa: F401 - its import adds a filter of its own
 import numpy as np
 import pytest
 
 import pippin
+import pippin._engine.compiled.engine  # the loops serve from here on; Numba's import adds a filter of its own
 from support.rows import made_rows
 from support.trials import study_of
 
@@ -39,6 +39,9 @@ def test_comparisons_in_threads_leave_warnings_alone(others):
         found.conditional()
         study_of(probs, labels, ["ip", *METHODS], 2, alpha=0.2)
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compare()  # compiles what no process has compiled: meanwhile Numba changes the filters of all threads
     with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(max(others, 1)) as pool:
         warnings.simplefilter("always")
         filters, show, said = list(warnings.filters), warnings.showwarning, 0

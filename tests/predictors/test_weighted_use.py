@@ -1,16 +1,13 @@
 """A weighted predictor in use: one object, frames, logits, files, the command line, and what it refuses."""
 
-import json
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 import pippin
-from pippin._predictors.content import Content
 from pippin._predictors.weighted import from_content
+from support.predictor_files import brought_back, check_wrong_parts
 from support.rows import KINDS
 from support.scores import EVERY_SCORE
 from support.weighted_rows import some
@@ -99,25 +96,11 @@ def test_its_file_brings_it_back(tmp_path):
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
-    predictor.save(tmp_path / "p.json")
-    whole = json.loads((tmp_path / "p.json").read_text())
-    content = whole["predictor"]
-    assert (whole["version"], content.pop("kind")) == (2, "weighted")
-    for number, same in enumerate((pippin.load(tmp_path / "p.json"), pickle.loads(pickle.dumps(predictor)))):  # noqa: S301 - our own
-        same.save(tmp_path / f"{number}.json")
-        assert (tmp_path / f"{number}.json").read_text() == (tmp_path / "p.json").read_text()
+    content, back = brought_back(predictor, "weighted", tmp_path)
+    for same in back:
         assert np.array_equal(same.p_values(probs, weights), predictor.p_values(probs, weights))
-    wrong = {
-        "alpha": 1.5,
-        "n_calibration": 49,
-        "n_classes": 3,
-        "classes": ["a", "a", "b", "c"],
-        "calibration_scores": content["calibration_scores"][::-1],
-        "weights": [0.0] * 50,
-    }
-    for part, value in wrong.items():
-        with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            from_content(Content({**content, part: value}))
+    reversed_scores = content["calibration_scores"][::-1]
+    check_wrong_parts(from_content, content, calibration_scores=reversed_scores, weights=[0.0] * 50)
 
 
 def test_ratios_from_a_classifier():

@@ -13,7 +13,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import pippin
-from support.browser import open_browser
 from support.site import ROOT, build_site
 
 MODULES = (
@@ -200,21 +199,25 @@ READ = (
 )
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
+AXE = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}  # all rules; of the dark, what can differ there
 
 
 @pytest.fixture(scope="module")
-def pages(site, browser):
-    """Six pages of the site, open, by name: each test says under which light and how wide it looks at them."""
-    found = {name: browser.new_page() for name in READ}
-    for name, page in found.items():
+def seen(site, browser):
+    """Six pages of the site, each loaded once: (what axe finds by day and by night, how wide it is on a phone)."""
+    found, page = {}, browser.new_page()
+    for name in READ:
+        page.set_viewport_size({"width": 1440, "height": 900})
         page.goto((site[0] / f"{name}.html").as_uri())
-    yield found
-    for page in found.values():
-        page.close()
+        told = {}
+        for scheme, rules in AXE.items():
+            page.emulate_media(color_scheme=scheme)
+            page.evaluate("Promise.allSettled(document.getAnimations().map(each => each.finished))")  # links fade to it
+            told[scheme] = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
+        page.set_viewport_size({"width": 360, "height": 900})
+        found[name] = told, page.evaluate("document.documentElement.scrollWidth")
+    page.close()
+    return found
 
 
 def test_search_finds_from_a_file(site, browser):
@@ -237,24 +240,15 @@ def test_search_finds_from_a_file(site, browser):
     assert {urlsplit(address).scheme for address in asked} <= {"file", "data"}
 
 
-@pytest.mark.parametrize(
-    ("scheme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})], ids=["all", "dark"]
-)
-def test_axe_finds_nothing_serious(pages, scheme, rules):
-    """On six pages; of the dark ones, what can differ there."""
+@pytest.mark.parametrize("scheme", AXE)
+def test_axe_finds_nothing_serious(seen, scheme):
     serious = {}
-    for name, page in pages.items():
-        page.set_viewport_size({"width": 1440, "height": 900})
-        page.emulate_media(color_scheme=scheme)
-        page.evaluate("Promise.allSettled(document.getAnimations().map(each => each.finished))")  # links fade to it
-        found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
-        serious |= {f"{name}: {each['id']}": each for each in found if each["impact"] in ("serious", "critical")}
-    told = {name: [node["html"][:200] for node in each["nodes"][:3]] for name, each in serious.items()}
-    assert told == {}
+    for name, (found, _) in seen.items():
+        bad = [each for each in found[scheme] if each["impact"] in ("serious", "critical")]
+        serious |= {f"{name}: {each['id']}": [node["html"][:200] for node in each["nodes"][:3]] for each in bad}
+    assert serious == {}
 
 
-def test_pages_fit_a_phone(pages):
+def test_pages_fit_a_phone(seen):
     """Wide things scroll by themselves; the page does not."""
-    for name, page in pages.items():
-        page.set_viewport_size({"width": 360, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+    assert {name: width for name, (_, width) in seen.items() if width > 360} == {}

@@ -87,7 +87,7 @@ def test_the_slider_moves_by_keyboard(report, visit):
     assert page.inner_text("#alpha-value") == "0.101"
 
 
-def test_too_few_rows_mean_all_classes(tmp_path, visit):
+def test_too_few_rows_mean_all_classes(tmp_path, visit, blank_figures):
     """18 calibration rows do for α = 0.1, not for 0.05: the slider says so; one score and one split suffice."""
     data = pippin.load_example()
     few = SimpleNamespace(probs=data.probs[:40], labels=data.labels[:40], classes=data.classes)

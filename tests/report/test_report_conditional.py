@@ -105,7 +105,7 @@ def test_marks_are_hollow_on_any_paper(conditional):
 
 
 @pytest.mark.filterwarnings("ignore:.*needs 9 calibration examples:UserWarning")
-def test_absent_classes_and_single_thresholds_are_told(tmp_path, visit):
+def test_absent_classes_and_single_thresholds_are_told(tmp_path, visit, blank_figures):
     """A class without rows is in every set per class; a method that is only never empty has its score's threshold."""
     data = pippin.load_example()
     kept = data.labels != 3

@@ -29,18 +29,17 @@ def test_paper_holds_all_of_it(report, visit):
 
 
 @pytest.fixture(scope="module")
-def pages(report, browser):
+def pages(report, tabs):
     """The letters on every page of A4."""
-    return on_paper(browser, report.path, A4)
+    return on_paper(tabs, report.path, A4)
 
 
-def on_paper(browser, path, paper, **settings):
+def on_paper(tabs, path, paper, **settings):
     """The letters on every page of the report, printed on this paper."""
-    context = browser.new_context(**settings)
-    page = context.new_page()
+    page = tabs.take(1280, 720, **settings)
     page.goto(path.as_uri())
     found = [letters(text) for text in printed(page.pdf(**paper))]
-    context.close()
+    tabs.leave(page)
     return found
 
 
@@ -60,9 +59,9 @@ def test_a_heading_stands_above_what_it_tells_of(pages, report):
         assert sum(page.count(letters(heading)) for page in pages) == 1
 
 
-def test_the_next_page_repeats_the_headings_of_a_table(report, browser):
+def test_the_next_page_repeats_the_headings_of_a_table(report, tabs):
     """On low paper the table of pairs is longer than a page: each page of it has all its headings."""
-    pages = on_paper(browser, report.path, {"width": "210mm", "height": "120mm"})
+    pages = on_paper(tabs, report.path, {"width": "210mm", "height": "120mm"})
     parts = [page for page in pages if re.search("(margin|aps|repip)−(aps|raps|socop)[+−]", page)]
     assert len(parts) > 1
     assert all("pairsizeintervalsingletonspercentagepointsinterval" in page for page in parts)
@@ -79,7 +78,7 @@ def test_what_was_folded_is_printed_and_folded_again(report, visit, pages):
     assert page.evaluate(opened) == before
 
 
-def test_paper_needs_no_script(report, browser):
+def test_paper_needs_no_script(report, tabs):
     """Folded tables are printed where nothing unfolds them."""
-    pages = on_paper(browser, report.path, A4, java_script_enabled=False)
+    pages = on_paper(tabs, report.path, A4, java_script_enabled=False)
     assert sum(page.count("ip−margin") for page in pages) == 1

@@ -21,7 +21,7 @@ class OnlyArray:
         self._array = array
 
     def __array__(self, dtype=None, copy=None):
-        return self._array
+        return self._array if dtype is None or dtype == self._array.dtype else self._array.astype(dtype)
 
 
 class OnlyDlpack:

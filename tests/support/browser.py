@@ -4,8 +4,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
@@ -32,3 +33,49 @@ def open_browser() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+class Tabs:
+    """Tabs of a browser, and what their pages asked of the network or complained about.
+
+    A tab that is left is taken again: its page is new each time, its process, which takes longer to start than most
+    pages to load, is not.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser, self.complaints = browser, list[str]()
+        self.settings, self.free = dict[Page, Any](), list[Page]()
+
+    def take(self, width: int, height: int, color_scheme: Any = "light", **settings: Any) -> Page:
+        """An empty page of this size."""
+        page = next((page for page in self.free if self.settings[page] == settings), None) or self._opened(settings)
+        self.free = [other for other in self.free if other is not page]
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(media="null", color_scheme=color_scheme)
+        return page
+
+    def leave(self, page: Page) -> None:
+        """Nothing of what it shows goes on, nor does the mouse stand where it stood."""
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+        self.free.append(page)
+
+    def told(self) -> list[str]:
+        """The complaints since it was asked before."""
+        told, self.complaints = self.complaints, []
+        return told
+
+    def _opened(self, settings: dict[str, Any]) -> Page:
+        context = self.browser.new_context(**settings)
+        context.set_default_timeout(0)
+        context.route("**/*", self._asked)
+        page = context.new_page()
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.settings[page] = settings
+        return page
+
+    def _asked(self, route: Route) -> None:
+        if not route.request.url.startswith(("file:", "data:")):
+            self.complaints.append(route.request.url)
+        route.continue_() if route.request.url.startswith("file:") else route.abort()

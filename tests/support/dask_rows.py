@@ -7,6 +7,8 @@ import dask
 import numpy as np
 import polars
 
+from pippin.cli import predict_tables
+
 RNG = np.random.default_rng(6)
 N = 4000
 PROBS = RNG.dirichlet(np.full(12, 0.3), N)
@@ -33,3 +35,12 @@ def write_tables(folder):
     frame[500:1700].write_csv(folder / "1.csv")
     (folder / "2.csv.gz").write_bytes(gzip.compress(frame[1700:2400].write_csv().encode()))
     frame[2400:].write_parquet(folder / "3.parquet")
+
+
+def words_in_small_pieces(folder, monkeypatch, call):
+    """The words of a command that predicts all tables, here and in small pieces, but for the file it writes."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(predict_tables, "PIECE", 300)
+    write_tables(folder / "tables")
+    call("calibrate tables --id photo --score aps --seed 1 --out p.json")
+    return "predict p.json tables --id photo --seed 2 --out"

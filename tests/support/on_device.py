@@ -127,7 +127,20 @@ def few_differing() -> dict[str, int]:
     found["long and level"] = differing(long, pippin.aps(), logits=True)
     for score, per in ((pippin.aps(randomized=False), None), (pippin.aps(), "class"), (pippin.socop(), None)):
         found[f"level {score} {per}"] = differing(level, score, logits=True, per=per, alpha=0.3)
-    return found | {"loaded": differing_once_loaded()}
+    return found | large_differing() | {"loaded": differing_once_loaded()}
+
+
+def large_differing() -> dict[str, int]:
+    """Sets of some tens or hundreds of classes, and of all: ranked in part, sorted whole, or only counted."""
+    found = {}
+    for n_classes, scores in ((600, ("aps(randomized=False)", "margin")), (9_000, ("ip", "margin"))):
+        logits = torch.randn((6, n_classes), generator=torch.Generator().manual_seed(5))
+        logits[:3, :9] += 6
+        logits[5] = logits[5].round()  # equal ones are ranked by their place
+        for score in map(pippin.parse_score, scores):
+            for alpha in (0.2, 0.6):
+                found[f"{n_classes} large {score} {alpha}"] = differing(logits, score, logits=True, alpha=alpha)
+    return found
 
 
 def differing_once_loaded() -> int:

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import pickle
 
 import numpy as np
+import pytest
 
 import pippin
+from pippin._predictors.content import Content
 from pippin._predictors.marginal import kth_smallest
 
 RNG = np.random.default_rng(3)
@@ -33,6 +36,27 @@ def same(a, b):
         and isinstance(a.classes, range) == isinstance(b.classes, range)
         and a.calibration_scores.tobytes() == b.calibration_scores.tobytes()
     )
+
+
+def brought_back(predictor, kind, folder):
+    """The content of its file, which is of this kind, and what file and pickle give, each with the same file again."""
+    predictor.save(folder / "p.json")
+    whole = json.loads((folder / "p.json").read_text())
+    assert (whole["version"], whole["predictor"].pop("kind")) == (2, kind)
+    back = pippin.load(folder / "p.json"), pickle.loads(pickle.dumps(predictor))  # noqa: S301 - our own
+    for one in back:
+        one.save(folder / "again.json")
+        assert (folder / "again.json").read_text() == (folder / "p.json").read_text()
+    return whole["predictor"], back
+
+
+def check_wrong_parts(from_content, content, **parts):
+    """A file in which one of the parts is wrong, or what every file has, makes no sense."""
+    n, names = content["n_calibration"], content["classes"]
+    wrong = {"alpha": 1.5, "n_calibration": n - 1, "n_classes": len(names) - 1, "classes": [names[0], *names[:-1]]}
+    for part, value in {**wrong, **parts}.items():
+        with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
+            from_content(Content({**content, part: value}))
 
 
 CONTENT = {

@@ -1,6 +1,6 @@
 """The scores as the papers define them, for one object, in exact fractions and slow loops.
 
-Written from the definitions alone: no coefficient table, no sorting trick, no floats.
+Written from the definitions alone: no coefficient table, no sorting trick, no sum in floats.
 """
 
 from fractions import Fraction
@@ -10,7 +10,7 @@ import pippin
 
 def ranking(row):
     """Classes from the most to the least probable; equal ones by index."""
-    return sorted(range(len(row)), key=lambda k: (-Fraction(float(row[k])), k))
+    return sorted(range(len(row)), key=lambda k: (-float(row[k]), k))  # floats compare exactly
 
 
 def score_of(score: pippin.Score, row, label: int, u: float) -> Fraction | float:

@@ -1,7 +1,10 @@
 """Rows of probabilities of every awkward kind."""
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
+
+import pippin
 
 
 def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
@@ -24,6 +27,26 @@ def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
         if kind == "almost certain":
             p += 10.0 ** rng.integers(-20, -3, (n, n_classes))
     return p / p.sum(axis=1, keepdims=True)
+
+
+def drawn_labels(probs, rng):
+    """A class of every row, drawn by its probabilities."""
+    return np.array([rng.choice(len(row), p=row / row.sum()) for row in probs.astype(float)])
+
+
+def check_bad_row_is_named(score, n, row, wrong):
+    """Among n rows of 12 classes, by what predicts and what calibrates, where one has a wrong entry."""
+    pippin.warm_up()
+    probs = made_rows("spread", n, 12, 5)
+    labels = probs.argmax(axis=1)
+    predictor = pippin.calibrate(probs, labels, score)
+    probs[row] = 0
+    probs[row, 3] = wrong
+    probs[row, 5] = 1 - wrong if wrong < 0 else 0.5
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        predictor.predict(probs)
+    with pytest.raises(ValueError, match=rf"^Row {row} "):
+        pippin.calibrate(probs, labels, score)
 
 
 KINDS = ("spread", "peaked", "tied", "zeros", "equal", "certain", "almost certain")

@@ -63,6 +63,17 @@ def test_a_folder_of_all_kinds(mixed, score, per):
     assert pippin.evaluate(sets, scan, alpha=0.1) == pippin.evaluate(expected, LABELS, alpha=0.1)
 
 
+def test_every_predictor_with_one_threshold_takes_tables(mixed):
+    """Whatever its promise is, its sets of tables are those of the arrays."""
+    scan = pippin.scan(mixed, id="photo")
+    of_units = pippin.calibrate(PROBS, LABELS, "aps", classes=NAMES, units=np.arange(N) // 7, seed=4)
+    of_losses = pippin.calibrate_risk(PROBS, LABELS, [1, 2, 3, 4], 0.4, score="aps", classes=NAMES, seed=4)
+    for predictor in (of_units, of_losses):
+        sets, expected = predictor.predict(scan, seed=2), predictor.predict(PROBS, seed=2)
+        np.testing.assert_array_equal(sets.sizes, expected.sizes)
+        np.testing.assert_array_equal(sets.members, expected.members)
+
+
 def test_what_a_scan_is(mixed):
     scan = pippin.scan([mixed / "1.parquet", mixed / "5.parquet"], id="photo")
     assert (scan.rows, scan.classes, scan.has_groups) == (300, tuple(NAMES), True)

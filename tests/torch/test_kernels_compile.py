@@ -1,10 +1,9 @@
 """Triton's own reading of the kernels: its interpreter lets pass what its compiler does not, such as changing types."""
 
 import pytest
-import torch
 
-from pippin.torch.kernels import ranked, rows, select, whole
-from pippin.torch.kernels.filled import LEFT
+from pippin.torch.kernels import counted, few, ranked, rows, select, tops, whole
+from pippin.torch.kernels.filled import LEFT, ROWS_FROM
 from pippin.torch.kernels.held import tile
 
 triton = pytest.importorskip("triton")
@@ -13,22 +12,25 @@ POINTERS = {
     "table": "*fp64", "formula": "*fp64", "draws": "*fp64", "highest": "*fp64", "limits": "*fp64",
     "rank_limits": "*i64", "group": "*i64", "sizes": "*i64", "members": "*i64", "mask": "*i8", "labels": "*i64",
     "ranks": "*i32", "scores": "*fp64", "faults": "*i32", "left": "*i32", "rooms": "*i64", "scratch": "*fp32",
-    "out": "*fp64", "probs": "*fp32", "ranked": "*fp32", "order": "*i64", "rows": "*i64",
+    "out": "*fp64", "probs": "*fp32", "ranked": "*fp32", "order": "*i64", "rows": "*i64", "numbers": "*fp32",
+    "groups": "*fp32", "chosen": "*i32", "values": "*fp32", "classes": "*i32", "counts": "*i32", "marks": "*i32",
 }  # fmt: skip
-COUNTS = dict.fromkeys(("n", "k", "width", "weighty"), "i32")
+COUNTS = dict.fromkeys(("n", "k", "width", "weighty", "n_groups", "turn"), "i32")
 SHARED = {
     "K": 1000, "BLOCK": 128, "BLOCKS": 8, "SOME": 128, "STEPS": 24, "WIDTH": 64, "LISTED": 64, "LEFT": LEFT,
-    "NEAR": 9e-4,
+    "ROWS_FROM": ROWS_FROM, "NEAR": 9e-4, "GROUP": 128, "GROUPS": 8, "HALVINGS": 10, "ROWS": 16, "AT_ONCE": 32,
 }  # fmt: skip
-PLAIN = {"GROUPED": False, "BY_CLASS": False, "BY_RANK": False, "DRAWN": False, "MASK": False}
+PLAIN = dict.fromkeys(("GROUPED", "BY_CLASS", "BY_RANK", "DRAWN", "MASK", "FLAT", "BESIDE", "ALL"), False)
 CASES = {
     "plain": {"LINEAR": True, "SOFTMAX": True},
     "mask": {"LINEAR": True, "SOFTMAX": True, "MASK": True},
+    "flat": {"LINEAR": True, "SOFTMAX": True, "MASK": True, "FLAT": True, "BESIDE": True},
     "socop": {"LINEAR": False, "SOFTMAX": False, "DRAWN": True, "MASK": True},
     "per class": {"LINEAR": True, "SOFTMAX": True, "GROUPED": True, "BY_CLASS": True, "BY_RANK": True, "MASK": True},
 }
 KERNELS = (
-    rows._sets, whole._sets, ranked._sets, ranked._mark, rows._labels, whole._labels, ranked._labels, select._smallest
+    rows._sets, whole._sets, ranked._sets, ranked._mark, rows._labels, whole._labels, ranked._labels, select._smallest,
+    few._sets, few._fill, few._labels, tops._list, tops._rank, counted._count, counted._order,
 )  # fmt: skip
 
 
@@ -57,6 +59,6 @@ def read(kernel, x: str, constants: dict) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_types_stay_the_same(kernel, case):
     """Of bfloat16 rows of few classes."""
-    deep, wide, each = tile(torch.zeros(1, 1000, dtype=torch.bfloat16), 1)
+    deep, wide, each = tile(1000, 2, 1)
     given = SHARED | PLAIN | CASES[case] | {"DEEP": deep, "WIDE": wide, "EACH": each}
     read(kernel, "*bf16", {name: value for name, value in given.items() if name in kernel.arg_names})

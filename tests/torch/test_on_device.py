@@ -30,7 +30,7 @@ def test_kernels_have_the_cores_bits():
     paths = os.pathsep.join(str(ROOT / name) for name in ("src", "tests"))
     told = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths}
     run = subprocess.run([sys.executable, "-m", "support.on_device"], env=told, capture_output=True, text=True)
-    assert json.loads(run.stdout.splitlines()[-1]) == {"kernels": True, "cases": 11, "differ": {}}
+    assert json.loads(run.stdout.splitlines()[-1]) == {"kernels": True, "cases": 19, "differ": {}}
 
 
 def test_numbers_that_are_zero_are_nobody_elses(monkeypatch):
@@ -45,6 +45,24 @@ def test_numbers_that_are_zero_are_nobody_elses(monkeypatch):
     on_a_gpu = SimpleNamespace(is_cuda=True, device="cpu")
     assert filled.zeros(on_a_gpu).data_ptr() not in ready
     assert [numbers.data_ptr() for numbers in filled.ZEROS[-1, 0]] == ready
+
+
+def test_room_for_rows_that_are_left_is_nobody_elses(monkeypatch):
+    """It is taken by one at a time, with its other count, and only if it is large enough; a CUDA graph has its own."""
+    monkeypatch.setattr(filled, "SPARE", {})
+    x = torch.zeros(5, 2)
+    one, other = filled.room_for_left(x), filled.room_for_left(x)
+    assert one is not other
+    filled.give_back(one, x)
+    assert filled.room_for_left(torch.zeros(6, 2)) is not one
+    filled.give_back(other, x)
+    monkeypatch.setattr(filled, "capturing", lambda x: True)
+    captured = filled.room_for_left(x)
+    filled.give_back(captured, x)
+    monkeypatch.setattr(filled, "capturing", lambda x: False)
+    assert filled.room_for_left(x) is other
+    assert other.turn == 1
+    assert captured.turn == 0
 
 
 @every_score

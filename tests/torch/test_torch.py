@@ -13,19 +13,11 @@ import pippin.torch as pt
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows, softmax
 from pippin.torch.ops import conformal_sets
-from support.engines import one_bound
-from support.rows import KINDS, made_rows
+from support.engines import sets_of_core
+from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
 ROOT = Path(__file__).parents[2]
-
-
-def expected(predictor, probs, u):
-    """The core's sizes, members (n, K) with −1 behind them, and mask."""
-    sizes, members = dispatch.members(as_rows(probs), predictor.score, one_bound(predictor.threshold), u)
-    listed = np.full(probs.shape, -1)
-    listed[np.arange(probs.shape[1]) < sizes[:, None]] = members
-    return sizes, listed, pippin.PredictionSets(sizes, members, range(probs.shape[1])).mask
 
 
 def assert_same(sets, wanted):
@@ -41,7 +33,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, dtype):
     for n_classes in (2, 3, 12, 200):
         probs = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS]).astype(dtype)
         given = probs.copy()
-        labels = np.array([rng.choice(n_classes, p=row / row.sum()) for row in probs.astype(float)])
+        labels = drawn_labels(probs, rng)
         predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0)
         for alpha in (0.1, 0.5, 1 / 150):
             at = predictor.at(alpha)
@@ -49,7 +41,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, dtype):
             sets = pt.ConformalHead(at, from_probs=True, max_size=n_classes)(
                 torch.from_numpy(probs), u=torch.tensor(u), mask=True
             )
-            assert_same(sets, expected(at, probs, u))
+            assert_same(sets, sets_of_core(at, probs, u))
         np.testing.assert_array_equal(probs, given)
 
 
@@ -77,7 +69,7 @@ def test_real_data(score):
         assert predictor.threshold == pippin.calibrate(probs[::2], labels[::2], score, seed=0).threshold
         rest, u = probs[1::2].copy(), np.random.default_rng(1).random(len(probs[1::2]))
         head = pt.ConformalHead(predictor, from_probs=True)
-        assert_same(head(torch.from_numpy(rest), u=torch.tensor(u), mask=True), expected(predictor, rest, u))
+        assert_same(head(torch.from_numpy(rest), u=torch.tensor(u), mask=True), sets_of_core(predictor, rest, u))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -91,7 +83,7 @@ def test_logits_of_every_precision(dtype):
     probs = pt.probabilities(logits)
     assert probs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     np.testing.assert_allclose(probs.numpy(), softmax(logits.double().numpy()), rtol=1e-5)
-    sizes, listed, mask = expected(predictor, probs.numpy(), np.zeros(400))
+    sizes, listed, mask = sets_of_core(predictor, probs.numpy(), np.zeros(400))
     assert_same(head(logits, mask=True), (sizes, listed[:, :64], mask))
     assert mask[np.arange(400), labels].mean() >= 0.8
 
@@ -117,7 +109,7 @@ def test_the_operation_keeps_torchs_contract():
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     table, numbers = head.table_bits.view(torch.float64), head.number_bits.view(torch.float64)
     for mask in (False, True):
-        given = (probs, table, numbers, torch.zeros(4, dtype=torch.float64), False, True, 64, mask)
+        given = (probs, table, numbers, torch.zeros(4, dtype=torch.float64), head._kind, False, 64, mask)
         torch.library.opcheck(conformal_sets, given)
 
 

@@ -87,7 +87,7 @@ def test_compiled_as_one_graph():
     given = (logits.reshape(24, 12), *(bits.view(torch.float64) for bits in (head.table_bits, head.number_bits)))
     none = torch.empty(0, dtype=torch.float64)
     scores = head.value_bits.view(torch.float64), head.keys, head.offsets, head.of
-    torch.library.opcheck(p_op, (*given, none, none, *scores, None, True, True))
+    torch.library.opcheck(p_op, (*given, none, head._kind, *scores, none, None, True))
 
 
 def test_state_and_moves_keep_every_bit():

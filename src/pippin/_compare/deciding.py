@@ -66,18 +66,16 @@ def compare_decisions(
         classes: names of the K columns; a data frame brings its own.
         from_logits: whether `probs` are logits, of which a softmax is taken.
 
-    >>> import pippin
+    >>> import numpy as np, pippin
     >>> data = pippin.load_example()
-    >>> crops = ("maize", "common_wheat", "sugar_beet")
-    >>> utility = pippin.Utility({"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1},
-    ...                           "ask": {"weed": 0.3, "crop": 0.3}},
-    ...                          kinds={name: "crop" if name in crops else "weed" for name in data.classes})
+    >>> worth = [*np.eye(12), np.full(12, 0.3)]  # to name the plant rightly, and to ask
+    >>> utility = pippin.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
     >>> found = pippin.compare_decisions(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
     >>> for row in found.summary().iter_rows(named=True):
     ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
-    calibrated decisions  kept 0.980  utility 0.91  ask 0.06
-    worst case over ip    kept 0.998  utility 0.70  ask 0.43
-    best response         kept nan  utility 0.91  ask 0.03
+    calibrated decisions  kept 0.981  utility 0.60  ask 0.55
+    worst case over ip    kept 0.997  utility 0.42  ask 0.82
+    best response         kept nan  utility 0.80  ask 0.00
     """
     data = as_labelled(probs, labels, classes, from_logits)
     trial = make_trial(data, alpha, calibration_fraction, seed)

@@ -14,7 +14,7 @@ from pippin._inputs.rows import as_rows
 from pippin._predictors.by_cell import calibrate_conditional
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.grouping import Grouping, Per
-from pippin._predictors.kinds import Level, as_levels
+from pippin._predictors.kinds import Level, as_levels, warn_of_levels
 from pippin._predictors.marginal import Predictor, calibrate_marginal
 from pippin._predictors.partitions.batches import calibrate_batched
 from pippin._predictors.partitions.calibration import Calibration
@@ -23,9 +23,7 @@ from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._predictors.units import UnitPredictor, calibrate_units
 from pippin._runtime.arrays import Classes, Seed, Vector
 from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
-from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
 
 Unseen = Literal["error", "marginal"]
@@ -206,8 +204,7 @@ def calibrate(
     if labels is None:
         raise InputError("Expected the true classes of the rows, got no labels", "pass labels=, one per row")
     chosen = parse_score(score)
-    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
-        warn_of_level(as_alpha(level))
+    warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is not None:
         if not isinstance(sharpen, Sharpener):

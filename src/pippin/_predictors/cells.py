@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pippin._engine.protocol import Held
 from pippin._runtime.arrays import Codes, Indices, Vector, read_only
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import examples_needed, quantile_rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,12 @@ class Cells:
             return np.array([quantile_rank(n, level) for n, level in levels], dtype=np.int64)
         sizes, where = np.unique(self.counts, return_inverse=True)
         return np.array([quantile_rank(n, alpha) for n in sizes.tolist()], dtype=np.int64)[where]
+
+    def needed(self, alpha: "float | tuple[float, ...]") -> Codes:
+        """The fewest examples that give each cell a finite threshold; at one level for all, or at the cell's own."""
+        levels = alpha if isinstance(alpha, tuple) else (alpha,)
+        least = np.array([examples_needed(level) for level in levels], dtype=np.int64)
+        return np.broadcast_to(least, len(self.counts))
 
     def thresholds(self, alpha: "float | tuple[float, ...]") -> Vector:
         """Each cell's k-th smallest score; infinite where it has fewer than k."""

@@ -21,13 +21,15 @@ from pippin._predictors.grouping import (
     KIND,
     PER,
     GroupNames,
+    cells_content,
     cells_of,
     group_codes,
     group_names,
     kinds_of,
     levels_of,
+    rare_cells,
 )
-from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
+from pippin._predictors.kinds import Kinds, Level, as_level, as_levels
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rank_limits import rc3p_limits
 from pippin._predictors.rules import Asked, ByCells, need_scores
@@ -36,9 +38,7 @@ from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha, examples_needed
 from pippin._theory.scores import Score
-from pippin._theory.shortage import named
 
 if TYPE_CHECKING:
     import polars
@@ -254,7 +254,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
             columns["rank_limit"] = self.rank_limits.ravel()
         expected = reached / (counts + 1)
         columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
-        columns["lacking"] = np.maximum(_needed(self)[cell] - counts, 0)
+        columns["lacking"] = np.maximum(self.cells.needed(self.levels or self.alpha)[cell] - counts, 0)
         return polars_frame(columns)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -291,7 +291,6 @@ class ConditionalPredictor(Explains, SavedWithScores):
         return f"{self.score} {how}, from {self.n_calibration:,} rows: {often}{full if infinite.any() else ''}."
 
     def _content(self, scores: bool) -> dict[str, Any]:
-        kept = self.cells.scores if scores else None
         kinds = {} if self.kinds is None else {"kinds": self.kinds.by_class(), "levels": self.levels and [*self.levels]}
         return {
             "kind": "conditional",
@@ -301,11 +300,7 @@ class ConditionalPredictor(Explains, SavedWithScores):
             **shared_content(self),
             "thresholds": self.thresholds.tolist(),
             "rank_limits": listed(self.rank_limits),
-            "groups": None if self.groups is None else list(self.groups),
-            "cells": self.cells.of.tolist(),
-            "cell_counts": self.cells.counts.tolist(),
-            "calibration_scores": listed(kept),
-            "calibration_ranks": None if kept is None else listed(self.cells.ranks),
+            **cells_content(self, scores),
         }
 
     def __repr__(self) -> str:
@@ -333,36 +328,18 @@ def at_level(predictor: ConditionalPredictor, alpha: Any) -> ConditionalPredicto
     """`ConditionalPredictor.at` without its warning."""
     bounds = bounds_at(predictor, alpha)
     ranks = None if bounds.ranks is None else read_only(bounds.ranks)
-    levels = as_levels(alpha, predictor.kinds)
-    level = as_alpha(alpha) if levels is None else max(levels)
+    level, levels = as_level(alpha, predictor.kinds)
     return replace(predictor, alpha=level, thresholds=read_only(bounds.scores), rank_limits=ranks, levels=levels)
-
-
-def _needed(predictor: ConditionalPredictor) -> Codes:
-    """The fewest examples that give each cell a finite threshold."""
-    every = predictor.levels or (predictor.alpha,) * len(predictor.cells.counts)
-    return np.array([examples_needed(level) for level in every], dtype=np.int64)
 
 
 def rare(predictor: ConditionalPredictor) -> str | None:
     """The cells whose threshold is infinite, and what they lack."""
-    needed, counts = _needed(predictor), predictor.cells.counts
-    few = np.flatnonzero(counts < needed)
-    if not len(few):
-        return None
-    if predictor.kinds is not None:
-        return rare_kinds(predictor.kinds, counts, needed, "Their classes are in every set")
-    classes = None if predictor.per == "group" else predictor.classes
-    told = named(few, counts, predictor.cells.of, classes, predictor.groups, predictor.per == "cluster")
     outcome = {
         "group": "Its sets hold all classes: collect more, or join small groups",
         "class and group": "Such a class is in every set of its group: collect more, or join small groups",
         "cluster": "Such classes are in every set: collect more",
     }.get(predictor.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
-    return (
-        f"{len(few):,} of {len(counts):,} thresholds are infinite, because alpha={predictor.alpha:g} needs "
-        f"{needed[0]:,} calibration examples each: {told}. {outcome}."
-    )
+    return rare_cells(predictor, "thresholds", "Their classes are in every set", outcome)
 
 
 def from_content(content: Content) -> ConditionalPredictor:

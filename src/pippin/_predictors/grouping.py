@@ -1,7 +1,7 @@
 """What thresholds are per: which calibration examples speak for a class of an object, and their files."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,10 +10,12 @@ from pippin._inputs.index import same_index
 from pippin._inputs.labels import Labelled, as_groups, as_numbered_groups
 from pippin._predictors.cells import Cells, Placement, by_class, by_group
 from pippin._predictors.content import Content, need, rising, whole_numbers
-from pippin._predictors.kinds import Kinds, as_kinds
+from pippin._predictors.kinds import Kinds, as_kinds, rare_kinds
+from pippin._predictors.saving import listed
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
+from pippin._theory.shortage import named
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
@@ -92,6 +94,47 @@ def celled(scores: Vector, data: Labelled, grouping: Grouping, ranks: Indices | 
     return Celled(placement.cells(scores, labels, codes, ranks), known, kinds)
 
 
+class PerCell(Protocol):
+    """What has a limit for every cell: thresholds, or multipliers of decisions."""
+
+    @property
+    def per(self) -> str | None: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def classes(self) -> Classes: ...
+    @property
+    def groups(self) -> GroupNames | None: ...
+    @property
+    def cells(self) -> Cells: ...
+    @property
+    def kinds(self) -> Kinds | None: ...
+    @property
+    def levels(self) -> tuple[float, ...] | None: ...
+
+
+def rare_cells(held: PerCell, what: str, of_kinds: str, of_others: str) -> str | None:
+    """The cells whose limit is infinite, what they lack, and what comes of it; None where there are none.
+
+    Args:
+        what: the limits in a word.
+        of_kinds: what comes of it where cells are kinds of classes.
+        of_others: and elsewhere.
+    """
+    counts, needed = held.cells.counts, held.cells.needed(held.levels or held.alpha)
+    few = np.flatnonzero(counts < needed)
+    if not len(few):
+        return None
+    if held.kinds is not None:
+        return rare_kinds(held.kinds, counts, needed, of_kinds)
+    classes = None if held.per == "group" else held.classes
+    told = named(few, counts, held.cells.of, classes, held.groups, held.per == "cluster")
+    return (
+        f"{len(few):,} of {len(counts):,} {what} are infinite, because alpha={held.alpha:g} needs "
+        f"{needed[0]:,} calibration examples each: {told}. {of_others}."
+    )
+
+
 def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
     """The row of thresholds that each object uses; the group 1 may be spelled "1", and the other way round.
 
@@ -154,6 +197,18 @@ def group_names(names: list[Any] | None) -> GroupNames | None:
     alike = any(all(isinstance(name, kind) for name in others) for kind in (str, int))
     need("groups", bool(others) and alike and len(set(names)) == len(names) and None not in names[:-1])
     return tuple(names)
+
+
+def cells_content(held: PerCell, scores: bool) -> dict[str, Any]:
+    """The groups and the cells, as a file holds them; their scores, if they are wanted."""
+    kept = held.cells.scores if scores else None
+    return {
+        "groups": None if held.groups is None else list(held.groups),
+        "cells": held.cells.of.tolist(),
+        "cell_counts": held.cells.counts.tolist(),
+        "calibration_scores": listed(kept),
+        "calibration_ranks": None if kept is None else listed(held.cells.ranks),
+    }
 
 
 def cells_of(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Cells:

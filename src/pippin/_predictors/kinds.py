@@ -9,6 +9,7 @@ from pippin._inputs.labels import shortened
 from pippin._runtime.arrays import Classes, Codes, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
+from pippin._theory.shortage import warn_of_level
 
 Level = float | Mapping[str, float]  # for all, or for every kind
 
@@ -85,6 +86,22 @@ def as_levels(alpha: Any, kinds: Kinds | None) -> tuple[float, ...] | None:
             "correct its name",
         )
     return tuple(as_alpha(alpha[name]) for name in kinds.names)
+
+
+def as_level(alpha: Any, kinds: Kinds | None) -> tuple[float, tuple[float, ...] | None]:
+    """The level, and those of the kinds; where these have some of their own, it is the largest.
+
+    >>> as_level({"crop": 0.1, "weed": 0.05}, Kinds(("weed", "crop"), np.array([0, 1])))
+    (0.1, (0.05, 0.1))
+    """
+    levels = as_levels(alpha, kinds)
+    return as_alpha(alpha) if levels is None else max(levels), levels
+
+
+def warn_of_levels(alpha: Any) -> None:
+    """Warns of a level, that of all or of a kind, that is likely meant the other way round."""
+    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
+        warn_of_level(as_alpha(level))
 
 
 def rare_kinds(kinds: Kinds, counts: Codes, needed: Codes, outcome: str) -> str:

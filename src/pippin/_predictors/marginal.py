@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._engine.draws import draws, generator_of
+from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
 from pippin._engine.selecting import smallest
-from pippin._inputs.batched import is_batched
-from pippin._inputs.labels import Labelled, as_one_row
+from pippin._inputs.labels import Labelled
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.cells import Cells, one_cell
 from pippin._predictors.content import Content, check_limits, need, rising
 from pippin._predictors.explaining import Explains
+from pippin._predictors.one_threshold import OneThreshold
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByCells, need_scores
 from pippin._predictors.saving import SavedWithScores, listed, shared_content
-from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import Classes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Seed, Vector, read_only
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score
@@ -47,7 +46,7 @@ def from_scores(scores: Vector, score: Score, level: float, classes: Classes) ->
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor(Explains, SavedWithScores):
+class Predictor(OneThreshold, Explains, SavedWithScores):
     """A calibrated score: what turns rows of probabilities into prediction sets.
 
     Attributes:
@@ -81,29 +80,6 @@ class Predictor(Explains, SavedWithScores):
         assert self.scores is not None
         level = as_alpha(alpha)
         return replace(self, alpha=level, threshold=_threshold(self.scores, level))
-
-    def predict(
-        self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
-    ) -> PredictionSets:
-        """The set of every row: all classes whose score is at most the threshold.
-
-        Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`. Or what `pippin.scan` returns.
-            seed: for a randomised score; a seed or a Generator.
-            nonempty: whether the most probable class is put into sets that would be empty:
-                coverage can only rise, and so does the mean size.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-
-        >>> import pippin
-        >>> data = pippin.load_example()
-        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
-        >>> predictor.predict(data.probs[2000:])
-        PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
-        """
-        if is_batched(probs):
-            return answers.sets_of_batches(self, probs, seed, nonempty, from_logits=from_logits or None)
-        rows = asked_rows(self.classes, probs, from_logits)
-        return answers.sets(self, Asked(rows, drawn(self.score, rows.n, seed)), nonempty)
 
     def p_values(
         self,
@@ -155,19 +131,6 @@ class Predictor(Explains, SavedWithScores):
         """
         return answers.points(self, self._ask(probs, seed, smoothed, from_logits))
 
-    def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
-        """One object's class indices, most probable first, as in `PredictionSets.members`.
-
-        It comes with the least delay. The first call in a process loads the compiled loop; see `pippin.warm_up`.
-
-        Args:
-            row: its K probabilities, not logits.
-            seed: for a randomised score; a seed or a Generator.
-        """
-        randomized, one_set = self._one
-        found = as_one_row(row, self.classes)
-        return one_set(found, generator_of(seed).random() if randomized else 0.0, self.threshold)
-
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The scores of the calibration rows, and the threshold among them; Matplotlib axes.
 
@@ -209,11 +172,6 @@ class Predictor(Explains, SavedWithScores):
     def _rule(self) -> ByCells:
         cells = one_cell(self.calibration_scores, self.n_calibration, len(self.classes))
         return ByCells(cells, Bounds(np.array([[self.threshold]])))
-
-    @cached_property
-    def _one(self) -> tuple[bool, dispatch.OneSet]:
-        """What `predict_one` would otherwise look up for every row."""
-        return self.score.randomized, dispatch.one_set(self.score, len(self.classes))
 
 
 def from_content(content: Content) -> Predictor:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from pippin._engine.draws import draws
 from pippin._inputs.labels import Labelled, as_labelled, shortened
 from pippin._predictors.content import Content, check_limits, need, whole_numbers
 from pippin._predictors.kinds import by_text
-from pippin._predictors.marginal import Predictor
+from pippin._predictors.one_threshold import OneThreshold
 from pippin._predictors.saving import Saved, listed, scored_content
-from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import simplest
@@ -90,7 +88,7 @@ def calibrate_risk(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RiskPredictor(Saved):
+class RiskPredictor(OneThreshold, Saved):
     """A calibrated score: its sets lose at most alpha on average.
 
     Attributes:
@@ -140,28 +138,6 @@ class RiskPredictor(Saved):
         _warn_of_infinite(threshold, self.n_calibration, level, self.bound)
         return replace(self, alpha=level, threshold=threshold)
 
-    def predict(
-        self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
-    ) -> PredictionSets:
-        """The set of every row: all classes whose score is at most the threshold.
-
-        Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
-            seed: for a randomised score; a seed or a Generator.
-            nonempty: whether the most probable class is put into sets that would be empty.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-        """
-        return self._sets.predict(probs, seed=seed, nonempty=nonempty, from_logits=from_logits)
-
-    def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
-        """One object's class indices, most probable first, with the least delay.
-
-        Args:
-            row: its K probabilities, not logits.
-            seed: for a randomised score; a seed or a Generator.
-        """
-        return self._sets.predict_one(row, seed=seed)
-
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The scores of the calibration rows, and the threshold among them; Matplotlib axes.
 
@@ -198,10 +174,6 @@ class RiskPredictor(Saved):
 
     def __repr__(self) -> str:
         return self._shown(str(self.score), f"threshold={self.threshold:.6g}", self._examples)
-
-    @cached_property
-    def _sets(self) -> Predictor:
-        return Predictor(self.score, 0.5, self.threshold, self.n_calibration, self.classes, None)
 
 
 def from_content(content: Content) -> RiskPredictor:

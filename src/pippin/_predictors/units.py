@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._engine.draws import draws, generator_of
+from pippin._engine.draws import draws
 from pippin._inputs.index import same_index
-from pippin._inputs.labels import Labelled, as_numbered_groups, as_one_row
+from pippin._inputs.labels import Labelled, as_numbered_groups
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
 from pippin._predictors.content import Content, need, whole_numbers
 from pippin._predictors.explaining import Explains
+from pippin._predictors.one_threshold import OneThreshold
 from pippin._predictors.points import PointPredictions
 from pippin._predictors.rules import Asked, ByUnits
 from pippin._predictors.saving import Saved, scored_content
-from pippin._predictors.sets import PredictionSets
-from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
 from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
@@ -45,7 +45,7 @@ def calibrate_units(data: Labelled, score: Score, alpha: Any, seed: Seed, units:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class UnitPredictor(Explains, Saved):
+class UnitPredictor(OneThreshold, Explains, Saved):
     """One threshold, from units that count once each: for a row drawn at random from a new unit.
 
     Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
@@ -90,29 +90,6 @@ class UnitPredictor(Explains, Saved):
             alpha: the share of errors allowed.
         """
         return replace(self, alpha=as_alpha(alpha))
-
-    def predict(
-        self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
-    ) -> PredictionSets:
-        """The set of every row: all classes whose score is at most the threshold.
-
-        Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`.
-            seed: for a randomised score; a seed or a Generator.
-            nonempty: whether the most probable class is put into sets that would be empty.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-        """
-        return answers.sets(self, self._ask(probs, seed, from_logits), nonempty)
-
-    def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
-        """One object's class indices, most probable first, as in `PredictionSets.members`.
-
-        Args:
-            row: its K probabilities, not logits.
-            seed: for a randomised score; a seed or a Generator.
-        """
-        u = generator_of(seed).random() if self.score.randomized else 0.0
-        return dispatch.one_set(self.score, len(self.classes))(as_one_row(row, self.classes), u, self.threshold)
 
     def p_values(
         self, probs: Any, labels: ArrayLike | None = None, *, seed: Seed = None, from_logits: bool = False

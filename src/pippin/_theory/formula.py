@@ -81,10 +81,11 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
         table[:, column] = terms.get(name, 0.0)
     table.flags.writeable = False
     constant, second = (float(terms.get(name, 0.0)) for name in ("constant", "second"))
-    return Coefficients(constant, second, float(terms.get("price", math.nan)), _reach(second, table), table)
+    return Coefficients(constant, second, float(terms.get("price", math.nan)), reach_of(second, table), table)
 
 
-def _reach(second: float, table: Vector) -> int:
+def reach_of(second: float, table: Vector) -> int:
+    """How many of the best classes count beside a class's own probability."""
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():
         return len(table)

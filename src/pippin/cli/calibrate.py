@@ -8,7 +8,17 @@ import typer
 from pippin._runtime.errors import InputError
 from pippin.cli.cluster import Scheduler, on_cluster
 from pippin.cli.inputs import at_once, read_or_scan
-from pippin.cli.options import Alpha, Columns, DataFiles, DrawSeed, LabelsFile, UtilityFile, WeightsFile, an_option
+from pippin.cli.options import (
+    Alpha,
+    Columns,
+    DataFiles,
+    DrawSeed,
+    LabelsFile,
+    PredictorOut,
+    UtilityFile,
+    WeightsFile,
+    an_option,
+)
 
 if TYPE_CHECKING:
     from pippin._inputs.batched import Batch
@@ -43,7 +53,7 @@ Units = Annotated[
 
 def calibrate(
     data: DataFiles,
-    out: Annotated[Path, an_option("The predictor, .json.", metavar="FILE")],
+    out: PredictorOut,
     score: Annotated[
         str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms sum.")
     ] = "repip",

@@ -1,12 +1,11 @@
 """`pippin learn`: what the classifier confuses, learnt on some rows, and a predictor behind it on the others."""
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from pippin.cli.inputs import read_or_example
-from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, SplitSeed, an_option
+from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, PredictorOut, SplitSeed, an_option
 
 Way = Annotated[
     str,
@@ -37,7 +36,7 @@ class Division(NamedTuple):
 
 def learn(
     data: DataFile,
-    out: Annotated[Path, an_option("The predictor, .json.", metavar="FILE")],
+    out: PredictorOut,
     score: Annotated[str, typer.Option(help="The score behind the sharpener.")] = "socop",
     alpha: Alpha = 0.1,
     *,

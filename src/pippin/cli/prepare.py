@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pippin.images.preparing.prepare import Draw, Prepared
+    from pippin.images.preparing.windows import Options
 
 prepare = typer.Typer()
 
@@ -29,6 +30,25 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first photog
 Workers = Annotated[int | None, an_option("How many processes; if not given, one for each core.", min=1)]
 
 
+class Cutting(NamedTuple):
+    """Which windows there are."""
+
+    window: Window = 224
+    label: Label = "plant"
+    soil: Soil = 1500
+    drop: Drop = None
+    seed: Seed = 0
+
+    @property
+    def options(self) -> "Options":
+        """The same, as photographs are cut."""
+        from pippin.images.preparing.we3ds import RARE
+        from pippin.images.preparing.windows import Options
+
+        dropped = RARE if self.drop is None else read_names(self.drop)
+        return Options(self.window, self.label, self.soil, dropped, self.seed)
+
+
 @prepare.callback()
 def photographs() -> None:
     """Cut photographs with masks into labelled windows."""
@@ -38,22 +58,16 @@ def photographs() -> None:
 def we3ds(
     folder: WE3DS,
     out: Windows,
-    window: Window = 224,
-    label: Label = "plant",
-    soil: Soil = 1500,
-    drop: Drop = None,
-    seed: Seed = 0,
+    *,
+    cutting: Cutting,
     strict: Strict = False,
     workers: Workers = None,
 ) -> None:
     """Cut WE3DS into windows, one class each; a stopped run goes on where it was."""
     from pippin.cli.outputs import output_folder
     from pippin.images.preparing.prepare import prepare_we3ds
-    from pippin.images.preparing.windows import Options
 
-    options = Options(window, label, soil, seed=seed)
-    if drop is not None:
-        options = Options(window, label, soil, read_names(drop), seed)
+    options = cutting.options
     with output_folder(out):
         done = prepare_we3ds(folder, out, options, strict=strict, workers=workers, draw=drawing())
     _show(done)

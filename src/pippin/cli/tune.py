@@ -1,12 +1,11 @@
 """`pippin tune`: the score for a preference, chosen on some rows and calibrated on the others."""
 
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from pippin.cli.inputs import read_or_example
-from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, Splits, SplitSeed, an_option
+from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, PredictorOut, Splits, SplitSeed, an_option
 
 Prefer = Annotated[str, typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")]
 MaxSize = Annotated[float | None, an_option("With singletons: the size that is not to be exceeded.")]
@@ -25,7 +24,7 @@ class Preference(NamedTuple):
 
 def tune(
     data: DataFile,
-    out: Annotated[Path, an_option("The predictor, .json.", metavar="FILE")],
+    out: PredictorOut,
     *,
     preference: Preference,
     sharpen: Sharpen = False,

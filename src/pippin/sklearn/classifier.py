@@ -4,11 +4,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from pippin._inputs.fingerprints import fingerprints, seen_before
@@ -18,14 +17,14 @@ from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
-from pippin.sklearn.parameters import ScoreParameter, like_inputs, or_default, routed, router, sets_of
 from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fitted, probabilities, several, split
+from pippin.sklearn.set_classifier import SetClassifier
 from pippin.sklearn.trained_on import check_unseen
 
 __all__ = ["ConformalClassifier"]
 
 
-class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+class ConformalClassifier(SetClassifier):
     """A classifier whose `predict_set` holds the true class with probability at least 1 − alpha.
 
     `fit` holds some rows out at random, fits a clone of the estimator on the rest, and
@@ -63,7 +62,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     PredictionSets(89 objects, 3 classes, mean size 1.79, 48 % singletons)
     """
 
-    score = ScoreParameter()
     __metadata_request__fit: ClassVar = {
         "sample_weight": UNUSED,
         "groups": True,
@@ -84,14 +82,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.cv = cv
         self.random_state = random_state
         self.per = per
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name.
-
-        Args:
-            deep: whether those of the estimator come too.
-        """
-        return {**super().get_params(deep), "score": vars(self)["score"]}
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any
@@ -118,7 +108,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         classes = several(y)
         seed = as_seed(self.random_state)
         more = {"groups": groups} if self._by_group and hasattr(self.cv, "split") else {}
-        to_fit, to_split = routed(self, self._estimator, X, sample_weight, {**fit_params, **more})
+        to_fit, to_split = self._routed(X, sample_weight, {**fit_params, **more})
         train, held_out = split(self.cv, X, y, seed, to_split)
         estimator = fitted(self._estimator, X, y, train, to_fit, None if self.random_state is None else seed)
         own = None if groups is None else cut(groups, held_out, len(y))
@@ -162,15 +152,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row; the first of equal ones.
-
-        Args:
-            X: rows of features, as the estimator takes them.
-        """
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The estimator's probabilities, a column for each of `classes_`.
 
@@ -200,31 +181,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 themselves, so that the same rows get the same sets again.
         """
         options = {"groups": groups} if self._by_group else {}
-        return sets_of(self, X, self.predict_proba, alpha, seed=seed, nonempty=nonempty, **options)
+        return self._sets(X, self.predict_proba, alpha, seed=seed, nonempty=nonempty, **options)
 
     @property
-    def n_features_in_(self) -> int:
-        """The number of features, where the estimator tells."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the features, where X had some."""
-        return np.asarray(self.estimator_.feature_names_in_)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """What goes to the estimator and to the splitter."""
-        return router(self, self._estimator)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "predictor_")
-
-    def __sklearn_tags__(self) -> Any:
-        return like_inputs(super().__sklearn_tags__(), self._estimator)
-
-    @property
-    def _estimator(self) -> Any:
-        return or_default(self.estimator)
+    def _fitted(self) -> Any:
+        return self.estimator_
 
     @property
     def _is_prefit(self) -> bool:

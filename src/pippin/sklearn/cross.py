@@ -5,22 +5,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import UNUSED, MetadataRouter
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from pippin._predictors.cross import calibrate_cross
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
-from pippin.sklearn.parameters import ScoreParameter, like_inputs, or_default, routed, router, sets_of
 from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, fold_of_rows, probabilities, several
+from pippin.sklearn.set_classifier import SetClassifier
 
 __all__ = ["CrossConformalClassifier"]
 
 
-class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+class CrossConformalClassifier(SetClassifier):
     """A classifier for few rows: cross-conformal prediction, which for classes is the same as CV+.
 
     `fit` fits one clone of the estimator per fold, on the rows of all other folds, and lets it
@@ -52,7 +51,6 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
     PredictionSets(89 objects, 3 classes, mean size 1.40, 64 % singletons)
     """
 
-    score = ScoreParameter()
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # it is the estimator that asks for weights
 
     def __init__(
@@ -69,14 +67,6 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         self.cv = cv
         self.random_state = random_state
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name.
-
-        Args:
-            deep: whether those of the estimator come too.
-        """
-        return {**super().get_params(deep), "score": vars(self)["score"]}
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
         """Fits a model per fold, and calibrates on what each says of its own fold.
 
@@ -90,7 +80,7 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         X, y = indexable(X, as_targets(X, y))  # noqa: N806 - scikit-learn's name
         classes = several(y)
         seed = as_seed(self.random_state)
-        to_fit, to_split = routed(self, self._estimator, X, sample_weight, fit_params)
+        to_fit, to_split = self._routed(X, sample_weight, fit_params)
         folds = fold_of_rows(self.cv, X, y, seed, to_split)
         probs = np.zeros((len(y), len(classes)))
         estimators = []
@@ -111,15 +101,6 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
         self.predictor_ = replace(predictor, classes=tuple(as_names(classes)))
         self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
         return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row; the first of equal ones.
-
-        Args:
-            X: rows of features, as the estimator takes them.
-        """
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The mean of the models' probabilities, a column for each of `classes_`.
@@ -142,31 +123,11 @@ class CrossConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimato
             seed: for a randomised score; without it, u comes from `random_state` and the rows
                 themselves, so that the same rows get the same sets again.
         """
-        return sets_of(self, X, self._fold_probs, alpha, seed=seed, nonempty=nonempty)
+        return self._sets(X, self._fold_probs, alpha, seed=seed, nonempty=nonempty)
 
     @property
-    def n_features_in_(self) -> int:
-        """The number of features, where the estimator tells."""
-        return int(self.estimators_[0].n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the features, where X had some."""
-        return np.asarray(self.estimators_[0].feature_names_in_)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """What goes to the estimator and to the splitter."""
-        return router(self, self._estimator)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "predictor_")
-
-    def __sklearn_tags__(self) -> Any:
-        return like_inputs(super().__sklearn_tags__(), self._estimator)
-
-    @property
-    def _estimator(self) -> Any:
-        return or_default(self.estimator)
+    def _fitted(self) -> Any:
+        return self.estimators_[0]
 
     def _fold_probs(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)

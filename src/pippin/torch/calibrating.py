@@ -14,13 +14,11 @@ from pippin._predictors.calibrating import Unseen
 from pippin._predictors.calibrating import calibrate as calibrate_rows
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.grouping import Grouping, Per
-from pippin._predictors.kinds import Level
+from pippin._predictors.kinds import Level, warn_of_levels
 from pippin._predictors.marginal import Predictor
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
-from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
 from pippin.torch import kernels
 from pippin.torch.head import floats, probabilities
@@ -107,8 +105,7 @@ def calibrate(
             unseen=unseen,
         )
         return made if scores else without_scores(made)
-    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
-        warn_of_level(as_alpha(level))
+    warn_of_levels(alpha)
     scored = scoring.all()
     names = range(width) if classes is None else as_classes(classes, as_rows(np.empty((1, width))))
     if grouping is None:

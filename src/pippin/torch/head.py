@@ -11,8 +11,8 @@ from pippin._runtime.errors import InputError
 from pippin.torch import kernels
 from pippin.torch.kernels.filled import Limits
 from pippin.torch.layers import ScoreHead, draws_of
-from pippin.torch.limits import limited_sets, rows_of, sets_of_several_limits
-from pippin.torch.ops import conformal_sets, sets_of_one_threshold, softmax, wide, within_compile
+from pippin.torch.limits import SeveralLimits, rows_of, sets_of_several_limits
+from pippin.torch.ops import nothing, sets_of_one_threshold, softmax, wide, within_compile
 
 LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
 
@@ -122,25 +122,23 @@ class ConformalHead(ScoreHead):
         shape, traced = x.shape[:-1], within_compile(x)
         draws = draws_of("u", u, self.randomized, flat)
         rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
-        logits, linear, width = not self.from_probs, self.linear, self.max_size
+        logits, width = not self.from_probs, self.max_size
         inside: torch.Tensor | None
         if not traced and kernels.serve(flat):
-            table, numbers, limits = self._kept()
+            formula, limits = self._kept()
             if rows is not None:
                 limits = limits._replace(group=rows, grouped=True)
-            formula = kernels.Formula(table, numbers, draws, linear)
+            if self.randomized:
+                formula = formula._replace(u=draws)
             sizes, classes, inside = kernels.sets(flat, logits, formula, limits, width, mask)
         else:
             table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+            formula = kernels.Formula(table, numbers, draws, self._kind)
             if self.limit_bits is None:
-                find = conformal_sets if traced else sets_of_one_threshold
-                sizes, classes, inside = find(flat, table, numbers, draws, logits, linear, width, mask)
+                sizes, classes, inside = sets_of_one_threshold(flat, formula, logits, width, mask)
             else:
-                find_within = limited_sets if traced else sets_of_several_limits
-                sizes, classes, inside = find_within(
-                    flat, table, numbers, draws, self.limit_bits.view(torch.float64), self.rank_limits, rows, logits,
-                    linear, width, mask,
-                )  # fmt: skip
+                limits_of = SeveralLimits(self.limit_bits.view(torch.float64), self.rank_limits, rows)
+                sizes, classes, inside = sets_of_several_limits(flat, formula, limits_of, logits, width, mask)
         if not mask:
             inside = None
         if len(shape) == 1:
@@ -155,12 +153,12 @@ class ConformalHead(ScoreHead):
         which = "threshold" if self.limit_bits is None else "largest threshold"
         return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
 
-    def _note_kind(self, linear: bool, randomized: bool) -> None:
-        super()._note_kind(linear, randomized)
-        self._views: tuple[Any, torch.Tensor, torch.Tensor, Limits] | None = None
+    def _note_kind(self, kind: int, randomized: bool) -> None:
+        super()._note_kind(kind, randomized)
+        self._views: tuple[Any, kernels.Formula, Limits] | None = None
 
-    def _kept(self) -> tuple[torch.Tensor, torch.Tensor, Limits]:
-        """Table, numbers and limits as kernels take them, made anew when the head was moved or loaded."""
+    def _kept(self) -> tuple[kernels.Formula, Limits]:
+        """Formula and limits as kernels take them, made anew when the head was moved or loaded."""
         bits = self._buffers["table_bits"]
         if self._views is None or self._views[0] is not bits:
             numbers = self.number_bits.view(torch.float64)
@@ -168,7 +166,8 @@ class ConformalHead(ScoreHead):
                 limits = kernels.one_limit(numbers[3:])
             else:
                 limits = kernels.several_limits(self.limit_bits.view(torch.float64), self.rank_limits, None)
-            self._views = (bits, self.table_bits.view(torch.float64), numbers, limits)
+            table = self.table_bits.view(torch.float64)
+            self._views = (bits, kernels.Formula(table, numbers, nothing(table.device), self._kind), limits)
         return self._views[1:]
 
 

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
-from pippin._theory.formula import OWN_U, PENALTY_U, Coefficients
+from pippin._theory.formula import OWN_U, PENALTY_U, Coefficients, reach_of
 from pippin._theory.scores import Score
+from pippin.torch.kernels.filled import SOCOP, kind_of
 from pippin.torch.limits import group_numbers
 from pippin.torch.ops import nothing, within_compile
 
@@ -60,17 +61,17 @@ class ScoreHead(Head):
     def _keep_formula(self, score: Score, c: Coefficients, *more: float) -> None:
         self._keep_bits("table_bits", c.table)
         self._keep_bits("number_bits", [c.constant, c.second, c.price, *more])
-        self._note_kind(bool(np.isnan(c.price)), score.randomized)
+        self._note_kind(kind_of(c.price, c.reach), score.randomized)
 
-    def _note_kind(self, linear: bool, randomized: bool) -> None:
+    def _note_kind(self, kind: int, randomized: bool) -> None:
         """What the coefficients say about the kind of score, asked once and not in every forward."""
-        self.linear, self.randomized = linear, randomized
+        self._kind, self.linear, self.randomized = kind, kind != SOCOP, randomized
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)
         if not self.table_bits.is_meta:
             table, numbers = (bits.cpu().numpy().view(np.float64) for bits in (self.table_bits, self.number_bits))
-            self._note_kind(bool(np.isnan(numbers[2])), bool(table[:, [OWN_U, PENALTY_U]].any()))
+            self._note_kind(kind_of(numbers[2], reach_of(numbers[1], table)), bool(table[:, [OWN_U, PENALTY_U]].any()))
 
 
 def draws_of(name: str, given: torch.Tensor | None, wanted: bool, flat: torch.Tensor) -> torch.Tensor:

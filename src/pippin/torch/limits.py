@@ -1,5 +1,7 @@
 """Limits that differ by group or by class: sets that may pass over a class, and which row of limits is whose."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -7,53 +9,79 @@ from numpy.typing import ArrayLike
 from pippin._predictors.portable import KnownGroups
 from pippin._runtime.errors import InputError
 from pippin.torch import kernels
-from pippin.torch.ops import drawn, scores_by_rank, shapes_of_sets, softmax, wide, with_mask, within_compile
+from pippin.torch.kernels import Formula
+from pippin.torch.ops import (
+    SCORED,
+    Sets,
+    drawn,
+    scores_by_rank,
+    shapes_of_sets,
+    softmax,
+    wide,
+    with_mask,
+    within_compile,
+)
 
 AT_ONCE = 1 << 24  # probabilities that are sorted at once
 
 
+class SeveralLimits(NamedTuple):
+    """A class is a member if its score is at most its limit and its rank, from 1, at most that of `ranks`, if any.
+
+    Both have a row for each group, and `which` says which is an object's, where there are several; a column for each
+    class, or one for all.
+    """
+
+    scores: torch.Tensor
+    ranks: torch.Tensor | None
+    which: torch.Tensor | None
+
+
 def sets_of_several_limits(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    limits: torch.Tensor,
-    ranks: torch.Tensor | None,
-    which: torch.Tensor | None,
-    logits: bool,
-    linear: bool,
-    width: int,
-    want_mask: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x: torch.Tensor, formula: Formula, limits: SeveralLimits, logits: bool, width: int, want_mask: bool
+) -> Sets:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    Of contiguous logits, or probabilities. A class is a member if its score is at most its limit, and its rank, from
-    1, at most that of `ranks`. Limits have a row for each group, and `which` says which is an object's, where there are
-    several; a column for each class, or one for all. `u` is empty, if all are 0.
+    Of contiguous logits, or probabilities.
     """
+    if within_compile(x):
+        found: Sets = limited_sets(x, *formula, *limits, logits, width, want_mask)
+        return found
+    return _sets(x, formula, limits, logits, width, want_mask)
+
+
+def _sets(x: torch.Tensor, formula: Formula, limits: SeveralLimits, logits: bool, width: int, want_mask: bool) -> Sets:
     if kernels.serve(x):
-        own = kernels.several_limits(limits, ranks, which)
-        formula = kernels.Formula(table, numbers, u, linear)
-        return with_mask(x, *kernels.sets(x, logits, formula, own, width, want_mask))
+        return with_mask(x, *kernels.sets(x, logits, formula, kernels.several_limits(*limits), width, want_mask))
     n, n_classes = x.shape
-    u = drawn(u, n)
+    formula = drawn(formula, n)
     sizes = torch.empty(n, dtype=torch.int64, device=x.device)
     classes = torch.empty((n, width), dtype=torch.int64, device=x.device)
     mask = torch.empty((n if want_mask else 0, n_classes), dtype=torch.bool, device=x.device)
     for rows in torch.split(torch.arange(n, device=x.device), max(1, AT_ONCE // n_classes)):
         probs = softmax(x[rows]) if logits else x[rows].to(wide(x))
         values, order = torch.sort(probs, dim=1, descending=True, stable=True)
-        group = torch.zeros_like(rows) if which is None else which[rows]
-        inside = scores_by_rank(values, table, numbers, u[rows], linear) <= _by_order(limits, group, order)
-        if ranks is not None:
-            inside &= torch.arange(n_classes, device=x.device) < _by_order(ranks, group, order)
+        group = torch.zeros_like(rows) if limits.which is None else limits.which[rows]
+        inside = scores_by_rank(values, formula.of(rows)) <= _by_order(limits.scores, group, order)
+        if limits.ranks is not None:
+            inside &= torch.arange(n_classes, device=x.device) < _by_order(limits.ranks, group, order)
         sizes[rows], classes[rows] = kernels.listed(inside, order, width)
         if want_mask:
             mask[rows] = torch.zeros_like(inside).scatter(1, order, inside)
     return sizes, classes, mask
 
 
-limited_sets = torch.library.custom_op("pippin::limited_sets", sets_of_several_limits, mutates_args=())
+@torch.library.custom_op(
+    "pippin::limited_sets",
+    mutates_args=(),
+    schema=f"({SCORED}, Tensor limits, Tensor? ranks, Tensor? which, bool logits, int width, bool want_mask)"
+    " -> (Tensor, Tensor, Tensor)",
+)
+def limited_sets(x: torch.Tensor, *others: Any) -> Sets:
+    """`sets_of_several_limits` as torch sees it."""
+    return _sets(x, Formula(*others[:4]), SeveralLimits(*others[4:7]), *others[7:])
+
+
 limited_sets.register_fake(shapes_of_sets)
 
 

@@ -12,6 +12,9 @@ import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 from pippin.torch import kernels
+from pippin.torch.kernels import Formula
+
+Sets = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 FEW = 32  # ranks that are looked at before a row is sorted whole
 
@@ -46,37 +49,34 @@ def wide(x: torch.Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def sets_of_one_threshold(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    logits: bool,
-    linear: bool,
-    width: int,
-    want_mask: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sets_of_one_threshold(x: torch.Tensor, formula: Formula, logits: bool, width: int, want_mask: bool) -> Sets:
     """Sizes (n,), the first `width` members (n, width), and membership (n, K), or (0, K) if not wanted.
 
-    Of contiguous logits, or probabilities. `numbers` holds c, b, μ and the threshold; `u` is empty, if all are 0.
+    Of contiguous logits, or probabilities. The formula's numbers are c, b, μ and the threshold.
     """
+    if within_compile(x):
+        found: Sets = conformal_sets(x, *formula, logits, width, want_mask)
+        return found
+    return _sets(x, formula, logits, width, want_mask)
+
+
+def _sets(x: torch.Tensor, formula: Formula, logits: bool, width: int, want_mask: bool) -> Sets:
     if kernels.serve(x):
-        limit = kernels.one_limit(numbers[3:])
-        formula = kernels.Formula(table, numbers, u, linear)
+        limit = kernels.one_limit(formula.numbers[3:])
         return with_mask(x, *kernels.sets(x, logits, formula, limit, width, want_mask))
     probs = softmax(x) if logits else x.to(wide(x))
     n, n_classes = probs.shape
-    u = drawn(u, n)
+    formula = drawn(formula, n)
     sizes = torch.empty(n, dtype=torch.int64, device=probs.device)
     classes = torch.full((n, width), -1, dtype=torch.int64, device=probs.device)
     last = torch.full((n,), -1, dtype=torch.int64, device=probs.device)
-    if linear and n_classes > 2 * FEW:
-        settled = _look_at_few(probs, table, numbers, u, sizes, classes, last)
+    if formula.linear and n_classes > 2 * FEW:
+        settled = _look_at_few(probs, formula, sizes, classes, last)
     else:
         settled = torch.zeros(n, dtype=torch.bool, device=probs.device)
     if not bool(settled.all()):
         rows = (~settled).nonzero().squeeze(1)
-        sizes[rows], classes[rows], last[rows] = _sorted_sets(probs[rows], table, numbers, u[rows], linear, width)
+        sizes[rows], classes[rows], last[rows] = _sorted_sets(probs[rows], formula.of(rows), width)
     if not want_mask:
         return sizes, classes, torch.empty((0, n_classes), dtype=torch.bool, device=probs.device)
     lowest = probs.gather(1, last.clamp(min=0)[:, None])
@@ -84,18 +84,27 @@ def sets_of_one_threshold(
     return sizes, classes, ((probs > lowest) | ties) & (sizes > 0)[:, None]
 
 
-def with_mask(
-    x: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def with_mask(x: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, mask: torch.Tensor | None) -> Sets:
     """What kernels found; a mask that nobody wanted is (0, K), as an operation has to give a tensor."""
     return sizes, classes, x.new_empty((0, x.shape[1]), dtype=torch.bool) if mask is None else mask
 
 
-conformal_sets = torch.library.custom_op("pippin::conformal_sets", sets_of_one_threshold, mutates_args=())
+SCORED = "Tensor x, Tensor table, Tensor numbers, Tensor u, int kind"  # rows and a formula
+
+
+@torch.library.custom_op(
+    "pippin::conformal_sets",
+    mutates_args=(),
+    schema=f"({SCORED}, bool logits, int width, bool want_mask) -> (Tensor, Tensor, Tensor)",
+)
+def conformal_sets(x: torch.Tensor, *others: Any) -> Sets:
+    """`sets_of_one_threshold` as torch sees it."""
+    *formula, logits, width, want_mask = others
+    return _sets(x, Formula(*formula), logits, width, want_mask)
 
 
 @conformal_sets.register_fake
-def shapes_of_sets(x: torch.Tensor, *others: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def shapes_of_sets(x: torch.Tensor, *others: Any) -> Sets:
     """What an operation gives whose last arguments are `width` and `want_mask`."""
     (n, n_classes), (*_, width, want_mask) = x.shape, others
     sizes = x.new_empty((n,), dtype=torch.int64)
@@ -109,19 +118,13 @@ def nothing(device: torch.device) -> torch.Tensor:
     return torch.empty(0, dtype=torch.float64, device=device)
 
 
-def drawn(u: torch.Tensor, n: int) -> torch.Tensor:
-    """A number of each row: 0, if none was drawn."""
-    return u if len(u) else u.new_zeros(n)
+def drawn(formula: Formula, n: int) -> Formula:
+    """With a number for each of n rows: 0, if none was drawn."""
+    return formula if formula.drawn else formula._replace(u=formula.u.new_zeros(n))
 
 
 def _look_at_few(
-    probs: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    sizes: torch.Tensor,
-    classes: torch.Tensor,
-    last: torch.Tensor,
+    probs: torch.Tensor, formula: Formula, sizes: torch.Tensor, classes: torch.Tensor, last: torch.Tensor
 ) -> torch.Tensor:
     """Fills in the rows that their best few classes settle, and says which these are.
 
@@ -132,18 +135,16 @@ def _look_at_few(
     order, by_index = order.sort(dim=1)
     values, by_value = values.gather(1, by_index).sort(dim=1, descending=True, stable=True)
     order = order.gather(1, by_value)
-    found = _sizes(values, table, numbers, u, linear=True)
+    found = _sizes(values, formula)
     sizes[:] = found
     _list(order, found, classes, last)
     return found <= (values > values[:, -1:]).sum(dim=1)
 
 
-def _sorted_sets(
-    probs: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool, width: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _sorted_sets(probs: torch.Tensor, formula: Formula, width: int) -> Sets:
     """Sizes, listed members and last members, from a full stable sort."""
     values, order = torch.sort(probs, dim=1, descending=True, stable=True)
-    sizes = _sizes(values, table, numbers, u, linear)
+    sizes = _sizes(values, formula)
     classes = torch.full((len(probs), width), -1, dtype=torch.int64, device=probs.device)
     last = torch.full((len(probs),), -1, dtype=torch.int64, device=probs.device)
     _list(order, sizes, classes, last)
@@ -159,24 +160,20 @@ def _list(order: torch.Tensor, sizes: torch.Tensor, classes: torch.Tensor, last:
     last[:] = torch.where(sizes > 0, final, -1)
 
 
-def _sizes(
-    values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
-) -> torch.Tensor:
+def _sizes(values: torch.Tensor, formula: Formula) -> torch.Tensor:
     """How many of the ranked probabilities score at most the threshold."""
-    return (scores_by_rank(values, table, numbers, u, linear) <= numbers[3]).sum(dim=1)
+    return (scores_by_rank(values, formula) <= formula.numbers[3]).sum(dim=1)
 
 
-def scores_by_rank(
-    values: torch.Tensor, table: torch.Tensor, numbers: torch.Tensor, u: torch.Tensor, linear: bool
-) -> torch.Tensor:
+def scores_by_rank(values: torch.Tensor, formula: Formula) -> torch.Tensor:
     """The scores of ranked probabilities: `score_at` of the formula in its order."""
     if kernels.serve(values):
-        return kernels.scores_of_ranked(values, kernels.Formula(table, numbers, u, linear))
+        return kernels.scores_of_ranked(values, formula)
     p = values.double()
-    constant, second, price = numbers[:3].unbind()
+    constant, second, price = formula.numbers[:3].unbind()
     mass = torch.empty_like(p)
-    if linear:
-        ranks, draw = table[: p.shape[1]], u[:, None]
+    if formula.linear:
+        ranks, draw = formula.table[: p.shape[1]], formula.u[:, None]
         mass[:, 0] = second * p[:, 1]
         mass[:, 1:] = torch.cumsum(ranks[:-1, ABOVE] * p[:, :-1], dim=1)
         own = ranks[:, OWN] + draw * ranks[:, OWN_U]

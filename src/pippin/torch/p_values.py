@@ -9,38 +9,49 @@ from pippin._engine.protocol import Held
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
 from pippin._predictors.portable import portable_p
+from pippin.torch.kernels import Formula
 from pippin.torch.layers import ScoreHead, draws_of
 from pippin.torch.limits import AT_ONCE, rows_of
-from pippin.torch.ops import drawn, scores_by_rank, softmax, wide, within_compile
+from pippin.torch.ops import SCORED, drawn, scores_by_rank, softmax, wide, within_compile
+
+
+class Searched(NamedTuple):
+    """Calibration scores as they are searched: distinct ones, keys cell after cell, and where cells begin.
+
+    `of[group, k]` says which cell class k of a row counts among; a column for each class, or one for all. Cell c is
+    from `offsets[c]` on in `keys`: the scores themselves where there is one cell, else what `_key` makes of them.
+    """
+
+    values: torch.Tensor
+    keys: torch.Tensor
+    offsets: torch.Tensor
+    of: torch.Tensor
 
 
 def p_of_classes(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    v: torch.Tensor,
-    values: torch.Tensor,
-    keys: torch.Tensor,
-    offsets: torch.Tensor,
-    of: torch.Tensor,
-    which: torch.Tensor | None,
-    logits: bool,
-    linear: bool,
+    x: torch.Tensor, formula: Formula, searched: Searched, v: torch.Tensor, which: torch.Tensor | None, logits: bool
 ) -> torch.Tensor:
     """(n, K) p-values in float64 of contiguous logits, or probabilities; NaN in rows with a NaN.
 
-    `of[which, k]` says which cell class k of a row counts among; a column for each class, or one for all. Cell c is
-    from `offsets[c]` on in `keys`: the scores themselves where there is one cell, else what `_Searched` makes of them.
-    `u` and `v` are empty, where nothing was drawn.
+    `which` is the group of each row, where there are several; `v` is empty, where nothing was drawn.
     """
+    if within_compile(x):
+        found: torch.Tensor = p_op(x, *formula, *searched, v, which, logits)
+        return found
+    return _p_of_classes(x, formula, searched, v, which, logits)
+
+
+def _p_of_classes(
+    x: torch.Tensor, formula: Formula, searched: Searched, v: torch.Tensor, which: torch.Tensor | None, logits: bool
+) -> torch.Tensor:
     n, n_classes = x.shape
     p = torch.empty((n, n_classes), dtype=torch.float64, device=x.device)
-    step, u = max(1, AT_ONCE // n_classes), drawn(u, n)
+    step, formula = max(1, AT_ONCE // n_classes), drawn(formula, n)
+    values, keys, offsets, of = searched
     for rows in (slice(start, start + step) for start in range(0, n, step)):
         probs = softmax(x[rows]) if logits else x[rows].to(wide(x))
         ranked, order = probs.sort(dim=1, descending=True, stable=True)
-        asked = scores_by_rank(ranked, table, numbers, u[rows], linear)
+        asked = scores_by_rank(ranked, formula._replace(u=formula.u[rows]))
         cell = of[:1].expand(len(ranked), -1) if which is None else of[which[rows]]
         cell = cell if cell.shape[1] == 1 else cell.gather(1, order)
         if len(offsets) > 2:
@@ -56,7 +67,15 @@ def p_of_classes(
     return p
 
 
-p_op = torch.library.custom_op("pippin::p_values", p_of_classes, mutates_args=())
+@torch.library.custom_op(
+    "pippin::p_values",
+    mutates_args=(),
+    schema=f"({SCORED}, Tensor values, Tensor keys, Tensor offsets, Tensor of, Tensor v, Tensor? which, bool logits)"
+    " -> Tensor",
+)
+def p_op(x: torch.Tensor, *others: Any) -> torch.Tensor:
+    """`p_of_classes` as torch sees it."""
+    return _p_of_classes(x, Formula(*others[:4]), Searched(*others[4:8]), *others[8:])
 
 
 @p_op.register_fake
@@ -73,24 +92,15 @@ def _key(values: torch.Tensor, scores: torch.Tensor, cell: torch.Tensor) -> torc
     return place + cell * (2 * len(values) + 1)
 
 
-class _Searched(NamedTuple):
-    """Calibration scores as they are searched: distinct ones, keys cell after cell, and where cells begin."""
-
-    values: torch.Tensor
-    keys: torch.Tensor
-    offsets: torch.Tensor
-    of: torch.Tensor
-
-
-def _searched(held: Held) -> _Searched:
+def _searched(held: Held) -> Searched:
     scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.of))
     alone = bool((of == of[:, :1]).all())
     of = of[:, :1] if alone else of
     if len(offsets) == 2:
-        return _Searched(scores[:0], scores, offsets, of.long())
+        return Searched(scores[:0], scores, offsets, of.long())
     values = torch.unique(scores)
     cell = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
-    return _Searched(values, _key(values, scores, cell), offsets.long(), of.long())
+    return Searched(values, _key(values, scores, cell), offsets.long(), of.long())
 
 
 class PValueHead(ScoreHead):
@@ -157,22 +167,11 @@ class PValueHead(ScoreHead):
         """
         flat = self._rows(x)
         which = rows_of(self._groups, group, x)
-        one = len(self.offsets) == 2
-        find = p_op if within_compile(x) else p_of_classes
-        found: torch.Tensor = find(
-            flat,
-            self.table_bits.view(torch.float64),
-            self.number_bits.view(torch.float64),
-            draws_of("u", u, self.randomized, flat),
-            draws_of("v", v, smoothed, flat),
-            self.value_bits.view(torch.float64),
-            self.keys.view(torch.float64) if one else self.keys,
-            self.offsets,
-            self.of,
-            which,
-            not self.from_probs,
-            self.linear,
-        )
+        table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+        formula = Formula(table, numbers, draws_of("u", u, self.randomized, flat), self._kind)
+        keys = self.keys.view(torch.float64) if len(self.offsets) == 2 else self.keys
+        searched = Searched(self.value_bits.view(torch.float64), keys, self.offsets, self.of)
+        found = p_of_classes(flat, formula, searched, draws_of("v", v, smoothed, flat), which, not self.from_probs)
         return found.reshape(x.shape)
 
     def extra_repr(self) -> str:

@@ -14,6 +14,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE
 from pippin._theory.scores import Score, coefficients
 from pippin.torch import kernels
+from pippin.torch.kernels.filled import kind_of
 from pippin.torch.ops import FEW, drawn, nothing, scores_by_rank, softmax, wide
 
 AT_ONCE = 1 << 24  # probabilities that are ranked at once, without kernels
@@ -96,36 +97,31 @@ def _numbers(labels: Any, n: int, classes: Classes) -> torch.Tensor:
 
 
 @lru_cache(maxsize=8)
-def _coefficients(score: Score, n_classes: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, bool, int]:
-    """The score's table and numbers on a device, whether it is linear, and of how many ranks the weights are not 0."""
+def _coefficients(score: Score, n_classes: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+    """The score's table and numbers on a device, its kind, and of how many ranks the weights are not 0."""
     c = coefficients(score, n_classes)
     weights = np.flatnonzero(c.table[:, ABOVE])
     table, numbers = (torch.from_numpy(np.array(a)).to(device) for a in (c.table, (c.constant, c.second, c.price)))
-    return table, numbers, bool(np.isnan(c.price)), int(weights[-1]) + 1 if len(weights) else 0
+    return table, numbers, kind_of(c.price, c.reach), int(weights[-1]) + 1 if len(weights) else 0
 
 
 def _scored(
     x: torch.Tensor, labels: torch.Tensor, score: Score, u: torch.Tensor, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores, ranks from 0, and how many faults of labels and rows there are."""
-    table, numbers, linear, weighty = _coefficients(score, x.shape[1], x.device)
+    table, numbers, kind, weighty = _coefficients(score, x.shape[1], x.device)
+    formula = kernels.Formula(table, numbers, u, kind)
     if not kernels.serve(x):
-        return _ranked_scores(x, labels, table, numbers, u, linear, logits)
-    return kernels.label_scores(x, logits, labels, kernels.Formula(table, numbers, u, linear), weighty)
+        return _ranked_scores(x, labels, formula, logits)
+    return kernels.label_scores(x, logits, labels, formula, weighty)
 
 
 def _ranked_scores(
-    x: torch.Tensor,
-    labels: torch.Tensor,
-    table: torch.Tensor,
-    numbers: torch.Tensor,
-    u: torch.Tensor,
-    linear: bool,
-    logits: bool,
+    x: torch.Tensor, labels: torch.Tensor, formula: kernels.Formula, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The same in torch: what is above a label is found by comparing, and only as far down as its rank is it sorted."""
     n, n_classes = x.shape
-    u = drawn(u, n)
+    formula = drawn(formula, n)
     scores = torch.empty(n, dtype=torch.float64, device=x.device)
     ranks = torch.full((n,), -1, dtype=torch.int32, device=x.device)
     faults = torch.zeros(1, dtype=torch.int64, device=x.device)
@@ -140,10 +136,10 @@ def _ranked_scores(
         rank = ((probs > own) | ((probs == own) & (column < label[:, None]))).sum(dim=1)
         ranks[rows] = torch.where(known, rank, -1).int()
         rank = torch.where(known, rank, 0)
-        short = (rank < FEW) if linear and n_classes > 2 * FEW else torch.zeros_like(known)
+        short = (rank < FEW) if formula.linear and n_classes > 2 * FEW else torch.zeros_like(known)
         for chosen, width in ((short, FEW + 1), (~short, n_classes)):
             if bool(chosen.any()):
                 values = probs[chosen].topk(width, dim=1).values
-                found = scores_by_rank(values, table, numbers, u[rows[chosen]], linear)
+                found = scores_by_rank(values, formula.of(rows[chosen]))
                 scores[rows[chosen]] = found.gather(1, rank[chosen][:, None]).squeeze(1)
     return scores, ranks, faults

@@ -15,17 +15,16 @@ from pippin._predictors.answers import asked_rows
 from pippin._predictors.cells import Cells, make_cells
 from pippin._predictors.decisions.results import Decision, Decisions
 from pippin._predictors.decisions.utility import Utility
-from pippin._predictors.grouping import KIND, Grouping, GroupNames, celled, group_codes
-from pippin._predictors.kinds import Kinds, Level, as_levels, rare_kinds
+from pippin._predictors.grouping import KIND, Grouping, GroupNames, celled, cells_content, group_codes, rare_cells
+from pippin._predictors.kinds import Kinds, Level, as_level, warn_of_levels
 from pippin._predictors.rules import need_scores
-from pippin._predictors.saving import SavedWithScores, listed, shared_content
+from pippin._predictors.saving import SavedWithScores, shared_content
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import NATIVE, Classes, Codes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha, examples_needed
 from pippin._theory.policy import Policy
-from pippin._theory.shortage import named, too_few, warn_of_level
+from pippin._theory.shortage import too_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,8 +78,7 @@ def calibrate_decisions(
     >>> decider.decide(data.probs[2000:])
     Decisions(2,986 objects: spray 79 %, leave 15 %, ask 6 %)
     """
-    for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
-        warn_of_level(as_alpha(level))
+    warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
     if not isinstance(utility, Utility):
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.Utility")
@@ -282,13 +280,9 @@ class Decider(SavedWithScores):
             "per": self.per,
             **shared_content(self),
             "betas": self.betas.tolist(),
-            "groups": None if self.groups is None else list(self.groups),
             "kinds": None if self.kinds is None else self.kinds.by_class(),
             "levels": None if self.levels is None else list(self.levels),
-            "cells": self.cells.of.tolist(),
-            "cell_counts": self.cells.counts.tolist(),
-            "calibration_scores": listed(self.cells.scores) if scores else None,
-            "calibration_ranks": None,
+            **cells_content(self, scores),
         }
 
     def __repr__(self) -> str:
@@ -296,8 +290,7 @@ class Decider(SavedWithScores):
         return self._shown(f"{', '.join(self.utility.actions)}{per}", self._examples)
 
     def _at(self, alpha: Level) -> "Decider":
-        levels = as_levels(alpha, self.kinds)
-        level = as_alpha(alpha) if levels is None else max(levels)
+        level, levels = as_level(alpha, self.kinds)
         betas = read_only(self.cells.thresholds(levels or level)[self.cells.of])
         made = replace(self, alpha=level, betas=betas, levels=levels)
         if note := _rare(made):
@@ -334,20 +327,12 @@ class Decider(SavedWithScores):
 
 def _rare(decider: Decider) -> str | None:
     """What is lacking where β is infinite, and what that means."""
-    counts = decider.cells.counts
-    needed = np.array([examples_needed(level) for level in decider.levels or (decider.alpha,) * len(counts)])
-    few = np.flatnonzero(counts < needed)
-    if not len(few) or decider.cells.scores is None:
+    if decider.cells.scores is None:
         return None
-    safe = f"the action is {decider.utility.actions[decider._policy.safe]!r} unless its worst case can be left out"
     if decider.per is None:
-        note = too_few(decider.n_calibration, decider.alpha) or ""
-        return f"{note.partition(' The threshold')[0]} Until then the action is always that of the best worst case."
-    if decider.kinds is not None:
-        return rare_kinds(decider.kinds, counts, needed, f"Such classes are never ruled out, so {safe}")
-    classes = None if decider.per == "group" else decider.classes
-    told = named(few, counts, decider.cells.of, classes, decider.groups)
-    return (
-        f"{len(few):,} of {len(counts):,} multipliers are infinite, because alpha={decider.alpha:g} needs "
-        f"{needed[0]:,} calibration examples each: {told}. There {safe}: collect more."
-    )
+        note = too_few(decider.n_calibration, decider.alpha)
+        end = "Until then the action is always that of the best worst case."
+        return None if note is None else f"{note.partition(' The threshold')[0]} {end}"
+    safe = f"the action is {decider.utility.actions[decider._policy.safe]!r} unless its worst case can be left out"
+    of_kinds = f"Such classes are never ruled out, so {safe}"
+    return rare_cells(decider, "multipliers", of_kinds, f"There {safe}: collect more")

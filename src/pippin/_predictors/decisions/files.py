@@ -11,7 +11,6 @@ from pippin._predictors.decisions.decider import PER_DECISION, Decider
 from pippin._predictors.decisions.utility import Utility
 from pippin._predictors.grouping import KIND, cells_of, group_names, kinds_of, levels_of
 from pippin._runtime.arrays import Classes, Vector
-from pippin._theory.level import examples_needed
 
 
 def from_content(content: Content) -> Decider:
@@ -35,17 +34,16 @@ def from_content(content: Content) -> Decider:
     if cells.scores is not None:
         check_limits(betas, cells.thresholds(levels or alpha)[cells.of])
     else:
-        _check_betas(betas, cells, levels or (alpha,) * len(cells.counts))
+        _check_betas(betas, cells, levels or alpha)
     return Decider(utility, per, alpha, betas, n, classes, groups, cells, kinds, levels)
 
 
-def _check_betas(betas: Vector, cells: Cells, levels: tuple[float, ...]) -> None:
+def _check_betas(betas: Vector, cells: Cells, level: float | tuple[float, ...]) -> None:
     """Without scores: one β in each cell, and none that is finite from fewer rows than its level needs."""
     found = np.full(len(cells.counts), np.inf)
     found[cells.of] = betas
     need("betas", np.array_equal(found[cells.of], betas))
-    few = cells.counts < np.array([examples_needed(level) for level in levels])
-    need("betas", bool(np.isinf(found[few]).all()))
+    need("betas", bool(np.isinf(found[cells.counts < cells.needed(level)]).all()))
 
 
 def utility_of(content: Any, classes: Classes) -> Utility:

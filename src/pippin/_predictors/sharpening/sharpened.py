@@ -1,6 +1,6 @@
 """Predictors that sharpen probabilities before they look at them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,36 @@ if TYPE_CHECKING:
 BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, UnitPredictor, Combination, RiskPredictor)
 
 
+class Relays(Saved):
+    """One of which is true what is true of the predictors behind it; of several, which agree, of the first."""
+
+    @property
+    def alpha(self) -> float:
+        """The share of errors allowed."""
+        return self._behind[0].alpha
+
+    @property
+    def n_calibration(self) -> int:
+        """How many rows calibrated it, all predictors behind it together."""
+        return sum(one.n_calibration for one in self._behind)
+
+    @property
+    def classes(self) -> Classes:
+        """The names of the columns, in their order."""
+        return self._behind[0].classes
+
+    @property
+    def guarantee(self) -> float:
+        """The coverage that is proven, that of the predictor behind; where rows draw one, over the draw as well."""
+        return self._behind[0].guarantee
+
+    @property
+    def _behind(self) -> Sequence[ConformalPredictor]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class SharpenedPredictor(Saved):
+class SharpenedPredictor(Relays):
     """A predictor of any kind behind a sharpener, which it is given sharper probabilities by.
 
     Behind a cross-conformal predictor stands one sharpener per fold, each learnt without that fold.
@@ -47,26 +75,6 @@ class SharpenedPredictor(Saved):
 
     base: ConformalPredictor
     sharpeners: tuple[Sharpener, ...]
-
-    @property
-    def alpha(self) -> float:
-        """The share of errors allowed."""
-        return self.base.alpha
-
-    @property
-    def n_calibration(self) -> int:
-        """How many rows calibrated it."""
-        return self.base.n_calibration
-
-    @property
-    def classes(self) -> Classes:
-        """The names of the columns, in their order."""
-        return self.base.classes
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven, that of the predictor behind."""
-        return self.base.guarantee
 
     @property
     def takes(self) -> frozenset[str]:
@@ -175,13 +183,17 @@ class SharpenedPredictor(Saved):
     def __repr__(self) -> str:
         return f"SharpenedPredictor({self.base!r}, {', '.join(map(repr, self.sharpeners[:1]))})"
 
+    @property
+    def _behind(self) -> tuple[ConformalPredictor]:
+        return (self.base,)
+
     def _sharper(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> Rows | list[Rows]:
         every = [one.rows(probs, features=features, from_logits=from_logits) for one in self.sharpeners]
         return every if isinstance(self.base, CrossPredictor) else every[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SharpenedMixture(Saved):
+class SharpenedMixture(Relays):
     """Several sharpened predictors, each calibrated on the rows that its sharpener did not see: every row draws one.
 
     Each covers with probability 1 − α, and so does one of them chosen at random.
@@ -191,26 +203,6 @@ class SharpenedMixture(Saved):
     """
 
     parts: tuple[SharpenedPredictor, ...]
-
-    @property
-    def alpha(self) -> float:
-        """The share of errors allowed."""
-        return self.parts[0].alpha
-
-    @property
-    def n_calibration(self) -> int:
-        """Rows that calibrate, all parts together."""
-        return sum(part.n_calibration for part in self.parts)
-
-    @property
-    def classes(self) -> Classes:
-        """The names of the columns, in their order."""
-        return self.parts[0].classes
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven: 1 − alpha, over the draw as well."""
-        return 1 - self.alpha
 
     @property
     def takes(self) -> frozenset[str]:
@@ -287,6 +279,10 @@ class SharpenedMixture(Saved):
 
     def __repr__(self) -> str:
         return f"SharpenedMixture({len(self.parts)} of {self.parts[0]!r})"
+
+    @property
+    def _behind(self) -> tuple[SharpenedPredictor, ...]:
+        return self.parts
 
 
 def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPredictor:

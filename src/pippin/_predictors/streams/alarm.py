@@ -1,6 +1,10 @@
 """What a monitor says after each row."""
 
+import math
+import sys
 from typing import NamedTuple
+
+LARGEST_LOG = math.log(sys.float_info.max)
 
 
 class Alarm(NamedTuple):
@@ -28,3 +32,8 @@ class Alarm(NamedTuple):
             f"Row {self.row:,}: the rows have changed, most likely since row {self.changepoint:,}; "
             f"the evidence is {self.evidence:.3g}."
         )
+
+
+def capital(log: float) -> float:
+    """What bettors hold, from its logarithm; no more than the largest float."""
+    return math.exp(min(log, LARGEST_LOG))

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from pippin._engine import watching
 from pippin._predictors.marginal import kth_smallest
 from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.streams.alarm import Alarm
+from pippin._predictors.streams.alarm import Alarm, capital
 from pippin._predictors.streams.novelty import SURPRISE, surprises
 from pippin._predictors.streams.one_object import Coin, OneObject
 from pippin._predictors.streams.pools import Pools, pools_of
 from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_facts
 from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
-LARGEST_LOG = math.log(np.finfo(np.float64).max)
 
 
 class Monitor(Resumes):
@@ -121,8 +119,8 @@ class Monitor(Resumes):
         if log >= self._limit and (self._alarmed is None or self.mean_time is not None):
             self._alert(log)
         if self._alarmed is None or not self.drift_detected:
-            return Alarm(False, _capital(log), self.n_rows - 1, None)
-        return Alarm(True, _capital(log), self.n_rows - 1, self.changepoint)
+            return Alarm(False, capital(log), self.n_rows - 1, None)
+        return Alarm(True, capital(log), self.n_rows - 1, self.changepoint)
 
     @property
     def limit(self) -> float:
@@ -134,7 +132,7 @@ class Monitor(Resumes):
     @property
     def evidence(self) -> float:
         """The capital now, how many times what was put in; with mean_time, what was gained since any row before."""
-        return _capital(self._last) if self.n_rows or self.mean_time is None else 0.0
+        return capital(self._last) if self.n_rows or self.mean_time is None else 0.0
 
     @property
     def drift_detected(self) -> bool:
@@ -170,15 +168,14 @@ class Monitor(Resumes):
 
         return plot_evidence(self, ax)
 
-    def _repr_html_(self) -> str:
-        facts = {
+    def _facts(self) -> dict[str, Any]:
+        return {
             "rows": self.n_rows,
             "alarms": self.n_alarms,
             "evidence now": self.evidence,
             "an alarm at": self.limit,
             "change since row": "–" if self.changepoint is None else f"about {self.changepoint:,}",
         }
-        return html_facts(f"Monitor: {self.describe()}", facts)
 
     def __repr__(self) -> str:
         asked = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
@@ -202,7 +199,7 @@ class Monitor(Resumes):
 
     def _alert(self, log: float) -> None:
         began = self._evidence.since[self._evidence.rises.argmax()]
-        self._alarmed = Alarm(True, _capital(log), self.n_rows - 1, int(began))
+        self._alarmed = Alarm(True, capital(log), self.n_rows - 1, int(began))
         self.n_alarms += 1
         if self.mean_time is not None:
             watching.begin_anew(self._evidence, self.n_rows)
@@ -272,7 +269,3 @@ def as_delta(delta: Any) -> float:
             f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}",
             "delta=0.01 is one monitor in a hundred",
         ) from error
-
-
-def _capital(log: float) -> float:
-    return math.exp(min(log, LARGEST_LOG))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pippin._predictors.streams.alarm import capital
 from pippin._predictors.streams.monitor import as_delta
 from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_facts
 from pippin._theory.level import as_alpha
 from pippin._theory.risk_bets import log_capital, lowest_rate
 
@@ -75,7 +75,7 @@ class RiskMonitor(Resumes):
     @property
     def evidence(self) -> float:
         """The capital now: how many times what was put in."""
-        return math.exp(min(self._log_capital(), 700.0))
+        return capital(self._log_capital())
 
     @property
     def lower_bound(self) -> float:
@@ -99,14 +99,13 @@ class RiskMonitor(Resumes):
 
         return plot_risk(self, ax)
 
-    def _repr_html_(self) -> str:
-        facts = {
+    def _facts(self) -> dict[str, Any]:
+        return {
             "labels": self.n_rows,
             "missed": self.n_missed,
             "evidence now": self.evidence,
             "an alarm at": 1 / self.delta,
         }
-        return html_facts(f"RiskMonitor: {self.describe()}", facts)
 
     def __repr__(self) -> str:
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"

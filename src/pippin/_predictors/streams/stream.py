@@ -14,7 +14,7 @@ from pippin._predictors.streams.resuming import Resumes
 from pippin._predictors.streams.trail import Trail
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_facts, shown_share
+from pippin._runtime.showing import shown_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -235,15 +235,14 @@ class Stream(Resumes):
 
         return plot_stream(self._trail, self.predictor.alpha, ax)
 
-    def _repr_html_(self) -> str:
-        facts = {
+    def _facts(self) -> dict[str, Any]:
+        return {
             "update": self.update,
             "sets given": self.n_predicted,
             "labels learnt": self.n_learnt,
             "coverage": shown_share(self.coverage) if self.n_learnt else "no label yet",
             "threshold now": self.threshold if len(self._ways) == 1 else f"{len(self._ways):,} of them",
         }
-        return html_facts(f"Stream: {self.describe()}", facts)
 
     def __repr__(self) -> str:
         counted = f"{self.n_predicted:,} sets, {self.n_learnt:,} labels"

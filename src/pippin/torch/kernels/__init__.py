@@ -4,14 +4,26 @@ Rows of up to 4,096 classes are read once: `rows.py` makes the softmax, walks th
 of the label, of a row that one program holds (`held.py`); `whole.py` ranks the few rows that this leaves. Of longer
 rows `softmax.py` finds two numbers that make their probabilities, and the largest value of every group of classes;
 `tops.py` looks into the groups that can have the best few and ranks the label, and `few.py` walks the ranks of many
-rows at once; what is left is sorted by torch, and scored by `ranked.py`. `sums.py` says how a sum in rank order is made
+rows at once; of what is left, sets by a flat score are counted by `counted.py`, and all else is sorted by torch, and
+scored by `ranked.py`. `sums.py` says how a sum in rank order is made
 of many terms at once. `select.py` finds the threshold among the scores.
 """
 
 import torch
 
+from pippin.torch.kernels.counted import counted_sets
 from pippin.torch.kernels.few import few_labels, few_sets
-from pippin.torch.kernels.filled import Formula, Found, Limits, Placed, one_limit, several_limits
+from pippin.torch.kernels.filled import (
+    Formula,
+    Found,
+    Left,
+    Limits,
+    Placed,
+    give_back,
+    one_limit,
+    room_for_left,
+    several_limits,
+)
 from pippin.torch.kernels.held import few_classes
 from pippin.torch.kernels.language import serve
 from pippin.torch.kernels.ranked import labels_of_ranked, scores_of_ranked, sets_of_ranked
@@ -60,18 +72,23 @@ def sets(
     found = Found(x, width, want_mask)
     if not x.shape[0]:
         return found.sizes, found.classes, found.mask
-    if few_classes(x):
-        sets_of_rows(x, softmax, formula, limits, found)
-        if can_rank(x):
-            whole_sets(x, softmax, formula, limits, found)
-        else:
-            for rows in _parts(found.marked(), x):
-                probs = probabilities_of_rows(x[rows], softmax)
-                _sort_sets(rows, probs, formula, limits, found)
+    if can_rank(x):
+        left = room_for_left(x)
+        sets_of_rows(x, softmax, formula, limits, found, left)
+        whole_sets(x, softmax, formula, limits, found, left)
+        give_back(left, x)
+    elif few_classes(x):
+        sets_of_rows(x, softmax, formula, limits, found, Left(x))
+        for rows in _parts(found.marked(), x):
+            _sort_sets(rows, probabilities_of_rows(x[rows], softmax), formula, limits, found)
     else:
         measured = measure(x, softmax)
-        few_sets(measured, list_tops(measured), formula, limits, found.cleared())
-        for rows in _parts(found.marked(), x):
+        few_sets(measured, list_tops(measured), formula, limits, found)
+        unsettled = found.marked()
+        if formula.flat and not limits.by_class and unsettled.shape[0]:
+            counted_sets(measured, unsettled, formula, limits, found)
+            unsettled = found.marked()
+        for rows in _parts(unsettled, x):
             _sort_sets(rows, written(measured, rows), formula, limits, found)
     return found.sizes, found.classes, found.mask
 

@@ -7,13 +7,16 @@ behind it has more than the cut, and the formula says whether one of them could 
 the list overflowed, the row is not settled, and marked for those who rank it whole.
 """
 
+import torch
+
 from pippin.torch.kernels.filled import Formula, Found, Limits, Placed
 from pippin.torch.kernels.formula import linear
-from pippin.torch.kernels.language import constexpr, jit, launch, tl
+from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.softmax import Measured
 from pippin.torch.kernels.tops import LISTED, Tops
 
 ROWS = 16
+BLOCK = 8192  # classes whose membership is written at once
 
 
 @jit
@@ -46,19 +49,24 @@ def _rows_of(values, classes, counts, numbers, n, ROWS: constexpr, LISTED: const
 
 
 @jit
+def _formula_of(formula, draws, row, real, ROWS: constexpr, DRAWN: constexpr):
+    """The numbers of a score, b for every row, and what was drawn for each."""
+    u = tl.zeros((ROWS,), tl.float64)
+    if DRAWN:
+        u = tl.load(draws + row, mask=real, other=0.0)
+    return tl.load(formula), tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64), tl.load(formula + 2), u
+
+
+@jit
 def _sets(
     values, classes, counts, numbers, table, formula, draws, highest, limits, rank_limits, group,
-    sizes, members, mask, n, width,
+    sizes, members, marks, n, width,
     K: constexpr, ROWS: constexpr, LISTED: constexpr, LINEAR: constexpr, DRAWN: constexpr,
     GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
     """The sets of ROWS rows, whose ranks are walked together: a list is too short to keep a warp busy."""
     row, real, count, value, k, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
-    constant, price = tl.load(formula), tl.load(formula + 2)
-    second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
+    constant, second, price, u = _formula_of(formula, draws, row, real, ROWS, DRAWN)
     g = tl.zeros((ROWS,), tl.int64)
     if GROUPED:
         g = tl.load(group + row, mask=real, other=0)
@@ -108,8 +116,21 @@ def _sets(
     tl.store(sizes + row, tl.where(settled, size, -1).to(tl.int64), mask=real)
     chosen = (position < LISTED) & (real & settled)[:, None]
     tl.store(members + row[:, None] * width + position, k.to(tl.int64), mask=chosen & (position < width))
-    if MASK:
-        tl.store(mask + row[:, None] * K + k, tl.full((ROWS, LISTED), 1, tl.int8), mask=chosen)
+    if MASK:  # a bit for each of those that are listed
+        tl.store(marks + row, tl.sum(tl.where(chosen, 1 << tl.arange(0, LISTED)[None, :], 0), axis=1), mask=real)
+
+
+@jit
+def _fill(sizes, classes, marks, mask, K: constexpr, BLOCK: constexpr, BLOCKS: constexpr, LISTED: constexpr):
+    """Membership in a block of the classes of one row, if it is settled: none, and then those that are marked."""
+    row, first = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS * BLOCK
+    if tl.load(sizes + row) >= 0:
+        k, slot = first + tl.arange(0, BLOCK), tl.arange(0, LISTED)
+        tl.store(mask + row * K + k, tl.zeros((BLOCK,), tl.int8), mask=k < K)
+        tl.debug_barrier()
+        member = (tl.load(marks + row) >> slot) & 1
+        own = tl.load(classes + row * LISTED + slot, mask=member != 0, other=-1)
+        tl.store(mask + row * K + own, tl.full((LISTED,), 1, tl.int8), mask=(own >= first) & (own < first + BLOCK))
 
 
 @jit
@@ -146,11 +167,7 @@ def _labels(
 ):  # fmt: skip
     """The scores of ROWS labels, from what is listed above them."""
     row, real, count, value, _, place, cut, broken = _rows_of(values, classes, counts, numbers, n, ROWS, LISTED)
-    constant, price = tl.load(formula), tl.load(formula + 2)
-    second = tl.load(formula + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
+    constant, second, price, u = _formula_of(formula, draws, row, real, ROWS, DRAWN)
     own = tl.load(scores + row, mask=real, other=0.0)
     rank = tl.load(ranks + row, mask=real, other=0)
     if LINEAR:
@@ -180,15 +197,24 @@ def few_sets(
 ) -> None:  # fmt: skip
     """Fills in the sets of all rows that their listed values settle."""
     n, n_classes = measured.x.shape
+    found.classes.fill_(-1)
+    marks = torch.empty_like(tops.counts)
     launch(
         _sets, -(-n // ROWS),
         (*tops, measured.numbers, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group,
-         found.sizes, found.classes, found.bytes),
+         found.sizes, found.classes, marks),
         (n, found.classes.shape[1]),
         (n_classes, ROWS, LISTED, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
          found.inside is not None),
         1,
     )  # fmt: skip
+    if found.inside is not None:
+        block = min(BLOCK, power_of_2(n_classes))
+        blocks = -(-n_classes // block)
+        launch(
+            _fill, n * blocks, (found.sizes, tops.classes, marks, found.inside), (),
+            (n_classes, block, blocks, LISTED), 4,
+        )  # fmt: skip
 
 
 def few_labels(

@@ -1,5 +1,6 @@
 """What kernels are told of a score and of limits, and what they fill in: sets, or the places and scores of labels."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -11,17 +12,34 @@ from pippin.torch.kernels.language import stream_of
 NUMBERS = 1 + 8 * 256 + 1 + 1 + 1
 LEFT = 2050
 
+# Kinds of scores: all but SOCOP are linear. Some look at a class alone, as IP, or beside the best one, as the margin:
+# these are flat, sets have all classes that are probable enough, and nobody has to rank them.
+SOCOP, LINEAR, BESIDE, ALONE = range(4)
+
+
+def kind_of(price: float, reach: int) -> int:
+    """What kind of score has these coefficients."""
+    return {0: ALONE, 1: BESIDE}.get(reach, LINEAR) if math.isnan(price) else SOCOP
+
 
 class Formula(NamedTuple):
     """A score: the coefficients of every rank (K, 5), c, b and μ first among its numbers, and what is drawn.
 
-    `u` has a number for each row; none, if nothing was drawn. All but SOCOP are linear.
+    `u` has a number for each row; none, if nothing was drawn. `kind` is one of SOCOP, LINEAR, BESIDE and ALONE.
     """
 
     table: torch.Tensor
     numbers: torch.Tensor
     u: torch.Tensor
-    linear: bool
+    kind: int
+
+    @property
+    def linear(self) -> bool:
+        return self.kind != SOCOP
+
+    @property
+    def flat(self) -> bool:
+        return self.kind >= BESIDE
 
     @property
     def drawn(self) -> bool:
@@ -72,7 +90,7 @@ def several_limits(scores: torch.Tensor, ranks: torch.Tensor | None, group: torc
 class Found:
     """Sets to fill in, and membership, if it is wanted.
 
-    A size of −1 marks a row that is not settled yet; of few classes, these are listed in `left`.
+    A size of −1 marks a row that is not settled yet.
     """
 
     def __init__(self, x: torch.Tensor, width: int, want_mask: bool) -> None:
@@ -80,8 +98,6 @@ class Found:
         self.sizes = x.new_empty(n, dtype=torch.int64)
         self.classes = x.new_empty((n, width), dtype=torch.int64)
         self.inside = x.new_empty((n, n_classes), dtype=torch.int8) if want_mask else None
-        self.left = x.new_empty(n, dtype=torch.int32)
-        self.faults = zeros(x)
 
     @property
     def bytes(self) -> torch.Tensor:
@@ -91,13 +107,6 @@ class Found:
     @property
     def mask(self) -> torch.Tensor | None:
         return None if self.inside is None else self.inside.view(torch.bool)
-
-    def cleared(self) -> "Found":
-        """The same without members, for those who fill in nothing else."""
-        self.classes.fill_(-1)
-        if self.inside is not None:
-            self.inside.zero_()
-        return self
 
     def marked(self) -> torch.Tensor:
         """The rows that are not settled yet."""
@@ -123,6 +132,42 @@ class Placed:
         return (self.ranks < -1).nonzero().squeeze(1)
 
 
+class Left:
+    """Room to list rows that are left to others: two counts, of which one is 0, and the rows behind ROWS_FROM.
+
+    Whoever takes the rows sets the other count to 0, for the next one who has this room: so nothing has to be cleared.
+    """
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.numbers = torch.zeros(ROWS_FROM + x.shape[0], dtype=torch.int32, device=x.device)
+        self.turn = 0  # which count it is
+
+
+ROWS_FROM = 4
+SPARE: dict[tuple[int, int], list[Left]] = {}  # by device and stream, where one kernel follows the other
+
+
+def room_for_left(x: torch.Tensor) -> Left:
+    """Room for the rows of x, which nobody else has meanwhile. A CUDA graph has its own: it clears that."""
+    spare = SPARE.get(stream_of(x))
+    if not spare or capturing(x):
+        return Left(x)
+    found = spare.pop()
+    return found if found.numbers.shape[0] >= ROWS_FROM + x.shape[0] else Left(x)
+
+
+def give_back(left: Left, x: torch.Tensor) -> None:
+    """Keeps the room for others, as soon as those who take its rows have been told to."""
+    if not capturing(x):
+        left.turn = 1 - left.turn
+        SPARE.setdefault(stream_of(x), []).append(left)
+
+
+def capturing(x: torch.Tensor) -> bool:
+    """Whether what is launched becomes a part of a CUDA graph."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 ZEROS: dict[tuple[int, int], list[torch.Tensor]] = {}  # by device and stream
 
 
@@ -131,7 +176,7 @@ def zeros(x: torch.Tensor) -> torch.Tensor:
 
     A CUDA graph writes to the same ones whenever it is replayed: there their clearing is a part of it.
     """
-    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+    if capturing(x):
         return torch.zeros(NUMBERS, dtype=torch.int32, device=x.device)
     there = stream_of(x)
     try:

@@ -14,6 +14,13 @@ def linear(table, rank, constant, p, mass, u):
 
 
 @jit
+def flat_members(p, table, formula, top, limit):
+    """Which classes of a row are members, by a flat score; the best two are, or it may be wrong about the best one."""
+    mass = tl.load(table + 2) * top.to(tl.float64)
+    return (p >= 0) & (linear(table, 1, tl.load(formula), p.to(tl.float64), mass, 0.0) <= limit)
+
+
+@jit
 def draw_of(draws, row, DRAWN: constexpr):
     u = tl.full((), 0.0, tl.float64)
     if DRAWN:

@@ -14,7 +14,7 @@ threads look again. Where equal probabilities hide one another, all of them are 
 
 import torch
 
-from pippin.torch.kernels.language import constexpr, jit, tl
+from pippin.torch.kernels.language import constexpr, jit, power_of_2, tl
 from pippin.torch.kernels.softmax import prob
 
 MOST = 4096
@@ -168,11 +168,11 @@ def few_classes(x: torch.Tensor) -> bool:
     return x.shape[1] <= MOST
 
 
-def tile(x: torch.Tensor, warps: int) -> tuple[int, int, int]:
-    """How a row is held by so many warps: DEEP, WIDE and EACH.
+def tile(n_classes: int, size: int, warps: int) -> tuple[int, int, int]:
+    """How a row of numbers of so many bytes is held by so many warps: DEEP, WIDE and EACH.
 
-    >>> tile(torch.zeros(1, 1000), 1), tile(torch.zeros(1, 12).half(), 1)
+    >>> tile(1000, 4, 1), tile(12, 2, 1)
     ((8, 32, 4), (1, 32, 8))
     """
-    wide, each = 32 * warps, 16 // x.element_size()
-    return max(1, (1 << (x.shape[1] - 1).bit_length()) // (wide * each)), wide, each
+    wide, each = 32 * warps, 16 // size
+    return max(1, power_of_2(n_classes) // (wide * each)), wide, each

@@ -3,6 +3,8 @@
 """Triton, where it is: torch for CPUs and for Apple comes without it, and then nothing here is ever launched."""
 
 import contextlib
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ except ModuleNotFoundError:
     triton = tl = None
 
 PRESENT = triton is not None
-COUNTS = ("n", "width", "weighty", "k", "n_groups")  # arguments whose size does not make another kernel
+COUNTS = ("n", "width", "weighty", "k", "n_groups", "turn")  # arguments whose size does not make another kernel
 jit = triton.jit(do_not_specialize=COUNTS) if PRESENT else lambda kernel: kernel
 constexpr = tl.constexpr if PRESENT else object
 # Whether a reshape may be asked to mix what it reshapes, where any order is as good: not from Triton 3.9 on.
@@ -53,7 +55,7 @@ def launch(
     """
     device = tensors[0].get_device()
     addresses = [tensor.data_ptr() for tensor in tensors]
-    odd = tuple([address & 15 for address in addresses])
+    odd = tuple([address & 15 for address in addresses]) if reduce(or_, addresses) & 15 else ()
     key = (id(kernel), device, constants, odd, tuple([tensor.dtype for tensor in tensors]))
     elsewhere = device >= 0 and device != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else NOTHING:

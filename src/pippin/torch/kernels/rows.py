@@ -3,31 +3,34 @@
 """Rows of few classes, each read once: the set of every row, or the score of its label.
 
 A program holds a row (`held.py`) and walks its ranks until a score passes the limit, or the label is reached, or
-STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 − r, and listed for `whole.py`.
+STEPS are taken; then the row is marked, with a size of −1 or a rank of −2 − r, and listed for `whole.py`. Where a score
+looks at a class beside the best one, some sets have all classes, which is known before the first step.
 """
+
+from functools import lru_cache
 
 import torch
 
-from pippin.torch.kernels.filled import LEFT, Formula, Found, Limits, Placed
-from pippin.torch.kernels.formula import draw_of, limit_of, linear
+from pippin.torch.kernels.filled import BESIDE, LEFT, ROWS_FROM, Formula, Found, Left, Limits, Placed
+from pippin.torch.kernels.formula import draw_of, flat_members, limit_of, linear
 from pippin.torch.kernels.held import bits_of, held, price_of, signed, start, take, tile, value_of
 from pippin.torch.kernels.language import constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.softmax import NEAR, is_odd, prob
 
 STEPS = 24
-REGISTERS = 64  # of a thread: with half of what it would take, twice as many rows are under way
+REGISTERS = 72  # of a thread: with half of what it would take, nearly twice as many rows are under way
 
 
 @jit
 def _sets(
-    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, faults, left,
+    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, left, turn,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
-    DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
-    STEPS: constexpr, WIDTH: constexpr, LISTED: constexpr, LEFT: constexpr,
+    BESIDE: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
+    STEPS: constexpr, WIDTH: constexpr, LISTED: constexpr, ROWS_FROM: constexpr,
 ):  # fmt: skip
     """The set of one row, which one warp holds: nobody waits for others, and a short set ends a short walk."""
     row = tl.program_id(0).to(tl.int64)
-    index, p, _, scale, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
+    index, p, top, scale, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
     bits = bits_of(p)
     broken = scale != scale
     constant, second, price = tl.load(formula), tl.load(formula + 1), tl.load(formula + 2)
@@ -45,6 +48,8 @@ def _sets(
         if BY_CLASS:
             enough = tl.full((), -1.0, tl.float64)
         mass, known = price_of(bits, index, price, enough, K, STEPS)
+    if BESIDE & (K > STEPS):  # a class without probability is a member of a set that has all
+        known = flat_members(0.0 * scale, table, formula, scale if SOFTMAX else top, limit) == 0
     going = known & (broken == 0)
     front, classes, behind, last, after = start(bits)
     least, final = signed(last - 1), tl.full((), -1, tl.int32)  # the last member
@@ -78,7 +83,7 @@ def _sets(
     settled = (known & ((going == 0) | (rank == K))) | broken
     tl.store(sizes + row, tl.where(settled, size, -1).to(tl.int64))
     if settled == 0:
-        tl.store(left + tl.atomic_add(faults + LEFT, 1, sem="relaxed"), row.to(tl.int32))
+        tl.store(left + ROWS_FROM + tl.atomic_add(left + turn, 1, sem="relaxed"), row.to(tl.int32))
     tl.store(members + row * WIDTH + slot, listed.to(tl.int64), mask=slot < WIDTH)
     for first in range(LISTED, WIDTH, LISTED):
         tl.store(members + row * WIDTH + first + slot, tl.full((LISTED,), -1, tl.int64), mask=first + slot < WIDTH)
@@ -150,25 +155,32 @@ def _probabilities(
     tl.store(out + row * K + index, p, mask=index < K)
 
 
+@lru_cache
+def _held_by(n_classes: int, size: int) -> tuple[int, tuple[int, int, int]]:
+    """By how many warps a row is held, and how."""
+    warps = max(1, power_of_2(n_classes) // 1024)
+    return warps, tile(n_classes, size, warps)
+
+
 def _registers(x: torch.Tensor) -> int | None:
     return None if x.dtype == torch.float64 else REGISTERS
 
 
 def sets_of_rows(
-    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found
+    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found, left: Left
 ) -> None:  # fmt: skip
-    """Fills in the sets of all rows that STEPS ranks settle; the others have no size."""
+    """Fills in the sets of all rows that STEPS ranks settle; the others have no size, and are listed."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     width = found.classes.shape[1]
     launch(
         _sets, n,
         (x, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
-         found.bytes, found.faults, found.left),
-        (),
-        (n_classes, *shape, softmax, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
-         found.inside is not None, STEPS, width, min(64, power_of_2(width)), LEFT),
+         found.bytes, left.numbers),
+        (left.turn,),
+        (n_classes, *shape, softmax, formula.linear, formula.kind == BESIDE, formula.drawn, limits.grouped,
+         limits.by_class, limits.by_rank, found.inside is not None, STEPS, width, min(64, power_of_2(width)),
+         ROWS_FROM),
         warps, registers=_registers(x),
     )  # fmt: skip
 
@@ -178,8 +190,7 @@ def labels_of_rows(
 ) -> None:  # fmt: skip
     """Fills in the places and scores of all labels; those that STEPS ranks do not settle are marked."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     launch(
         _labels, n,
         (x, placed.labels, *formula[:3], placed.ranks, placed.scores, placed.faults, placed.left),
@@ -191,8 +202,7 @@ def labels_of_rows(
 def probabilities_of_rows(x: torch.Tensor, softmax: bool) -> torch.Tensor:
     """The probabilities of all rows."""
     n, n_classes = x.shape
-    warps = max(1, power_of_2(n_classes) // 1024)
-    shape = tile(x, warps)
+    warps, shape = _held_by(n_classes, x.element_size())
     out = torch.empty((n, n_classes), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
     launch(_probabilities, n, (x, out), (), (n_classes, *shape, softmax), warps)
     return out

@@ -2,7 +2,7 @@
 # Triton compiles these functions itself: their arguments are pointers and blocks, for which Python has no types.
 """The best few of every row of many classes, and the rank of its label, from the groups that can have them.
 
-Of the largest values of all groups a cut is found that some SOME of them reach; only those groups are read again, and
+Of the largest values of all groups a cut is found that some of them reach; only those groups are read again, and
 what is above the cut is listed. 2^x need not grow with x in its last bits: the cut is raised by more than that, and a
 label's rank is counted over all groups that come near it.
 """
@@ -40,12 +40,16 @@ def halfway(low, high, SOFTMAX: constexpr):
 
 @jit
 def _list(
-    x, numbers, groups, chosen, values, classes, counts, n, n_groups,
+    x, numbers, groups, rows, chosen, values, classes, counts, n, n_groups,
     K: constexpr, GROUP: constexpr, GROUPS: constexpr, LISTED: constexpr, SOME: constexpr, HALVINGS: constexpr,
-    SOFTMAX: constexpr,
+    SOFTMAX: constexpr, ALL: constexpr,
 ):  # fmt: skip
     """The best of one row: a cut from the groups' largest values, and only the groups that reach it."""
-    row = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(0).to(tl.int64)
+    row = place
+    if ALL == 0:
+        row = tl.load(rows + place)
+    start = place * LISTED
     kind = numbers.dtype.element_ty
     top, scale = tl.load(numbers + row), tl.load(numbers + n + row)
     group = tl.arange(0, GROUPS)
@@ -58,11 +62,11 @@ def _list(
         low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
     reach = best >= low
     found = tl.sum(reach.to(tl.int32), axis=0)
-    place = tl.cumsum(reach.to(tl.int32), axis=0) - 1
-    tl.store(chosen + row * LISTED + place, group, mask=reach & (place < LISTED))
+    position = tl.cumsum(reach.to(tl.int32), axis=0) - 1
+    tl.store(chosen + start + position, group, mask=reach & (position < LISTED))
     tl.debug_barrier()
     slot = tl.arange(0, LISTED)
-    group = tl.load(chosen + row * LISTED + slot, mask=slot < found, other=0)
+    group = tl.load(chosen + start + slot, mask=slot < found, other=0)
     index = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     real = (slot < found)[:, None] & (index < K)
     p = prob(tl.load(x + row * K + index, mask=real, other=0.0).to(kind), top, scale, SOFTMAX)
@@ -70,12 +74,12 @@ def _list(
     if SOFTMAX:
         cut = cut * 1.00006103515625
     high = real & (p >= cut) & (p > 0)
-    where = tl.atomic_add(counts + row + tl.zeros_like(index), 1, mask=high, sem="relaxed")
+    where = tl.atomic_add(counts + place + tl.zeros_like(index), 1, mask=high, sem="relaxed")
     fits = high & (where < LISTED)
-    tl.store(values + row * LISTED + where, p, mask=fits)
-    tl.store(classes + row * LISTED + where, index, mask=fits)
+    tl.store(values + start + where, p, mask=fits)
+    tl.store(classes + start + where, index, mask=fits)
     tl.store(numbers + 2 * n + row, cut)
-    tl.atomic_add(counts + row, tl.where(found > LISTED, LISTED + 1, 0), sem="relaxed")
+    tl.atomic_add(counts + place, tl.where(found > LISTED, LISTED + 1, 0), sem="relaxed")
 
 
 @jit
@@ -113,16 +117,22 @@ def _rank(
         tl.atomic_add(faults, 1, sem="relaxed")
 
 
-def list_tops(measured: Measured) -> Tops:
-    """The best of all rows."""
+def list_tops(
+    measured: Measured, rows: torch.Tensor | None = None, listed: int = LISTED, some: int = SOME
+) -> Tops:  # fmt: skip
+    """The best of all rows, or of some: `listed` at most, from `some` groups or a few more."""
     x, numbers, groups = measured[:3]
     n, n_classes = x.shape
-    values = torch.empty((n, LISTED), dtype=numbers.dtype, device=x.device)
-    classes, chosen = (torch.empty((n, LISTED), dtype=torch.int32, device=x.device) for _ in range(2))
-    counts = torch.zeros(n, dtype=torch.int32, device=x.device)
+    many = n if rows is None else rows.shape[0]
+    values = torch.empty((many, listed), dtype=numbers.dtype, device=x.device)
+    classes, chosen = (torch.empty((many, listed), dtype=torch.int32, device=x.device) for _ in range(2))
+    counts = torch.zeros(many, dtype=torch.int32, device=x.device)
     launch(
-        _list, n, (x, numbers, groups, chosen, values, classes, counts), (n, groups.shape[1]),
-        (n_classes, measured.group, power_of_2(groups.shape[1]), LISTED, SOME, HALVINGS, measured.softmax), 4,
+        _list, many, (x, numbers, groups, groups if rows is None else rows, chosen, values, classes, counts),
+        (n, groups.shape[1]),
+        (n_classes, measured.group, power_of_2(groups.shape[1]), listed, some, HALVINGS, measured.softmax,
+         rows is None),
+        max(4, listed // 32),
     )  # fmt: skip
     return Tops(values, classes, counts)
 

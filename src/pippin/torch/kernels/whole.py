@@ -10,14 +10,16 @@ probabilities alone have half the bits of those with their classes. So these are
 the classes that are listed, or have limits of their own, the order is found, up to SOME at a time: a class is a key,
 its probability's bits and behind them its place from the end, and the next are those above a cut: the probability
 that is SOME ranks further, or, where many are equal to it, one that is found by halving.
+
+By a flat score members are counted, and no row is sorted.
 """
 
 import math
 
 import torch
 
-from pippin.torch.kernels.filled import LEFT, Formula, Found, Limits, Placed
-from pippin.torch.kernels.formula import draw_of, limit_of
+from pippin.torch.kernels.filled import LEFT, ROWS_FROM, Formula, Found, Left, Limits, Placed
+from pippin.torch.kernels.formula import draw_of, flat_members, limit_of
 from pippin.torch.kernels.held import few_classes, held, tile
 from pippin.torch.kernels.language import MIXED, constexpr, jit, launch, power_of_2, tl
 from pippin.torch.kernels.ranked import ranks_within, score_at
@@ -30,9 +32,14 @@ REGISTERS = 128  # of a thread: so many that 16 rows are under way on each multi
 
 
 @jit
-def _sort(p, ranked, SPAN: constexpr):
+def _bits(p):
+    """Probabilities as whole numbers in the same order; −1 for what is none."""
+    return tl.where(p >= 0, p.to(tl.int32, bitcast=True), -1)
+
+
+@jit
+def _sort(bits, ranked, SPAN: constexpr):
     """Writes probabilities, largest first; NaN for what is none."""
-    bits = tl.where(p >= 0, p.to(tl.int32, bitcast=True), -1)
     bits = tl.reshape(bits, (SPAN,), can_reorder=True) if MIXED else tl.reshape(bits, (SPAN,))
     bits = tl.sort(bits, descending=True)
     tl.debug_barrier()  # all have read what was there before
@@ -42,55 +49,74 @@ def _sort(p, ranked, SPAN: constexpr):
 
 @jit
 def _count(chosen):
-    return tl.sum(tl.sum(chosen.to(tl.int32), axis=1), axis=0)
-
-
-@jit
-def _best(key, cut, room, SOME: constexpr):
-    """The best of the keys, sorted, how many these are, and all others; SOME at most, and half as many where there are.
-
-    At most SOME are above the cut. Where these are too few, as many are just there, another one is looked for: `low` is
-    a cut with too many keys above it, `high` one with few enough.
-    """
-    low, high = tl.full((), -1, tl.int64), cut
-    count = _count(key > high)
-    while (count < SOME // 2) & (high - low > 1):
-        middle = low + (high - low) // 2
-        above = _count(key > middle)
-        few = above <= SOME
-        low, high = tl.where(few, low, middle), tl.where(few, middle, high)
-        count = tl.where(few, above, count)
-    chosen = (key > high).to(tl.int32)
-    each = tl.sum(chosen, axis=1)
-    place = (tl.cumsum(each, axis=0) - each)[:, None] + tl.cumsum(chosen, axis=1) - 1
-    tl.debug_barrier()  # all have read what was there before
-    tl.store(room + place, key, mask=chosen != 0)
-    tl.debug_barrier()
-    slot = tl.arange(0, SOME)
-    best = tl.sort(tl.load(room + slot, mask=slot < count, other=-1), descending=True)
-    return best, count, tl.where(key > high, -1, key)
+    return tl.sum(tl.sum(tl.sum(chosen.to(tl.int32), axis=2), axis=1), axis=0)
 
 
 @jit
 def _last(equal, index, many, K: constexpr):
     """The class up to which so many are equal: any behind them all, if there are no more."""
     low, high = tl.full((), -1, tl.int32), tl.full((), K - 1, tl.int32)
-    if tl.sum(tl.sum(tl.sum(equal.to(tl.int32), axis=2), axis=1), axis=0) == many:
+    if _count(equal) <= many:
         low = high - 1
     while high - low > 1:
         middle = low + (high - low) // 2
-        enough = tl.sum(tl.sum(tl.sum((equal & (index <= middle)).to(tl.int32), axis=2), axis=1), axis=0) >= many
+        enough = _count(equal & (index <= middle)) >= many
         low, high = tl.where(enough, low, middle), tl.where(enough, middle, high)
     return high
 
 
 @jit
+def _best(bits, index, cut, room, K: constexpr, SOME: constexpr):
+    """The keys of the best classes, sorted, how many these are, and the bits of all others.
+
+    SOME at most, and half as many where there are. At most SOME are above the cut. Where these are too few, another one
+    is looked for: `low` is a cut with too many above it, `high` one with few enough. If many are equal to that, the
+    first of them are taken.
+    """
+    low, high = tl.full((), -1, tl.int32), cut
+    count = _count(bits > high)
+    while (count < SOME // 2) & (high - low > 1):
+        middle = low + (high - low) // 2
+        above = _count(bits > middle)
+        few = above <= SOME
+        low, high = tl.where(few, low, middle), tl.where(few, middle, high)
+        count = tl.where(few, above, count)
+    chosen = bits > high
+    if (count < SOME // 2) & (high >= 0):
+        equal = bits == high
+        chosen = chosen | (equal & (index <= _last(equal, index, SOME - count, K)))
+        count = _count(chosen)
+    here = chosen.to(tl.int32)
+    beside = tl.sum(here, axis=2)
+    each = tl.sum(beside, axis=1)
+    place = (tl.cumsum(each, axis=0) - each)[:, None] + tl.cumsum(beside, axis=1) - beside
+    key = (bits.to(tl.int64) << 12) | (4095 - index)
+    tl.debug_barrier()  # all have read what was there before
+    tl.store(room + place[:, :, None] + tl.cumsum(here, axis=2) - 1, key, mask=chosen)
+    tl.debug_barrier()
+    slot = tl.arange(0, SOME)
+    best = tl.sort(tl.load(room + slot, mask=slot < count, other=-1), descending=True)
+    return best, count, tl.where(chosen, -1, bits)
+
+
+@jit
+def _above(ranked, size, p, index, K: constexpr):
+    """Which classes of a sorted row are its first `size`: all that are as probable, or those up to the last one."""
+    least = tl.load(ranked + tl.maximum(size, 1) - 1).to(tl.float32)
+    following = tl.load(ranked + size).to(tl.float32)
+    final = tl.full((), K, tl.int32)
+    if following == least:
+        final = _last(p == least, index, size - _count(p > least), K)
+    return ((p > least) | ((p == least) & (index <= final))) & (size > 0)
+
+
+@jit
 def _sets(
-    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, faults, left, rooms, scratch,
-    width,
+    x, table, formula, draws, highest, limits, rank_limits, group, sizes, members, mask, left, rooms, scratch,
+    width, turn,
     K: constexpr, DEEP: constexpr, WIDE: constexpr, EACH: constexpr, SOFTMAX: constexpr, LINEAR: constexpr,
-    DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
-    BLOCK: constexpr, SOME: constexpr, LEFT: constexpr,
+    FLAT: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr, BY_RANK: constexpr, MASK: constexpr,
+    BLOCK: constexpr, SOME: constexpr, ROWS_FROM: constexpr,
 ):  # fmt: skip
     """The sets of the listed rows: how many ranks are within the highest limit, and then which classes these are."""
     span: constexpr = DEEP * WIDE * EACH
@@ -98,34 +124,39 @@ def _sets(
     scores = scratch + tl.program_id(0) * (2 * span)
     ranked = scores + span
     slot = tl.arange(0, SOME)
-    many_left, i = tl.load(faults + LEFT), tl.program_id(0)
+    many_left, i = tl.load(left + turn), tl.program_id(0)
+    if i == 0:
+        tl.store(left + 1 - turn, 0)
     while i < many_left:
-        row = tl.load(left + i).to(tl.int64)
+        row = tl.load(left + ROWS_FROM + i).to(tl.int64)
         index, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
-        _sort(p, ranked, span)
+        bits = _bits(p)
+        cut = tl.max(tl.max(tl.max(bits, axis=2), axis=1), axis=0)
         u = draw_of(draws, row, DRAWN)
         g, limit = limit_of(highest, group, row, GROUPED)
-        size = ranks_within(ranked, K, table, formula, u, limit, scores, BLOCK, LINEAR, BY_CLASS)
+        listed = tl.full((), 0, tl.int32)
+        first = tl.full((), 0, tl.int32)
+        if FLAT:
+            inside = flat_members(p, table, formula, cut.to(tl.float32, bitcast=True), limit)
+            size = _count(inside)
+        else:
+            _sort(bits, ranked, span)
+            size = ranks_within(ranked, K, table, formula, u, limit, scores, BLOCK, LINEAR, BY_CLASS)
+            if MASK & (BY_CLASS == 0):
+                inside = index < K
+                if size < K:
+                    inside = _above(ranked, size, p, index, K)
         if MASK & (BY_CLASS == 0):
-            inside = index < K
-            if size < K:
-                least = tl.load(ranked + tl.maximum(size, 1) - 1).to(tl.float32)
-                above = tl.sum(tl.sum(tl.sum((p > least).to(tl.int32), axis=2), axis=1), axis=0)
-                final = _last(p == least, index, size - above, K)
-                inside = ((p > least) | ((p == least) & (index <= final))) & (size > 0)
             tl.store(mask + row * K + index, inside.to(tl.int8), mask=index < K)
         tl.debug_barrier()
-        key = (p.to(tl.int32, bitcast=True).to(tl.int64) << 12) | (4095 - index).to(tl.int64)
-        key = tl.reshape(tl.where(p >= 0, key, -1), (WIDE, DEEP * EACH))
         needed = size
         if BY_CLASS == 0:
             needed = tl.minimum(size, width)
-        listed = tl.full((), 0, tl.int32)
-        first = tl.full((), 0, tl.int32)
         while first < needed:
-            behind = tl.load(ranked + first + SOME, mask=first + SOME < K, other=-1.0).to(tl.float32)
-            cut = (behind.to(tl.int32, bitcast=True).to(tl.int64) << 12) | 4095
-            best, count, key = _best(key, tl.where(behind >= 0, cut, -1), room, SOME)
+            if FLAT == 0:
+                behind = tl.load(ranked + first + SOME, mask=first + SOME < K, other=-1.0).to(tl.float32)
+                cut = tl.where(behind >= 0, behind.to(tl.int32, bitcast=True), -1)
+            best, count, bits = _best(bits, index, cut, room, K, SOME)
             k, rank = 4095 - (best & 4095).to(tl.int32), first + slot
             member = (slot < count) & (rank < size)
             if BY_CLASS:
@@ -159,7 +190,7 @@ def _labels(
         row = tl.load(left + i).to(tl.int64)
         last = -2 - tl.load(ranks + row)
         _, p, _, _, _ = held(x, row, K, DEEP, WIDE, EACH, SOFTMAX)
-        _sort(p, ranked, span)
+        _sort(_bits(p), ranked, span)
         u = draw_of(draws, row, DRAWN)
         tl.store(scores + row, score_at(ranked, last, table, formula, u, weighty, K, BLOCK, LINEAR))
         tl.store(ranks + row, last)
@@ -170,7 +201,7 @@ def _shape(x: torch.Tensor) -> tuple[int, tuple[int, int, int], int]:
     """How many programs, how each holds a row, and by how many warps."""
     n, n_classes = x.shape
     warps = max(1, power_of_2(n_classes) // HELD)
-    return min(n, PROGRAMS), tile(x, warps), warps
+    return min(n, PROGRAMS), tile(n_classes, x.element_size(), warps), warps
 
 
 def can_rank(x: torch.Tensor) -> bool:
@@ -179,7 +210,7 @@ def can_rank(x: torch.Tensor) -> bool:
 
 
 def whole_sets(
-    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found
+    x: torch.Tensor, softmax: bool, formula: Formula, limits: Limits, found: Found, left: Left
 ) -> None:  # fmt: skip
     """Fills in the sets of the rows that are listed."""
     programs, shape, warps = _shape(x)
@@ -188,10 +219,10 @@ def whole_sets(
     launch(
         _sets, programs,
         (x, *formula[:3], limits.highest, limits.scores, limits.ranks, limits.group, found.sizes, found.classes,
-         found.bytes, found.faults, found.left, rooms, scratch),
-        (found.classes.shape[1],),
-        (x.shape[1], *shape, softmax, formula.linear, formula.drawn, limits.grouped, limits.by_class, limits.by_rank,
-         found.inside is not None, BLOCK, SOME, LEFT),
+         found.bytes, left.numbers, rooms, scratch),
+        (found.classes.shape[1], left.turn),
+        (x.shape[1], *shape, softmax, formula.linear, formula.flat and not limits.by_class, formula.drawn,
+         limits.grouped, limits.by_class, limits.by_rank, found.inside is not None, BLOCK, SOME, ROWS_FROM),
         warps, registers=REGISTERS,
     )  # fmt: skip
 
