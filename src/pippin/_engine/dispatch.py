@@ -324,7 +324,8 @@ def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    step = max(4, min(BLOCK // rows.n_classes, -(-rows.n // n_threads())))
+    block = BLOCK // 2 if rows.logits else BLOCK  # their softmax is made in float64
+    step = max(4, min(block // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 
