@@ -26,7 +26,7 @@ def test_blocks_begin_past_32_bits():
     """Rows that only say how many they are: every block begins where the one before ends."""
 
     class Counted:
-        n, n_classes = 2**33, 2**9
+        n, n_classes, logits = 2**33, 2**9, False
 
     begun = list(dispatch._blocks(Counted()))
     assert begun[0][0] == 0
