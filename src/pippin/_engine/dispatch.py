@@ -102,6 +102,11 @@ def accuracy(rows: Rows, labels: Codes) -> float:
     return sum(right.values()) / rows.n
 
 
+def smallest(scores: Vector, k: int) -> float:
+    """The k-th smallest score, k from 1 on."""
+    return engine_for(0).smallest(scores, k)
+
+
 def band(rows: Rows, score: Score, low: float, high: float) -> tuple[Codes, Places]:
     """Set sizes that every threshold from `low` to `high` reaches, and the places that only some reach."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)

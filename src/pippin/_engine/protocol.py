@@ -125,6 +125,9 @@ class Engine(Protocol):
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
         """Fills in sizes; returns the members of all rows, best first, and the suspects."""
 
+    def smallest(self, scores: Vector, k: int) -> float:
+        """The k-th smallest score, k from 1 on."""
+
     def band(self, block: Floats, c: Coefficients, low: float, high: float) -> tuple[Codes, Places]:
         """Sizes that every threshold from `low` to `high` reaches, and the places that some reach, whatever u is."""
 

@@ -110,6 +110,7 @@ def _with_whole_rankings() -> list[Step]:
     held = Held(np.zeros((1, 2), dtype=np.int32), np.array([0, 1]), np.full(1, 0.5))
     single, double = (as_rows(np.full((1, 2), 0.5, dtype=kind)) for kind in (np.float32, np.float64))
     return [
+        partial(dispatch.smallest, none, 1),
         partial(dispatch.class_scores, single, ip, none),
         partial(dispatch.class_scores, double, ip, none),
         partial(dispatch.p_values, double, ip, held, group, Draws(none, None), lambda start, p: None),

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
-from pippin._engine.selecting import smallest
 from pippin._inputs.labels import Labelled
 from pippin._predictors import answers
 from pippin._predictors.answers import asked_rows, drawn
@@ -189,7 +188,7 @@ def from_content(content: Content) -> Predictor:
 def kth_smallest(scores: Vector, alpha: Any) -> float:
     """The threshold alone: the k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, or infinity if k > n."""
     k = quantile_rank(len(scores), alpha)
-    return math.inf if k > len(scores) else smallest(scores, k)
+    return math.inf if k > len(scores) else dispatch.smallest(scores, k)
 
 
 def _threshold(scores: Vector, alpha: float) -> float:

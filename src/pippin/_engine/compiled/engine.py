@@ -12,8 +12,9 @@ from types import ModuleType
 
 import numpy as np
 
+from pippin._engine import selecting
 from pippin._engine.compiled import decisions as deciding
-from pippin._engine.compiled import narrow, per_class, priced, ranked, rowwise, splits, tiled, unranked
+from pippin._engine.compiled import narrow, per_class, priced, ranked, rowwise, sorting, splits, tiled, unranked
 from pippin._engine.compiled.band import band
 from pippin._engine.compiled.decisions import one_decision, packed, rows_of
 from pippin._engine.compiled.p_values import p_values
@@ -48,9 +49,11 @@ __all__ = [
     "packed",
     "place_scores",
     "rows_of",
+    "smallest",
 ]
 
 INSPECTS = True
+SELECTED = 1 << 16  # scores that a loop takes
 RANKING = (ranked, priced)
 ROWWISE = (unranked, *RANKING)
 NO_RANKS = read_only(np.zeros((1, 1), dtype=np.int32))
@@ -102,6 +105,13 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
         group = np.zeros(len(block), dtype=np.int64) if bounds.group is None else bounds.group
         found = per_class.members_within(block, c, read_only(bounds.scores), ranks, group, u, sizes)
     return found
+
+
+def smallest(scores: Vector, k: int) -> float:
+    """The k-th smallest score, k from 1 on; of very many, a sample is the shorter way."""
+    if len(scores) > SELECTED:
+        return selecting.smallest(scores, k)
+    return float(sorting.smallest(scores.copy(), k - 1))
 
 
 def place_scores(places: Places, c: Coefficients, u: Vector) -> Vector:

@@ -6,6 +6,7 @@ from pippin._engine.plain.products import add_logits, add_mixed, add_product, ce
 from pippin._engine.plain.scores import at_places, band, class_scores, label_places, label_scores, members
 from pippin._engine.plain.splits import count_splits, deal
 from pippin._engine.protocol import Places
+from pippin._engine.selecting import smallest
 from pippin._runtime.arrays import Vector
 from pippin._theory.formula import Coefficients
 
@@ -26,6 +27,7 @@ __all__ = [
     "members",
     "p_values",
     "place_scores",
+    "smallest",
 ]
 
 INSPECTS = False
