@@ -16,7 +16,7 @@ from pippin._engine.compiled.build import BEST, NEXT, NONE, compiled, compiled_s
 from pippin._engine.compiled.cutoff import Cutoff, cutoff_of
 from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
-from pippin._engine.compiled.walk import CHUNK, ONE, Row, is_doubtful
+from pippin._engine.compiled.walk import CHUNK, ONE, Row, is_doubtful, write_pair
 from pippin._engine.protocol import Scored
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
@@ -203,7 +203,10 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         """Writes the members of one set by rank, the best one first if it is known; returns their number."""
         size = lanes.count(inside | best)
         found[np.uint64(used)] = lanes.first(best if best != 0 else inside) if size > 0 else NONE
-        if 1 < size <= HANDFUL:
+        if size == 2:
+            both = inside | best
+            write_pair(row, lanes.first(both), lanes.first(both & (both - ONE)), found, used)
+        elif 1 < size <= HANDFUL:
             handfuls.write_few(row.flat, row.start, inside | best, found, used)
         elif size > 1:
             _write_many(row, inside | best, found, used)

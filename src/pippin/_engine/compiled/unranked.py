@@ -29,6 +29,7 @@ from pippin._engine.compiled.walk import (
     look,
     n_classes_of,
     room_for,
+    write_pair,
 )
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, Coefficients, Parts
@@ -151,6 +152,8 @@ def _write(row: Row, words: NDArray[np.uint64], at: int, found: Indices, used: i
         _write_row(row, found, used)
     elif size > HANDFUL:
         return _write_many(row, words, at, found, used, room)
+    elif size == 2:
+        write_pair(row, found[np.uint64(used)], found[np.uint64(used + 1)], found, used)
     elif size > 1:
         handfuls.sort_few(row.flat, row.start, found, used, size)
     return size

@@ -19,7 +19,7 @@ from pippin._engine.compiled.handfuls import HANDFUL
 from pippin._engine.compiled.lanes import LANES
 from pippin._engine.compiled.sorting import Ranking, sort_down
 from pippin._inputs.rows import SUM_TOLERANCE
-from pippin._runtime.arrays import Floats
+from pippin._runtime.arrays import Floats, Indices
 
 CHUNK = 64  # entries whose answers fit into one whole number
 FEW = 16  # classes up to which all are ranked at once
@@ -157,6 +157,14 @@ def largest_below(row: Row, high: Any) -> Any:
     for k in range(row.start, row.start + row.size):
         largest = row.flat[k] if largest < row.flat[k] < high else largest
     return largest
+
+
+@inlined
+def write_pair(row: Row, one: int, other: int, found: Indices, used: int) -> None:
+    """Writes two classes to found[used:] by rank; where they are equal, `one` comes first."""
+    swapped = row.flat[np.uint64(row.start + other)] > row.flat[np.uint64(row.start + one)]
+    found[np.uint64(used)] = other if swapped else one
+    found[np.uint64(used + 1)] = one if swapped else other
 
 
 @part
