@@ -1,6 +1,7 @@
 """What kernels are told of a score and of limits, and what they fill in: sets, or the places and scores of labels."""
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -149,11 +150,12 @@ SPARE: dict[tuple[int, int], list[Left]] = {}  # by device and stream, where one
 
 def room_for_left(x: torch.Tensor) -> Left:
     """Room for the rows of x, which nobody else has meanwhile. A CUDA graph has its own: it clears that."""
-    spare = SPARE.get(stream_of(x))
-    if not spare or capturing(x):
-        return Left(x)
-    found = spare.pop()
-    return found if found.numbers.shape[0] >= ROWS_FROM + x.shape[0] else Left(x)
+    if not capturing(x):
+        with suppress(KeyError, IndexError):  # no other thread comes between asking and taking
+            found = SPARE[stream_of(x)].pop()
+            if found.numbers.shape[0] >= ROWS_FROM + x.shape[0]:
+                return found
+    return Left(x)
 
 
 def give_back(left: Left, x: torch.Tensor) -> None:
