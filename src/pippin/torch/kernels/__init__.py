@@ -5,8 +5,8 @@ of the label, of a row that one program holds (`held.py`); `whole.py` ranks the 
 rows `softmax.py` finds two numbers that make their probabilities, and the largest value of every group of classes;
 `tops.py` looks into the groups that can have the best few and ranks the label, and `few.py` walks the ranks of many
 rows at once; of what is left, sets by a flat score are counted by `counted.py`, and all else is sorted by torch, and
-scored by `ranked.py`. `sums.py` says how a sum in rank order is made
-of many terms at once. `select.py` finds the threshold among the scores.
+scored by `ranked.py`. `sums.py` says how a sum in rank order is made of many terms at once. `select.py` finds the
+threshold among the scores.
 """
 
 import torch
