@@ -82,6 +82,8 @@ class ConformalHead(ScoreHead):
 
     limit_bits: torch.Tensor | None
     rank_limits: torch.Tensor | None
+    max_size: int
+    _views: tuple[Any, kernels.Formula, Limits] | None
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class ConformalHead(ScoreHead):
         width = min(n_classes, LISTED) if max_size is None else max_size
         if not 1 <= width <= n_classes:
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
-        self.max_size = width
+        self._note(max_size=width)
         self._keep_formula(given.score, given.c, given.thresholds.max())
         self._keep_bits("limit_bits", None if given.one is not None else given.thresholds)
         self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
@@ -155,7 +157,7 @@ class ConformalHead(ScoreHead):
 
     def _note_kind(self, kind: int, randomized: bool) -> None:
         super()._note_kind(kind, randomized)
-        self._views: tuple[Any, kernels.Formula, Limits] | None = None
+        self._note(_views=None)
 
     def _kept(self) -> tuple[kernels.Formula, Limits]:
         """Formula and limits as kernels take them, made anew when the head was moved or loaded."""

@@ -22,10 +22,17 @@ class Head(torch.nn.Module):
     Numbers are buffers that hold the bits of float64 as int64, so that `half()` and `to(dtype)` cannot round them.
     """
 
+    classes: Classes
+    from_probs: bool
+    _groups: KnownGroups | None
+
     def __init__(self, classes: Classes, groups: KnownGroups | None, from_probs: bool) -> None:
         super().__init__()
-        self.classes, self.from_probs = classes, from_probs
-        self._groups = groups
+        self._note(classes=classes, from_probs=from_probs, _groups=groups)
+
+    def _note(self, **attributes: Any) -> None:
+        """Sets attributes that are no tensors: torch would look whether they are, for longer than all else takes."""
+        vars(self).update(attributes)
 
     def group_codes(self, groups: ArrayLike) -> torch.Tensor:
         """The numbers of groups by name, as forward takes them.
@@ -57,6 +64,9 @@ class ScoreHead(Head):
 
     table_bits: torch.Tensor
     number_bits: torch.Tensor
+    linear: bool
+    randomized: bool
+    _kind: int
 
     def _keep_formula(self, score: Score, c: Coefficients, *more: float) -> None:
         self._keep_bits("table_bits", c.table)
@@ -65,7 +75,7 @@ class ScoreHead(Head):
 
     def _note_kind(self, kind: int, randomized: bool) -> None:
         """What the coefficients say about the kind of score, asked once and not in every forward."""
-        self._kind, self.linear, self.randomized = kind, kind != SOCOP, randomized
+        self._note(_kind=kind, linear=kind != SOCOP, randomized=randomized)
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)

@@ -29,9 +29,9 @@ def one_threshold(
     """A predictor with one threshold; it keeps the scores, if it is to. Faults are told to `check`."""
     level, n = as_alpha(alpha), len(scored.scores)
     k = quantile_rank(n, level)
-    found = _to_host(_smallest(scored, min(k, n)))
+    found = _smallest(scored, min(k, n))
     kept = _to_host(scored.scores) if keep else None
-    threshold, faults = _array(found).tolist()
+    threshold, faults = found.tolist()  # which waits for the device, and so for all copies before
     if check is not None:
         check(int(faults))
     scores = None if kept is None else read_only(kept.numpy())

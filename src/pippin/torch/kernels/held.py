@@ -85,20 +85,31 @@ def largest(bits):
 
 
 @jit
-def fronts(bits, index, last):
+def classes_of(bits):
+    """The first class of every thread of a tile, and how far from it all others are: the same for every thread."""
+    wide: constexpr = bits.shape[0]
+    deep: constexpr = bits.shape[1]
+    each: constexpr = bits.shape[2]
+    further = tl.arange(0, deep)[None, :, None] * (wide * each) + tl.arange(0, each)[None, None, :]
+    return tl.arange(0, wide) * each, further
+
+
+@jit
+def fronts(bits, last):
     """Of every thread the best below `last`, −1 if there is none, and its class; and the best behind any front.
 
     Below are those whose difference wraps around, and the best of them is the largest then.
     """
+    first, further = classes_of(bits)
     front = last + largest(bits - last)
     real = front < last
-    where = tl.where(bits == front[:, None, None], index + 1048576, 0)
+    where = tl.where(bits == front[:, None, None], further + 1048576, 0)
     where = tl.sum(tl.sum(where, axis=2), axis=1)
     behind = front + largest(bits - front[:, None, None])
     second = tl.where(behind < front, signed(behind), -1)
     second = tl.where(where >= 2097152, signed(front), second)
     second = tl.max(tl.where(real, second, -1), axis=0)
-    return tl.where(real, signed(front), -1), tl.where(real, where & 1048575, 2147483647), second
+    return tl.where(real, signed(front), -1), tl.where(real, first + (where & 1048575), 2147483647), second
 
 
 @jit
@@ -111,26 +122,28 @@ def start(bits):
 
 
 @jit
-def next_equal(bits, index, last, after):
+def next_equal(bits, last, after):
     """The first class behind `after` of just that probability; 2147483647, if there is none."""
-    equal = tl.where(bits == last, index, -1)
-    return tl.min(tl.min(tl.min(tl.where(equal > after, index, 2147483647), axis=2), axis=1), axis=0)
+    first, further = classes_of(bits)
+    behind = (bits == last) & (further > (after - first)[:, None, None])
+    found = tl.min(tl.min(tl.where(behind, further, 1073741824), axis=2), axis=1)
+    return tl.min(tl.where(found < 1073741824, first + found, 2147483647), axis=0)
 
 
 @jit
-def take(bits, index, front, classes, second, last, after):
+def take(bits, front, classes, second, last, after):
     """The bits of the next probability, −1 behind the last one, and its class; and what is left."""
     alone = tl.full((), 2147483647, tl.int32)
     best = tl.max(front, axis=0)
     if best <= second:
         if after < 2147483647:
-            alone = next_equal(bits, index, last, after)
+            alone = next_equal(bits, last, after)
             best = signed(last)
         if alone == 2147483647:
-            front, classes, second = fronts(bits, index, last)
+            front, classes, second = fronts(bits, last)
             best = tl.max(front, axis=0)
             if (best == second) & (best >= 0):  # equal ones hide one another
-                alone = next_equal(bits, index, best.to(last.dtype, bitcast=True), -1)
+                alone = next_equal(bits, best.to(last.dtype, bitcast=True), -1)
         after = alone
     k = tl.min(tl.where(front == best, classes, 2147483647), axis=0)
     front = tl.where(classes == k, -1, front)
@@ -141,19 +154,19 @@ def take(bits, index, front, classes, second, last, after):
 
 
 @jit
-def price_of(bits, index, price, enough, K: constexpr, STEPS: constexpr):
+def price_of(bits, price, enough, K: constexpr, STEPS: constexpr):
     """SOCOP's τ of a row, reached by walking m = 2, 3, … as long as the ratio falls, and whether it is known.
 
     Once the ratio is at most `enough` the rest does not matter.
     """
     front, classes, second, last, after = start(bits)
-    best, _, front, classes, second, last, after = take(bits, index, front, classes, second, last, after)
+    best, _, front, classes, second, last, after = take(bits, front, classes, second, last, after)
     ratio = tl.full((), float("inf"), tl.float64)
     mass = tl.full((), 0.0, tl.float64)
     rank = tl.full((), 1, tl.int32)
     going = best >= 0
     while going & (rank < K) & (rank < STEPS):
-        best, _, front, classes, second, last, after = take(bits, index, front, classes, second, last, after)
+        best, _, front, classes, second, last, after = take(bits, front, classes, second, last, after)
         mass += value_of(best)
         following = (rank + price) / mass
         going = following < ratio

@@ -47,14 +47,14 @@ def _sets(
         enough = limit
         if BY_CLASS:
             enough = tl.full((), -1.0, tl.float64)
-        mass, known = price_of(bits, index, price, enough, K, STEPS)
+        mass, known = price_of(bits, price, enough, K, STEPS)
     if BESIDE & (K > STEPS):  # a class without probability is a member of a set that has all
         known = flat_members(0.0 * scale, table, formula, scale if SOFTMAX else top, limit) == 0
     going = known & (broken == 0)
     front, classes, behind, last, after = start(bits)
     least, final = signed(last - 1), tl.full((), -1, tl.int32)  # the last member
     while going & (rank < K) & (rank < STEPS):
-        best, k, front, classes, behind, last, after = take(bits, index, front, classes, behind, last, after)
+        best, k, front, classes, behind, last, after = take(bits, front, classes, behind, last, after)
         wide = value_of(best)
         if LINEAR:
             before = mass
@@ -126,7 +126,7 @@ def _labels(
         front, classes, behind, last, after = start(bits)
         j = tl.full((), 0, tl.int32)
         while known & (j < needed):
-            best, _, front, classes, behind, last, after = take(bits, index, front, classes, behind, last, after)
+            best, _, front, classes, behind, last, after = take(bits, front, classes, behind, last, after)
             mass += tl.load(table + j * 5 + 2) * value_of(best)
             j += 1
         u = draw_of(draws, row, DRAWN)
@@ -134,7 +134,7 @@ def _labels(
     else:
         score = 1.0 / wide
         if rank > 0:
-            mass, known = price_of(bits, index, price, score, K, STEPS)
+            mass, known = price_of(bits, price, score, K, STEPS)
             score = tl.maximum(score, mass)
     tl.store(scores + row, tl.where(broken, float("nan"), score))
     settled = known | broken
