@@ -16,7 +16,7 @@ memory = mmap.mmap(-1, 3 * page)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 for closed in (address, address + 2 * page):
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(closed), page, 0) == 0
-for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40, 70), (1, 2, 3, 17), (False, True)):
+for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40, 70), (1, 2, 3, 17, 33), (False, True)):
     if 4 * n * n_classes > page:
         continue
     start = 2 * page - 4 * n * n_classes if at_end else page

@@ -96,7 +96,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     """Fills in sizes; returns the members of all rows, best first, and how many rows may be no distribution."""
     found: tuple[Indices, int]
     if bounds.scores.size == 1 and bounds.ranks is None:
-        loops, threshold = _loops(block, c, tiled.MOST), bounds.scores.item()
+        loops, threshold = _loops(block, c, tiled.MOST[block.itemsize]), bounds.scores.item()
         if loops in RANKING:
             return rowwise.members(loops, block, c[:], threshold, u, sizes)
         found = loops.members(block, c[:], threshold, u, sizes)
