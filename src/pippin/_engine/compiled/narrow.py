@@ -26,12 +26,17 @@ HANDFUL_BITS = np.uint64((1 << HANDFUL) - 1)
 
 
 class Tile(NamedTuple):
-    """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class."""
+    """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class.
+
+    Of its classes, those that reach `sure` are `inside` its set, and those that only reach `low` are to be asked.
+    """
 
     flat: Floats
     best: NDArray[np.uint64]
     inside: NDArray[np.uint64]
     top: Vector
+    sure: Floats
+    low: Floats
     begin: int
     n_classes: int
 
@@ -157,6 +162,16 @@ SEVERAL = Way(_total_of_several, _top_of_several, _around_in_several, _at_least_
 
 
 @part
+def _limit(tile: Tile, cutoff: Cutoff) -> None:
+    """Fills in from which probability on a class is sure to be in each set, and from which on it is to be asked."""
+    lanes.apart()
+    real = tile.flat.dtype.type
+    for i in range(TILE):
+        limit = cutoff.base + cutoff.weight * tile.top[i]
+        tile.sure[i], tile.low[i] = real(limit + cutoff.slack), real(limit - cutoff.slack)
+
+
+@part
 def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float) -> Any:
     """Those of some classes, none of them the best one, whose score keeps to the threshold."""
     lanes.apart()
@@ -173,6 +188,8 @@ def _asked(row: Row, unsure: Any, c: Coefficients, threshold: float, top: float)
 def _write_many(row: Row, inside: Any, found: Indices, used: int) -> None:
     """Writes the members of a set of more than a handful by rank; behind them is written too, up to a row's size."""
     lanes.apart()
+    for j in range(used, used + row.size):
+        found[np.uint64(j)] = 0  # a rank may be left out, if somebody writes to the row meanwhile
     for begin in range(0, row.size, HANDFUL):
         if (inside >> np.uint64(begin)) & HANDFUL_BITS != 0:
             place = begin if begin + HANDFUL < row.size else row.size - HANDFUL
@@ -191,12 +208,12 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         return function
 
     @inlined
-    def settled(row: Row, cutoff: Cutoff, c: Coefficients, threshold: float, top: float) -> Any:
-        """The classes that are in the set; those too close to the limit to tell are asked for their score."""
-        real, limit = row.flat.dtype.type, cutoff.base + cutoff.weight * top
-        sure = at_least(row, real(limit + cutoff.slack))
-        unsure = at_least(row, real(limit - cutoff.slack)) ^ sure
-        return sure | _asked(row, unsure, c, threshold, top) if unsure != 0 else sure
+    def settled(tile: Tile, i: int, c: Coefficients, threshold: float) -> Any:
+        """The classes that are in a set; those too close to the limit to tell are asked for their score."""
+        row = _row(tile, i)
+        sure = at_least(row, tile.sure[i])
+        unsure = at_least(row, tile.low[i]) ^ sure
+        return sure | _asked(row, unsure, c, threshold, tile.top[i]) if unsure != 0 else sure
 
     @inlined
     def write(row: Row, best: Any, inside: Any, found: Indices, used: int) -> Any:
@@ -238,14 +255,13 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
     @part
     @own
     def write_sets(
-        tile: Tile, cutoff: Cutoff, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
+        tile: Tile, c: Coefficients, threshold: float, sizes: Codes, found: Indices, used: int
     ) -> tuple[int, int]:
         """Writes the sets of a tile; returns where they end, and how many rows are suspect."""
         suspects = 0
         for i in range(tile.best.size):
-            row = _row(tile, i)
-            suspects += is_doubtful(total(row))
-            tile.inside[i] = settled(row, cutoff, c, threshold, tile.top[i])
+            suspects += is_doubtful(total(_row(tile, i)))
+            tile.inside[i] = settled(tile, i, c, threshold)
         for i in range(tile.best.size):
             size = write(_row(tile, i), tile.best[i], tile.inside[i], found, used)
             sizes[tile.begin + i] = size
@@ -263,15 +279,18 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
             return np.empty(0, np.int32), 1
         cutoff, widest = cutoff_of(c, threshold), n_classes * TILE + CHUNK
         bests, tops, insides = np.zeros(TILE, np.uint64), np.zeros(TILE), np.zeros(TILE, np.uint64)
-        found = np.zeros(3 * n + widest, np.int32)
+        sure, low = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
+        found = np.empty(3 * n + widest, np.int32)
         used, suspects = NONE, NONE
         for begin in range(0, n, TILE):
-            tile = Tile(flat, bests[: n - begin], insides, tops[: n - begin], begin, n_classes)
+            tile = Tile(flat, bests[: n - begin], insides, tops, sure, low, begin, n_classes)
             if used + widest > found.size:
                 found = doubled(found)
             if c.reach == 1:
                 find_best(tile, c, threshold)
-            used, more = write_sets(tile, cutoff, c, threshold, sizes, found, used)
+            if c.reach == 1 or begin == 0:
+                _limit(tile, cutoff)
+            used, more = write_sets(tile, c, threshold, sizes, found, used)
             suspects += more
         return found[:used], suspects
 
