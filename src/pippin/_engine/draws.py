@@ -20,7 +20,9 @@ def generator_of(seed: Any) -> np.random.Generator:
 
 
 def _check(seed: Any) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator | None):
+    if seed is None:
+        return
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator):
         raise InputError(
             f"Expected a seed or a Generator, got {type(seed).__name__}",
             "pass a whole number, and groups and weights by their names",

@@ -30,9 +30,11 @@ def same_index(of: str, index: Any, **others: Any) -> None:
     pippin.InputError: Expected labels with the index of probs, got row 0 as 'b.png' and not 'a.png': align them,
     labels.loc[probs.index], or pass labels.to_numpy() if they are in row order.
     """
+    if index is None:
+        return
     for name, values in others.items():
         own = row_index(values)
-        if index is None or own is None or len(own) != len(index) or index.equals(own):
+        if own is None or len(own) != len(index) or index.equals(own):
             continue
         if (_is_default(index) or _is_default(own)) and set(index) != set(own):
             continue

@@ -55,10 +55,15 @@ def sets(predictor: Ruled, asked: Asked, nonempty: bool, bounds: Bounds | None =
     `bounds` are those of the predictor's rule, if somebody has looked at them already.
     """
     limits = predictor._rule.bounds(asked) if bounds is None else bounds
-    found = dispatch.members(asked.rows, predictor.score, limits, asked.draws.u)
+    return sets_within(predictor, asked.rows, limits, asked.draws.u, nonempty)
+
+
+def sets_within(predictor: Ruled, rows: Rows, bounds: Bounds, u: Vector, nonempty: bool) -> PredictionSets:
+    """The same of rows that nothing else was asked of."""
+    found = dispatch.members(rows, predictor.score, bounds, u)
     if nonempty:
-        found = dispatch.with_best(asked.rows, found)
-    return PredictionSets(*found, predictor.classes, asked.rows.index)
+        found = dispatch.with_best(rows, found)
+    return PredictionSets(*found, predictor.classes, rows.index)
 
 
 def sets_of_batches(

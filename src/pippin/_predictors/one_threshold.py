@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from pippin._engine import dispatch
-from pippin._engine.draws import generator_of
+from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
 from pippin._inputs.batched import is_batched
 from pippin._inputs.labels import as_one_row
 from pippin._predictors import answers
-from pippin._predictors.answers import asked_rows, drawn
-from pippin._predictors.rules import Asked
+from pippin._predictors.answers import asked_rows
 from pippin._predictors.sets import PredictionSets
 from pippin._runtime.arrays import Indices, Seed
 
@@ -42,8 +41,8 @@ class OneThreshold:
         if is_batched(probs):
             return answers.sets_of_batches(own, probs, seed, nonempty, from_logits=from_logits or None)
         rows = asked_rows(own.classes, probs, from_logits)
-        limit = Bounds(np.array([[own.threshold]]))
-        return answers.sets(own, Asked(rows, drawn(own.score, rows.n, seed)), nonempty, limit)
+        limit = Bounds(np.array(own.threshold, ndmin=2))
+        return answers.sets_within(own, rows, limit, draws(own.score, rows.n, seed), nonempty)
 
     def predict_one(self, row: Any, *, seed: Seed = None) -> Indices:
         """One object's class indices, most probable first, as in `PredictionSets.members`.

@@ -20,7 +20,9 @@ NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def read_only(array: NDArray[T]) -> NDArray[T]:
-    """A view that cannot be written through; the owner's array stays as it is."""
+    """A view that cannot be written through; the owner's array stays as it is, and one that is so already is taken."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.setflags(write=False)  # faster than to write the flag
     return view

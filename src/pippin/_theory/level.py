@@ -12,7 +12,16 @@ from pippin._runtime.errors import InputError
 
 def as_alpha(alpha: Any) -> float:
     """The level, checked to lie strictly between 0 and 1."""
-    return float(exact_alpha(alpha))
+    try:
+        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
+    except (TypeError, ValueError, OverflowError):
+        level = math.nan
+    if not 0 < level < 1:
+        raise InputError(
+            f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}",
+            "alpha=0.1 asks for 90 % coverage",
+        )
+    return level
 
 
 def exact_alpha(alpha: Any) -> Fraction:
@@ -24,16 +33,7 @@ def exact_alpha(alpha: Any) -> Fraction:
     >>> exact_alpha(0.3), exact_alpha(1 / 3)
     (Fraction(3, 10), Fraction(1, 3))
     """
-    try:
-        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
-    except (TypeError, ValueError, OverflowError):
-        level = math.nan
-    if not 0 < level < 1:
-        raise InputError(
-            f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}",
-            "alpha=0.1 asks for 90 % coverage",
-        )
-    return simplest(level)
+    return simplest(as_alpha(alpha))
 
 
 @lru_cache(maxsize=2048)
