@@ -99,13 +99,12 @@ def write_few(typing: Any, array: Any, start: Any, lanes: Any, found: Any, used:
 
 @step
 def list_few(typing: Any, lanes: Any, here: Any, found: Any, used: Any) -> Any:
-    """Writes `here` + lane of the first HANDFUL lanes to found[used:], and what does not matter if there are fewer."""
+    """Writes `here` + lane of the first HANDFUL lanes to found[used:], and what is no class if there are fewer."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         left, there = arguments[0], _from(context, builder, signature, arguments, 2, arguments[3])
         for place in range(HANDFUL):
-            lane = builder.and_(builder.cttz(left, ir.Constant(ir.IntType(1), 0)), WORD(63))  # 0, if none is left
-            k = builder.add(arguments[1], lane)
+            k = builder.add(arguments[1], builder.cttz(left, ir.Constant(ir.IntType(1), 0)))
             builder.store(builder.trunc(k, BITS), builder.gep(there, [WORD(place)]))
             left = builder.and_(left, builder.sub(left, WORD(1)))
         return context.get_dummy_value()

@@ -39,10 +39,16 @@ WORDS = 64  # of sets that are found before they are written
 
 
 class Room(NamedTuple):
-    """Room for one row, and for the sets of some: a bit for each class, a row after another."""
+    """Room for one row, and for some: their sets, a bit for each class, a row after another, and what limits each.
+
+    From which probability on a class is to be asked, from which on it is in the set, and the largest one of the row.
+    """
 
     ranking: Ranking
     inside: NDArray[np.uint64]
+    low: Floats
+    sure: Floats
+    top: Floats
 
 
 @inlined
@@ -55,22 +61,22 @@ def _look_as_needed(row: Row, c: Coefficients) -> Look:
 
 
 @part
-def _is_inside(row: Row, k: int, seen: Look, c: Coefficients, threshold: float) -> Any:
+def _is_inside(row: Row, k: int, top: Any, c: Coefficients, threshold: float) -> Any:
     """Whether a class that comes within rounding of the limit, or is the best one, is in the set."""
-    p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(seen.top)
-    if c.reach == 1 and p == seen.top and k == first_of(row, seen.top):
+    p, mass = row.flat[row.start + k], c.table[0, ABOVE] * np.float64(top)
+    if c.reach == 1 and p == top and k == first_of(row, top):
         return True
     return compiled_score_at(c, NEXT, np.float64(p), mass, 0.0) <= threshold
 
 
 @inlined
-def _settled(row: Row, here: int, low: Any, sure: Any, seen: Look, c: Coefficients, threshold: float) -> Any:
+def _settled(row: Row, here: int, low: Any, sure: Any, top: Any, c: Coefficients, threshold: float) -> Any:
     """Which of the next entries from `here` on are in the set; those that are unsure are asked."""
     inside = at_least(row, here, sure)
     unsure = at_least(row, here, low) & ~inside
     while unsure != 0:
         k = lanes.first(unsure)
-        if _is_inside(row, here + k, seen, c, threshold):
+        if _is_inside(row, here + k, top, c, threshold):
             inside |= ONE << np.uint64(k)
         unsure &= unsure - ONE
     return inside
@@ -92,17 +98,30 @@ def _limits(row: Row, seen: Look, c: Coefficients, cutoff: Cutoff) -> tuple[Any,
     return (low if c.reach == 0 or low <= seen.top else seen.top), sure
 
 
-@inlined
-def _find(
-    row: Row, seen: Look, c: Coefficients, cutoff: Cutoff, threshold: float, words: NDArray[np.uint64], at: int
-) -> None:
-    """Fills in words[at:], a bit for each class: whether it is in the set."""
-    empty = is_broken(seen) or _is_empty(seen, c, threshold)
-    low, sure = _limits(row, seen, c, cutoff)
-    for here in range(0, row.size, CHUNK):
-        inside = np.uint64(0) if empty else _settled(row, here, low, sure, seen, c, threshold)
-        words[np.uint64(at)] = inside
-        at += 1
+@part
+def _limit(flat: Floats, first: int, last: int, c: Coefficients, cutoff: Cutoff, threshold: float, room: Room) -> int:
+    """Fills in what limits some rows' sets, which nobody reaches in an empty one; returns how many are suspect."""
+    n_classes, suspects, nobody = n_classes_of(room.ranking), NONE, flat.dtype.type(np.inf)
+    for i in range(first, last):
+        row, j = Row(flat, i * n_classes, n_classes), np.uint64(i - first)
+        seen = _look_as_needed(row, c)
+        empty = is_broken(seen) | _is_empty(seen, c, threshold)
+        low, sure = _limits(row, seen, c, cutoff)
+        suspects += is_doubtful(seen.total) | is_broken(seen)
+        room.low[j], room.sure[j], room.top[j] = nobody if empty else low, nobody if empty else sure, seen.top
+    return suspects
+
+
+@part
+def _find(flat: Floats, first: int, last: int, c: Coefficients, threshold: float, room: Room) -> None:
+    """Fills in a bit for each class of some rows: whether it is in the set."""
+    n_classes, at = n_classes_of(room.ranking), NONE
+    for i in range(first, last):
+        row, j = Row(flat, i * n_classes, n_classes), np.uint64(i - first)
+        low, sure, top = room.low[j], room.sure[j], room.top[j]
+        for here in range(0, n_classes, CHUNK):
+            room.inside[np.uint64(at)] = _settled(row, here, low, sure, top, c, threshold)
+            at += 1
 
 
 @part
@@ -166,7 +185,7 @@ def one_set(row: Row, seen: Look, c: Coefficients, threshold: float, room: Ranki
         return NONE
     size, (low, sure) = NONE, _limits(row, seen, c, cutoff_of(c, threshold))
     for here in range(0, row.size, CHUNK):
-        size = collect(row, here, _settled(row, here, low, sure, seen, c, threshold), size, room)
+        size = collect(row, here, _settled(row, here, low, sure, seen.top, c, threshold), size, room)
     sort_down(room, size, NONE)
     return size
 
@@ -200,11 +219,8 @@ def fill_members(
     at_once = room.inside.size // several
     for first in range(begin, sizes.size, at_once):
         last = min(first + at_once, sizes.size)
-        for i in range(first, last):
-            row = Row(flat, i * n_classes, n_classes)
-            seen = _look_as_needed(row, c)
-            suspects += is_doubtful(seen.total) | is_broken(seen)
-            _find(row, seen, c, cutoff, threshold, room.inside, (i - first) * several)
+        suspects += _limit(flat, first, last, c, cutoff, threshold, room)
+        _find(flat, first, last, c, threshold, room)
         for i in range(first, last):
             if used + n_classes + HANDFUL > found.size:
                 return i, used, suspects
@@ -219,5 +235,6 @@ def members(block: Floats, parts: Parts, threshold: float, u: Vector, sizes: Cod
     """As in `protocol.py`, under one threshold; u is not looked at."""
     (n, n_classes), flat = block.shape, block.reshape(-1)
     several = -(-n_classes // CHUNK)
-    room = Room(room_for(flat.dtype, n_classes), np.zeros(max(several, WORDS), np.uint64))
+    limits = (np.empty(WORDS, flat.dtype) for _ in range(3))
+    room = Room(room_for(flat.dtype, n_classes), np.zeros(max(several, WORDS), np.uint64), *limits)
     return grown(partial(fill_members, flat, parts, threshold, sizes, room), n, n_classes + HANDFUL)
