@@ -26,13 +26,12 @@ HANDFUL_BITS = np.uint64((1 << HANDFUL) - 1)
 
 
 class Tile(NamedTuple):
-    """Rows from `begin` on, in a flat array; of each its largest probability, and the bit of its best class.
+    """Rows from `begin` on, in a flat array; of each its largest probability, and which of its classes are in its set.
 
-    Of its classes, those that reach `sure` are `inside` its set, and those that only reach `low` are to be asked.
+    Those that reach `sure` are inside, and those that only reach `low` are to be asked.
     """
 
     flat: Floats
-    best: NDArray[np.uint64]
     inside: NDArray[np.uint64]
     top: Vector
     sure: Floats
@@ -207,50 +206,48 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         function.__qualname__ += f" of {name}"
         return function
 
+    @part
+    @own
+    def find_tops(tile: Tile) -> None:
+        """Fills in the largest probability of every row."""
+        for i in range(tile.inside.size):
+            tile.top[i] = top_of(_row(tile, i))
+
+    @part
+    @own
+    def with_best(row: Row, inside: Any, c: Coefficients, threshold: float, top: float) -> Any:
+        """The classes of a set and the best one, which is let in by a limit of its own."""
+        lanes.apart()
+        reached = at_least(row, row.flat.dtype.type(top))  # none, if somebody writes to the row meanwhile
+        if reached != 0:
+            second = np.float64(around(row, lanes.first(reached))[1])
+            if compiled_score_at(c, BEST, top, c.second * second, 0.0) <= threshold:
+                inside |= reached & ~(reached - ONE)
+        return inside
+
     @inlined
     def settled(tile: Tile, i: int, c: Coefficients, threshold: float) -> Any:
         """The classes that are in a set; those too close to the limit to tell are asked for their score."""
         row = _row(tile, i)
         sure = at_least(row, tile.sure[i])
         unsure = at_least(row, tile.low[i]) ^ sure
-        return sure | _asked(row, unsure, c, threshold, tile.top[i]) if unsure != 0 else sure
+        inside = sure | _asked(row, unsure, c, threshold, tile.top[i]) if unsure != 0 else sure
+        if c.reach == 1 and tile.top[i] < tile.sure[i]:
+            inside = with_best(row, inside, c, threshold, tile.top[i])
+        return inside
 
     @inlined
-    def write(row: Row, best: Any, inside: Any, found: Indices, used: int) -> Any:
-        """Writes the members of one set by rank, the best one first if it is known; returns their number."""
-        size = lanes.count(inside | best)
-        found[np.uint64(used)] = lanes.first(best if best != 0 else inside) if size > 0 else NONE
+    def write(row: Row, inside: Any, found: Indices, used: int) -> Any:
+        """Writes the members of one set by rank; returns their number."""
+        size = lanes.count(inside)
+        found[np.uint64(used)] = lanes.first(inside) if size > 0 else NONE
         if size == 2:
-            both = inside | best
-            write_pair(row, lanes.first(both), lanes.first(both & (both - ONE)), found, used)
+            write_pair(row, lanes.first(inside), lanes.first(inside & (inside - ONE)), found, used)
         elif 1 < size <= HANDFUL:
-            handfuls.write_few(row.flat, row.start, inside | best, found, used)
+            handfuls.write_few(row.flat, row.start, inside, found, used)
         elif size > 1:
-            _write_many(row, inside | best, found, used)
+            _write_many(row, inside, found, used)
         return size
-
-    @part
-    @own
-    def find_best(tile: Tile, c: Coefficients, threshold: float) -> None:
-        """Fills in the largest probability of every row, and the bit of its class; none, if its score is too large."""
-        best, top = tile.best, tile.top
-        for i in range(best.size):
-            row = _row(tile, i)
-            largest = top_of(row)
-            reached = at_least(row, largest)  # none, if somebody writes to the row meanwhile
-            best[i] = reached & ~(reached - ONE)
-            top[i] = largest
-        outside = 0
-        for i in range(best.size):
-            outside += (
-                not compiled_score_at(c, BEST, top[i], c.second * top[i], 0.0) <= threshold
-            )  # p[2] is at most p[1]
-        for i in range(best.size if outside else 0):
-            if best[i] == 0:
-                continue
-            second = np.float64(around(_row(tile, i), lanes.first(best[i]))[1])
-            if not compiled_score_at(c, BEST, top[i], c.second * second, 0.0) <= threshold:
-                best[i] = 0
 
     @part
     @own
@@ -259,11 +256,11 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
     ) -> tuple[int, int]:
         """Writes the sets of a tile; returns where they end, and how many rows are suspect."""
         suspects = 0
-        for i in range(tile.best.size):
+        for i in range(tile.inside.size):
             suspects += is_doubtful(total(_row(tile, i)))
             tile.inside[i] = settled(tile, i, c, threshold)
-        for i in range(tile.best.size):
-            size = write(_row(tile, i), tile.best[i], tile.inside[i], found, used)
+        for i in range(tile.inside.size):
+            size = write(_row(tile, i), tile.inside[i], found, used)
             sizes[tile.begin + i] = size
             used += size
         return used, suspects
@@ -278,16 +275,16 @@ def _made_for(name: str, way: Way) -> tuple[Any, Any]:
         if _is_broken(flat):
             return np.empty(0, np.int32), 1
         cutoff, widest = cutoff_of(c, threshold), n_classes * TILE + CHUNK
-        bests, tops, insides = np.zeros(TILE, np.uint64), np.zeros(TILE), np.zeros(TILE, np.uint64)
+        insides, tops = np.zeros(TILE, np.uint64), np.zeros(TILE)
         sure, low = np.empty(TILE, block.dtype), np.empty(TILE, block.dtype)
         found = np.empty(3 * n + widest, np.int32)
         used, suspects = NONE, NONE
         for begin in range(0, n, TILE):
-            tile = Tile(flat, bests[: n - begin], insides, tops, sure, low, begin, n_classes)
+            tile = Tile(flat, insides[: n - begin], tops, sure, low, begin, n_classes)
             if used + widest > found.size:
                 found = doubled(found)
             if c.reach == 1:
-                find_best(tile, c, threshold)
+                find_tops(tile)
             if c.reach == 1 or begin == 0:
                 _limit(tile, cutoff)
             used, more = write_sets(tile, c, threshold, sizes, found, used)
