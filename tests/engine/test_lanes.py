@@ -22,6 +22,7 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40, 70), (1, 2,
     start = 2 * page - 4 * n * n_classes if at_end else page
     probs = np.frombuffer(memory, np.float32, n * n_classes, start).reshape(n, n_classes)
     probs[:] = 1 / n_classes
+    first, last = probs[0], probs[-1]
     probs.flags.writeable = False
     labels = np.zeros(n, dtype=np.int64)
     labels.flags.writeable = False
@@ -29,8 +30,8 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 16, 25, 40, 70), (1, 2,
         c = coefficients(pippin.parse_score(score), n_classes)
         assert engine.label_places(probs, labels, c, np.zeros(n))[2] == 0
         assert engine.members(probs, c, Bounds(np.ones((1, 1))), np.zeros(n), np.zeros(n, dtype=np.int64))[1] == 0
-        engine.one_set(probs[0], c[:], 0.0, 1.0)
-        engine.one_set(probs[-1], c[:], 0.0, 1.0)
+        engine.one_set(first, c[:], 0.0, 1.0)
+        engine.one_set(last, c[:], 0.0, 1.0)
 print("nothing was read around the array")
 sys.stdout.flush()
 """

@@ -41,7 +41,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
         assert np.array_equal(scores, wanted)
         assert np.array_equal(p, wanted_places.p)
         for i in (0, n // 2, n - 1):
-            assert compiled.one_score(probs[i], c[:], u[i], int(labels[i])) == (wanted[i], False)
+            assert compiled.one_score(probs[i].copy(), c[:], u[i], int(labels[i])) == (wanted[i], False)
         every = plain.class_scores(probs, c, u)
         for threshold in (wanted.min(), np.median(wanted), np.quantile(every, 0.6, method="lower"), np.inf, -np.inf):
             sizes = np.zeros(n, dtype=np.int64)
@@ -51,7 +51,7 @@ def test_any_number_of_classes_gives_the_bits_of_numpy(kind, score):
             assert np.array_equal(sizes, wanted_sizes)
             assert np.array_equal(found, wanted_found)
             assert np.array_equal(members(compiled, probs, c, threshold, u)[1], wanted_found)
-            one, suspect = compiled.one_set(probs[0], c[:], u[0], threshold)
+            one, suspect = compiled.one_set(probs[0].copy(), c[:], u[0], threshold)
             assert not suspect
             assert np.array_equal(one, wanted_found[: wanted_sizes[0]])
 

@@ -79,8 +79,8 @@ def label_places(rows: Rows, labels: Codes, score: Score, u: Vector) -> tuple[Pl
 
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
     """The score of one class per row."""
-    c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
-    scores = np.empty(rows.n)
+    n, n_classes = rows.array.shape
+    c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)
@@ -135,8 +135,8 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
 
 def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     """The sets of all rows: the classes that keep to their bounds."""
-    c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
-    sizes = np.zeros(rows.n, dtype=np.int64)
+    n, n_classes = rows.array.shape
+    c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.zeros(n, dtype=np.int64)
     found: dict[int, Indices] = {}
 
     def work(start: int, stop: int) -> None:
@@ -187,7 +187,7 @@ def _of_one_row(loop: Callable[..., Any], score: Score, n_classes: int) -> Calla
     parts = coefficients(score, n_classes)[:]
 
     def find(row: NDArray[Any], u: float, asked: Any) -> Any:
-        found, suspect = loop(read_only(row) if row.flags.writeable else row, parts, u, asked)
+        found, suspect = loop(row if row.flags.writeable else row.copy(), parts, u, asked)
         if suspect:
             refuse(row)
         return found

@@ -4,7 +4,7 @@
 `priced.py` do the same for any rows, one after another, in the loops of `rowwise.py`. Each loop is serial and
 releases the GIL; `dispatch.py` gives blocks of rows to threads. Importing this module imports numba; a loop is
 compiled, or loaded from disk, when it is first called. Loops are made for arrays that cannot be written where they
-only read, so that one serves all callers.
+only read, so that one serves all callers; those of `single.py` for rows that can.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""One object's row: its set, and the score of one of its classes; compiled, for any score."""
+"""One object's row: its set, and the score of one of its classes; compiled, for any score.
+
+These loops are made for rows that can be written, as most can: to make a view of each would take a while.
+"""
 
 import numpy as np
 
