@@ -38,13 +38,13 @@ def _width(block: Floats) -> int:
 def _load(block: Floats, begin: int, tile: Floats, totals: Floats) -> None:
     """Fills the tile with the rows from `begin` on, and the sum of each; lines behind the classes are of no use."""
     n_classes, rows = block.shape[1], min(tile.shape[1], block.shape[0] - begin)
-    flat, first = block.reshape(block.size), begin * block.shape[1]
-    inside = (flat.size - first - LANES) // n_classes + 1  # rows whose first window ends within the array
-    turned = max(0, min(rows, inside)) // LANES * LANES
+    first = begin * n_classes
+    inside = (block.size - first - LANES) // n_classes + 1  # rows whose first window ends within the array
+    turned = (inside if inside < rows else rows) // LANES * LANES if inside > 0 else 0
     for i in range(0, turned, LANES):
         for k in range(0, n_classes, LANES):
-            line = max(0, min(k, n_classes - LANES))
-            turn(flat, first + i * n_classes + line, n_classes, tile, line, i)
+            line = k if k == 0 or k + LANES < n_classes else n_classes - LANES
+            turn(block, first + i * n_classes + line, n_classes, tile, line, i)
     for i in range(turned, rows):
         for k in range(n_classes):
             tile[k, i] = block[begin + i, k]

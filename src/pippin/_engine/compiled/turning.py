@@ -25,8 +25,8 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @step
-def turn(typing: Any, flat: Any, start: Any, size: Any, tile: Any, line: Any, column: Any) -> Any:
-    """Writes tile[line + k, column + i] = flat[start + i·size + k] for all k and i below LANES."""
+def turn(typing: Any, block: Any, start: Any, size: Any, tile: Any, line: Any, column: Any) -> Any:
+    """Writes entry start + i·size + k of a block, row after row, to tile[line + k, column + i]; i and k < LANES."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, target = (
@@ -46,4 +46,4 @@ def turn(typing: Any, flat: Any, start: Any, size: Any, tile: Any, line: Any, co
         return context.get_dummy_value()
 
     whole = types.intp
-    return types.void(flat, whole, whole, tile, whole, whole), make
+    return types.void(block, whole, whole, tile, whole, whole), make
