@@ -34,6 +34,18 @@ def pytest_configure(config):
             import_module(name)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Whole files go to one process; those of the report all to the same, which makes it once and opens one browser."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Rooms(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return REPORT if nodeid.startswith(REPORT) else super()._split_scope(nodeid)
+
+    return Rooms(config, log) if config.option.dist == "loadfile" else None
+
+
 def pytest_collection():
     """What is imported stays to the end: the garbage collector looks for none in it, now or later."""
     gc.disable()
@@ -41,10 +53,11 @@ def pytest_collection():
 
 # One test of each takes very long: begun last, they would leave one of two processes with nothing to do.
 LONG = ("test_on_device.py", "test_sklearn_checks.py", "test_reference.py")
+REPORT = "tests/report/"
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.name not in LONG and not item.nodeid.startswith(REPORT))
 
 
 def pytest_collection_finish():
