@@ -20,9 +20,10 @@ test:  ## lint, types, import contract, all tests
 IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
 	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
 
-# Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
+# Three processes test: on two cores, one of them often waits. Each uses one thread of the numerical libraries, and all
+# load what is compiled once before.
 tests: $(VENV)/installed-test browser compiled
-	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
