@@ -31,9 +31,9 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# In one process: another installs packages meanwhile.
+# In two processes, though another installs packages meanwhile: that one waits for the network.
 compiled: $(VENV)/installed
-	PIPPIN_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m support.compiled
+	PYTHONPATH=tests $(BIN)/python -m support.compiled
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
