@@ -54,7 +54,7 @@ def pytest_collection():
     gc.disable()
 
 
-# One test of each takes very long: begun last, they would leave one of two processes with nothing to do.
+# One test of each takes very long: begun last, they would leave the other processes with nothing to do.
 LONG = ("test_on_device.py", "test_sklearn_checks.py", "test_reference.py")
 # A process that has these makes the report once and opens one browser for it, or alone imports transformers.
 TOGETHER = ("tests/report/", "tests/images/")

@@ -4,6 +4,9 @@ import torch
 
 from pippin.images.training import Options
 
+# What a process imports that trains or sees.
+HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli"]
+
 
 def make_weights(folder):
     """A folder of weights of a very small network, which knows seven classes."""
