@@ -1,7 +1,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+QUIETLY := --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip $(QUIETLY)
 
 # Processes keep the bytecode of what they import, whatever the caller's settings: a test starts many.
 export PYTHONDONTWRITEBYTECODE :=
@@ -19,9 +20,10 @@ test:  ## lint, types, import contract, all tests
 IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
 	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
 
-# Two processes test; each uses one thread of the numerical libraries, and both load what is compiled once before.
+# Three processes test: on two cores, one of them often waits. Each uses one thread of the numerical libraries, and all
+# load what is compiled once before.
 tests: $(VENV)/installed-test browser compiled
-	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -29,9 +31,9 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# In one process: another installs packages meanwhile.
+# In two processes, though another installs packages meanwhile: that one waits for the network.
 compiled: $(VENV)/installed
-	PIPPIN_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m support.compiled
+	PYTHONPATH=tests $(BIN)/python -m support.compiled
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
@@ -54,10 +56,11 @@ format: $(VENV)/installed-test  ## mends what `make test` would complain about
 clean:  ## removes the environment and everything made
 	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# The pip that comes with Python 3.11 takes twice as long to choose versions.
+# The newest pip, installed by the one that Python has, which is quicker than a copy of that; the one of Python 3.11 takes
+# twice as long to choose versions.
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --no-compile --upgrade pip || true
+	$(PYTHON) -m venv --without-pip $(VENV)
+	@$(PYTHON) -m pip $(QUIETLY) --python $@ install --no-compile pip 2>/dev/null || $@ -m ensurepip
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"

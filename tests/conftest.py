@@ -18,20 +18,35 @@ settings.register_profile(
 settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
-LATE = ("torch", "transformers.models.auto.image_processing_auto", "transformers.conversion_mapping")
+# By process: what it imports first.
+LATE = {
+    "gw1": ("torch",),
+    "gw2": ("sklearn.ensemble", "onnx", "matplotlib.pyplot", "pandas"),
+}
 
 collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
 
 
 def pytest_configure(config):
-    """Processes import all the tests in one order; the second begins with what the first comes to late.
+    """Processes import all the tests in one order; all but one begin with what that comes to late.
 
     So each compiles some of the bytecode that a new environment has none of.
     """
-    everything = config.args == config.getini("testpaths")
-    if everything and getattr(config, "workerinput", {}).get("workerid") == "gw1":
-        for name in LATE:
+    if config.args == config.getini("testpaths"):
+        for name in LATE.get(getattr(config, "workerinput", {}).get("workerid"), ()):
             import_module(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Whole files go to one process, and all files of some rooms to the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Rooms(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return next(filter(nodeid.startswith, TOGETHER), None) or super()._split_scope(nodeid)
+
+    return Rooms(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection():
@@ -39,12 +54,14 @@ def pytest_collection():
     gc.disable()
 
 
-# One test of each takes very long: begun last, they would leave one of two processes with nothing to do.
+# One test of each takes very long: begun last, they would leave the other processes with nothing to do.
 LONG = ("test_on_device.py", "test_sklearn_checks.py", "test_reference.py")
+# A process that has these makes the report once and opens one browser for it, or alone imports transformers.
+TOGETHER = ("tests/report/", "tests/images/")
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.name not in LONG and not item.nodeid.startswith(TOGETHER))
 
 
 def pytest_collection_finish():

@@ -3,7 +3,6 @@
 import numpy as np
 import polars
 import pytest
-from transformers import AutoModelForImageClassification
 
 import pippin
 from pippin.images import FieldModel
@@ -32,6 +31,8 @@ def kept(folder):
 
 def test_the_last_layer_makes_the_logits_of_them(trained):
     """In the file beside the logits, and in what is noted beside the weights."""
+    from transformers import AutoModelForImageClassification
+
     arrays = kept(trained)
     last = AutoModelForImageClassification.from_pretrained(trained / "weights").classifier[-1]
     weight, bias = (part.detach().numpy() for part in (last.weight, last.bias))

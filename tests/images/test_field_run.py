@@ -13,6 +13,7 @@ from pippin.images import FieldModel
 from pippin.images.field.running import arriving
 from support.killing import killed_in_turn
 from support.small_field import make_parts, photograph
+from support.small_training import HEAVY
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -108,7 +109,6 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
 
 
 RUNNING = "pippin.images.field.running"
-HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli", RUNNING]
 PLACES = (f"{RUNNING}:append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.see", "write")
 
 

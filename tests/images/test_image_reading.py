@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, AutoModelForImageClassification
 
 from pippin.images.reading import open_image, read_image, squared
 from pippin.images.training import train
@@ -28,6 +27,8 @@ def odd_images(images, tmp_path_factory):
 
 def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_path):
     """By the folder of weights alone, with images that are no squares."""
+    from transformers import AutoImageProcessor, AutoModelForImageClassification
+
     found = train(odd_images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
     processor = AutoImageProcessor.from_pretrained(tmp_path / "weights")
     model = AutoModelForImageClassification.from_pretrained(tmp_path / "weights").eval()

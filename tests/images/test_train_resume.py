@@ -8,12 +8,11 @@ import pytest
 
 from pippin.images.training import fit, train
 from support.killing import NEVER, killed_and_told
-from support.small_training import quiet, small_options
+from support.small_training import HEAVY, quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 EPOCHS = 5  # of a run that is killed
-HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli"]
 KEEP = "pippin.images.training.outcome:Checkpoint.keep"
 
 

@@ -4,12 +4,15 @@ An event is the n-th call of a function, before or after it; or the n-th write i
 that was opened for writing, when half of it is written.
 """
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from select import select
 
@@ -118,26 +121,32 @@ def processes_with(mark):
     return found
 
 
-IN_TURN = """
+READY = """
 import json, os, sys
 from importlib import import_module
 from support.killing import AT_EVENT, wait_for_workers
 
-modules, events, code = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
-for module in modules:
+for module in json.loads(sys.argv[1]):
     import_module(module)
-ends = []
-for event, number, after in events:
-    mark = f"{os.getpid()}-{len(ends)}"
-    child = os.fork()
-    if child == 0:
-        os.environ["PIPPIN_TEST"] = mark
-        sys.argv = ["-c", event, str(number), after, code, "9", *sys.argv[4:]]
-        exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
-        os._exit(0)
-    ends.append(os.waitpid(child, 0)[1])
-    wait_for_workers(mark)
-print(json.dumps(ends), file=sys.stderr)
+for line in sys.stdin:
+    events, code, args, folder, environment, told = json.loads(line)
+    ends = []
+    for event, number, after in events:
+        mark = f"{os.getpid()}-{len(ends)}"
+        child = os.fork()
+        if child == 0:
+            os.environ.clear()
+            os.environ.update(environment, PIPPIN_TEST=mark)
+            os.chdir(folder)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for own, its in ((nothing, 0), (nothing, 1), (os.open(told, os.O_WRONLY | os.O_APPEND), 2)):
+                os.dup2(own, its)
+            sys.argv = ["-c", event, str(number), after, code, "9", *args]
+            exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
+            os._exit(0)
+        ends.append(os.waitpid(child, 0)[1])
+        wait_for_workers(mark)
+    print(json.dumps(ends), flush=True)
 """
 
 
@@ -155,12 +164,26 @@ def killed_in_turn(events, *args, modules, code=COMMAND):
 def killed_and_told(events, *args, modules, code=COMMAND, folder=None):
     """As `killed_in_turn`; and all lines that were told on standard error.
 
-    One process imports the modules, which takes long, and forks for every event before it has used them.
+    One process imports the modules, which takes long, once for all who ask; it forks for every event, and uses none.
     """
-    command = [sys.executable, "-c", IN_TURN, json.dumps(modules), json.dumps(events), code, *map(str, args)]
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    *told, ends = done.stderr.splitlines()
-    return json.loads(ends), told
+    ready, environment = _ready(tuple(modules)), {**os.environ, "PYTHONPATH": _paths()}
+    with tempfile.NamedTemporaryFile("r") as told:
+        asked = [events, code, list(map(str, args)), str(folder or Path.cwd()), environment, told.name]
+        print(json.dumps(asked), file=ready.stdin, flush=True)
+        ends = ready.stdout.readline()
+        lines = told.read().splitlines()
+    assert ends, lines
+    return json.loads(ends), lines
+
+
+@cache
+def _ready(modules):
+    """A process that has imported them; it ends with this one."""
+    command, pipe = [sys.executable, "-c", READY, json.dumps(modules)], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": _paths()})
+    atexit.register(process.communicate)
+    return process
+
+
+def _paths():
+    return os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])

@@ -1,8 +1,8 @@
 """Triton's interpreter of kernels, to the same bits in a fraction of the time.
 
-At every call of a function it looks through its language for what is built in, and it takes a xor of many numbers one
-by one, in Python. Here the first is looked up once, and the second is NumPy's. A Triton that is made otherwise stays as
-it is.
+At every call of a function it looks through its language for what is built in, and it combines many numbers one by one,
+in Python. Here the language is changed once for each kernel, and numbers are combined half by half, as a GPU does it. A
+Triton that is made otherwise stays as it is.
 """
 
 import inspect
@@ -17,10 +17,21 @@ def quicken() -> None:
     from triton.runtime import interpreter
 
     inside = ((interpreter, "_patch_builtin"), (interpreter, "_patch_attr"), (interpreter, "_get_np_dtype"))
-    inside += ((tl.core, "is_builtin"), (tl.standard, "_xor_combine"), (interpreter.ReduceOps, "generic_reduce"))
+    inside += ((interpreter, "_patch_lang"), (interpreter, "_LangPatchScope"), (tl.core, "is_builtin"))
+    inside += ((interpreter.ReduceOps, "generic_reduce"),)
     if not all(hasattr(owner, name) for owner, name in inside):
         return
     slow_type, slow_reduce = cache(interpreter._get_np_dtype), interpreter.ReduceOps.generic_reduce
+    slow_patch = interpreter._patch_lang
+
+    @cache
+    def languages(function):
+        return [value for value in function.__globals__.values() if value is tl or value is tl.core]
+
+    def patch_language(function):
+        if any(tl.core.is_builtin(language.load) for language in languages(function)):
+            return slow_patch(function)
+        return interpreter._LangPatchScope()  # the kernel that calls it has changed everything
 
     @cache
     def built_in(owner):
@@ -36,10 +47,12 @@ def quicken() -> None:
         return np.dtype(np.uint64) if isinstance(own, tl.pointer_type) else slow_type(own)
 
     def reduce(self, given):
-        if self.combine_fn is not tl.standard._xor_combine or self.axis is None:
+        if self.axis is None or len(given) > 1:
             return slow_reduce(self, given)
-        found = np.bitwise_xor.reduce(given[0].handle.data, axis=self.axis, keepdims=self.keep_dims)
-        return [self.to_tensor(found, given[0].dtype)]
+        kind, left = given[0].dtype, np.moveaxis(given[0].handle.data, self.axis, 0)
+        while len(left) > 1:
+            left = self.combine_fn.fn(*(self.to_tensor(left[half::2], kind) for half in (0, 1))).handle.data
+        return [self.to_tensor(np.expand_dims(left[0], self.axis) if self.keep_dims else left[0], kind)]
 
-    interpreter._patch_builtin, interpreter._get_np_dtype = patch, numpy_type
-    interpreter.ReduceOps.generic_reduce = reduce
+    interpreter._patch_lang, interpreter._patch_builtin = patch_language, patch
+    interpreter._get_np_dtype, interpreter.ReduceOps.generic_reduce = numpy_type, reduce

@@ -1,13 +1,17 @@
 """A training that takes seconds: a very small network, few epochs, small images."""
 
 import torch
-from transformers import AutoModelForImageClassification, ResNetConfig
 
 from pippin.images.training import Options
+
+# What a process imports that trains or sees.
+HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli"]
 
 
 def make_weights(folder):
     """A folder of weights of a very small network, which knows seven classes."""
+    from transformers import AutoModelForImageClassification, ResNetConfig
+
     config = ResNetConfig(depths=[1, 1], hidden_sizes=[8, 16], layer_type="basic", embedding_size=8, num_labels=7)
     torch.manual_seed(5)
     AutoModelForImageClassification.from_config(config).save_pretrained(folder)

@@ -1,0 +1,1 @@
+"""Tests of what is shown: a package, whose tests share one browser."""
