@@ -1,8 +1,8 @@
-"""Triton's interpreter of kernels, to the same bits in a fraction of the time.
+"""Triton's interpreter of kernels, in a fraction of the time.
 
 At every call of a function it looks through its language for what is built in, and it combines many numbers one by one,
-in Python. Here the language is changed once for each kernel, and numbers are combined half by half, as a GPU does it. A
-Triton that is made otherwise stays as it is.
+in Python. Here the language is changed once for each kernel, and numbers are combined half by half, as a GPU does it:
+so a sum of floats may round otherwise, on which no kernel may depend. A Triton that is made otherwise stays as it is.
 """
 
 import inspect
