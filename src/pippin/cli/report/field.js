@@ -123,13 +123,8 @@
     $("viewer-name").textContent = name;
     outline.hidden = !one || data.window === null;
     if (!outline.hidden) {
-      const drawn = () => {
-        const scale = whole.clientWidth / width, side = data.window * scale;
-        Object.assign(outline.style, { left: `${one.column * side}px`, top: `${one.row * side}px`,
-          width: `${side}px`, height: `${side}px` });
-      };
-      outline.place = drawn;
-      drawn();
+      const share = (windows) => `${windows * data.window / width * 100}%`;
+      Object.assign(outline.style, { left: share(one.column), marginTop: share(one.row), width: share(1) });
     }
     $("viewer-told").replaceChildren(...(one ? [swatch(one), ` ${said(one)}: ${members(one)}`,
       made("small", {}, [place(one), credible(one), `${number(i + 1)} of ${number(list.length)}`].filter(Boolean).join(" · "))]
@@ -140,7 +135,6 @@
     if (!viewer.open) viewer.showModal();
   }
   const turn = (step) => { if (turned[at + step]) view(turned, at + step); };
-  new ResizeObserver(() => outline.place?.()).observe(whole);
   $("before").addEventListener("click", () => turn(-1));
   $("after").addEventListener("click", () => turn(1));
   $("close").addEventListener("click", () => viewer.close());
