@@ -12,7 +12,6 @@ import pippin
 import pippin.torch as pt
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows, softmax
-from pippin.torch.ops import conformal_sets
 from support.engines import sets_of_core
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
@@ -74,18 +73,39 @@ def test_real_data(score):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_logits_of_every_precision(dtype):
-    """The softmax is made in float32, or float64 of float64, and calibration uses the same one."""
+    """The softmax is made in float32, or float64 of float64; thresholds and sets are the core's, for every score."""
     torch.manual_seed(0)
     logits = (3 * torch.randn(400, 120)).to(dtype)
     labels = torch.distributions.Categorical(logits=logits.double()).sample()
-    predictor = pt.calibrate(logits, labels, "repip", 0.2)
-    head = pt.ConformalHead(predictor)
     probs = pt.probabilities(logits)
     assert probs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     np.testing.assert_allclose(probs.numpy(), softmax(logits.double().numpy()), rtol=1e-5)
-    sizes, listed, mask = sets_of_core(predictor, probs.numpy(), np.zeros(400))
-    assert_same(head(logits, mask=True), (sizes, listed[:, :64], mask))
-    assert mask[np.arange(400), labels].mean() >= 0.8
+    for score in EVERY_SCORE:
+        predictor = pt.calibrate(logits, labels, score, 0.2, seed=1)
+        assert predictor.threshold == pippin.calibrate(probs.numpy(), labels.numpy(), score, 0.2, seed=1).threshold
+        u = np.random.default_rng(2).random(400)
+        sizes, listed, mask = sets_of_core(predictor, probs.numpy(), u)
+        assert_same(pt.ConformalHead(predictor)(logits, torch.tensor(u), mask=True), (sizes, listed[:, :64], mask))
+        assert score.randomized or mask[np.arange(400), labels].mean() >= 0.8
+
+
+@pytest.mark.parametrize("scores", [True, False])
+@pytest.mark.parametrize("per", [None, "class", "group", "class and group", "cluster", "rc3p", "kind"])
+@pytest.mark.filterwarnings("ignore")
+def test_thresholds_of_every_kind(per, scores):
+    """Those of the core, with the calibration scores kept or not."""
+    data = pippin.load_example()
+    options = {"per": {k: "ab"[k % 2] for k in range(12)} if per == "kind" else per, "seed": 3}
+    if per is not None and "group" in per:
+        options |= {"groups": np.arange(len(data.labels)) % 3, "unseen": "marginal"}
+    wanted = pippin.calibrate(data.probs, data.labels, "aps", **options)
+    probs, labels = torch.tensor(data.probs), torch.tensor(data.labels)
+    found = pt.calibrate(probs, labels, "aps", from_probs=True, scores=scores, **options)
+    assert repr(found) == repr(wanted)
+    name = "threshold" if per is None else "thresholds"
+    np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    kept, known = (made.scores if per is None else made.cells.scores for made in (found, wanted))
+    assert np.array_equal(kept, known) if scores else kept is None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::FutureWarning:torch")
@@ -103,14 +123,23 @@ def test_compiled_as_one_graph(score):
             assert (found is None and wanted is None) or torch.equal(found, wanted)
 
 
+def test_exported_program():
+    """torch.export keeps the sets."""
+    data = pippin.load_example()
+    head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "repip"), from_probs=True)
+    probs = torch.tensor(data.probs[:20])
+    assert_same(torch.export.export(head, (probs,)).module()(probs)[:2], head(probs)[:2])
+
+
 def test_the_operation_keeps_torchs_contract():
     """Shapes under compilation are those of a run; nothing given is changed."""
     head = pt.ConformalHead(pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True)
     probs = torch.softmax(torch.randn(4, 90), dim=1)
-    table, numbers = head.table_bits.view(torch.float64), head.number_bits.view(torch.float64)
+    bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
+    score = (*(part.view(torch.float64) for part in bits), head.linear)
     for mask in (False, True):
-        given = (probs, table, numbers, torch.zeros(4, dtype=torch.float64), head._kind, False, 64, mask)
-        torch.library.opcheck(conformal_sets, given)
+        given = (probs, *score, head.limit_bits.view(torch.float64), None, None, False, 64, mask)
+        torch.library.opcheck(torch.ops.pippin.prediction_sets.default, given)
 
 
 def test_state_and_moves_keep_every_bit():
@@ -121,7 +150,7 @@ def test_state_and_moves_keep_every_bit():
     network.half()
     assert network[1].threshold == repip.threshold
     state = network.state_dict()
-    assert set(state) == {"0.weight", "0.bias", "1.table_bits", "1.number_bits"}
+    assert set(state) == {"0.weight", "0.bias", "1.table_bits", "1.number_bits", "1.limit_bits"}
     other = torch.nn.Sequential(torch.nn.Linear(12, 12), pt.ConformalHead(raps)).half()
     assert other[1].randomized
     other.load_state_dict(state)

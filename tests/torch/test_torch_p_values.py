@@ -9,7 +9,6 @@ import torch
 import pippin
 import pippin.torch as pt
 from pippin._engine.draws import generator_of
-from pippin.torch.p_values import p_op
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -73,7 +72,7 @@ def test_many_rows_are_taken_in_parts(monkeypatch):
     head, probs = pt.PValueHead(predictor, from_probs=True), torch.tensor(DATA.probs[:50])
     u, v = torch.rand(50, dtype=torch.float64), torch.rand(50, dtype=torch.float64)
     whole = head(probs, u=u, v=v)
-    monkeypatch.setattr("pippin.torch.p_values.AT_ONCE", 12 * 7)
+    monkeypatch.setattr("pippin.torch.ranking.AT_ONCE", 12 * 7)
     assert torch.equal(head(probs, u=u, v=v), whole)
 
 
@@ -87,7 +86,8 @@ def test_compiled_as_one_graph():
     given = (logits.reshape(24, 12), *(bits.view(torch.float64) for bits in (head.table_bits, head.number_bits)))
     none = torch.empty(0, dtype=torch.float64)
     scores = head.value_bits.view(torch.float64), head.keys, head.offsets, head.of
-    torch.library.opcheck(p_op, (*given, none, head._kind, *scores, none, None, True))
+    operation = torch.ops.pippin.p_values.default
+    torch.library.opcheck(operation, (*given, none, head.linear, *scores, none, None, True))
 
 
 def test_state_and_moves_keep_every_bit():

@@ -1,10 +1,10 @@
-"""PyTorch: calibrate a network, and a last layer that turns its logits into prediction sets."""
+"""Calibration of PyTorch networks, and last layers that turn logits into prediction sets, p-values or actions."""
 
 from pippin._runtime.extras import need
 
 need("pippin.torch", "torch", "torch")
 
-from pippin.torch.calibrating import calibrate  # noqa: E402 - after the check above
+from pippin.torch.calibration import calibrate  # noqa: E402 - after the check above
 from pippin.torch.decisions import DecisionHead, TorchDecisions  # noqa: E402
 from pippin.torch.head import ConformalHead, TorchSets, probabilities  # noqa: E402
 from pippin.torch.p_values import PValueHead  # noqa: E402

@@ -1,4 +1,4 @@
-"""DecisionHead: a last layer that turns logits into actions with certificates."""
+"""DecisionHead, a last layer that turns logits into actions with certificates."""
 
 from typing import Any, NamedTuple
 
@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from pippin._predictors.decisions.decider import Decider
 from pippin._predictors.portable import PortableDecisions, portable_decisions
-from pippin.torch.head import floats, probabilities
-from pippin.torch.layers import Head
-from pippin.torch.limits import rows_of
+from pippin.torch.head import Head, probabilities
 
 MOST = torch.finfo(torch.float64).max
 
@@ -28,14 +26,13 @@ class TorchDecisions(NamedTuple):
 
 
 class DecisionHead(Head):
-    """A last layer: logits in, actions and certificates out, as `decider.decide` would give them.
+    """Last layer: logits in, actions and certificates out, as `decider.decide` returns them.
 
-    On the same float32 or float64 probabilities the actions are the core's, but for objects whose
-    two best lines tie within rounding. Probabilities are not checked for summing to 1; where one is NaN, the action is
-    the one whose worst case is best, and nothing is certified. Numbers are
-    kept as the bits of float64, so that `half()` and `to(dtype)` cannot round them. Where the
-    guarantee is per group, forward is told the group of every object by its number, which
-    `group_codes` finds by name.
+    For the same float32 or float64 probabilities the actions are the core's, except for objects whose two best lines
+    tie within rounding. Probabilities are not checked for summing to 1. A row with NaN gets the action whose worst case
+    is best, and a certificate of −∞. With a guarantee per group, `forward` takes the number of each object's group,
+    which `group_codes` returns for names. Numbers are kept as the bits of float64, so that `half()` and `to(dtype)` do
+    not round them.
 
     Args:
         decider: what `calibrate_decisions` returned or `pippin.load` read.
@@ -45,8 +42,8 @@ class DecisionHead(Head):
         classes (Classes): the names of the columns, in their order.
         actions (tuple[str, ...]): the names of the actions.
         from_probs (bool): whether it takes probabilities instead of logits.
-        counts (list[int]): how many lines of utility each action has.
-        n_outcomes (int): how many classes, or kinds of classes, utilities tell apart.
+        counts (list[int]): number of distinct utilities of each action.
+        n_outcomes (int): number of classes, or kinds of classes, with different utilities.
         safe (int): the action whose worst utility is best, by number.
 
     >>> import pippin.torch, torch
@@ -74,32 +71,32 @@ class DecisionHead(Head):
         super().__init__(given.classes, given.groups, from_probs)
         policy = given.policy
         self.actions, self.n_outcomes, self.safe = given.actions, policy.n_outcomes, policy.safe
-        self._keep_bits("value_bits", policy.value)
-        self._keep_bits("number_bits", np.array([given.betas.max(), given.lowest]))
+        self._keep("value_bits", policy.value)
+        self._keep("number_bits", np.array([given.betas.max(), given.lowest]))
         self._keep_limits(given)
         by_action = np.argsort(policy.action, kind="stable")
         self.counts = np.bincount(policy.action).tolist()  # lines of each action
-        self._keep("action", policy.action)
-        self._keep("reach", policy.reach[by_action] - 1)
-        self._keep("place", np.argsort(by_action))
-        self._keep("order", policy.order)
-        self._keep("outcome", policy.outcome)
+        self._keep_indices("action", policy.action)
+        self._keep_indices("reach", policy.reach[by_action] - 1)
+        self._keep_indices("place", np.argsort(by_action))
+        self._keep_indices("order", policy.order)
+        self._keep_indices("outcome", policy.outcome)
 
     @property
     def beta(self) -> float:
-        """The multiplier of the decider; the largest, where there are several."""
+        """Multiplier of the decider; the largest, if there are several."""
         return float(self.number_bits[:1].view(torch.float64))
 
     def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
-        """The actions of logits (…, K); of probabilities, if the head was made `from_probs`.
+        """Actions for logits (…, K), or for probabilities with `from_probs=True`.
 
         Args:
-            x: any float type; half floats get their softmax in float32.
+            x: any float type; the softmax of half floats is computed in float32.
             group: the number of each object's group, where the guarantee is per group.
         """
         flat, shape = self._rows(x), x.shape[:-1]
-        rows = rows_of(self._groups, group, x)
-        probs = (floats(flat) if self.from_probs else probabilities(flat)).double()
+        rows = self._group_rows(group, x)
+        probs = (flat if self.from_probs else probabilities(flat)).double()
         masses = self._masses(probs)
         value, beta = self.value_bits.view(torch.float64), self.number_bits[:1].view(torch.float64)
         if self.limit_bits is None:
@@ -120,7 +117,7 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The action and certificate of the line with the largest mass among some; the safe ones at an infinite β."""
+        """Action and certificate of the line with the largest mass among `lines`; the safe ones if β is infinite."""
         line, sure = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self.value_bits.view(torch.float64), self.number_bits[1:].view(torch.float64)
         return torch.where(sure, self.safe, self.action[line]), torch.where(sure, lowest, value[line])
@@ -128,9 +125,10 @@ class DecisionHead(Head):
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where β differs by outcome: the best worst case over the outcomes within their own limit, if there are any.
+        """Action with the best worst case over the outcomes within their own limit, for a β per outcome.
 
-        An outcome is, unless a line that breaks its certificate is on the envelope beyond its limit.
+        An outcome is within its limit unless a line whose certificate it breaks is on the envelope beyond that limit.
+        Objects without such outcomes keep the given actions and certificates.
         """
         assert self.utility_bits is not None
         value, utility = self.value_bits.view(torch.float64), self.utility_bits.view(torch.float64)
@@ -145,17 +143,17 @@ class DecisionHead(Head):
 
     def _keep_limits(self, given: PortableDecisions) -> None:
         one = given.betas.size == 1 and given.groups is None
-        self._keep_bits("limit_bits", None if one else given.betas)
-        self._keep_bits("utility_bits", given.policy.table if given.betas.shape[1] > 1 else None)
+        self._keep("limit_bits", None if one else given.betas)
+        self._keep("utility_bits", given.policy.table if given.betas.shape[1] > 1 else None)
 
-    def _keep(self, name: str, values: NDArray[Any]) -> None:
+    def _keep_indices(self, name: str, values: NDArray[Any]) -> None:
         self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))
 
     def extra_repr(self) -> str:
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
 
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
-        """(n, lines): the mass of every line, summed in the order of its action's outcomes."""
+        """Mass of every line, (n, lines), summed in the order of its action's outcomes."""
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:
             outcomes = probs.new_zeros((probs.shape[0], self.n_outcomes)).index_add(1, self.outcome, probs)
@@ -168,10 +166,10 @@ class DecisionHead(Head):
 
 
 def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(n, lines): the β from which on each line is on the envelope, and up to which; ∞ and −1 if it never is.
+    """Interval of β, (n, lines) each end, in which each line is on the upper envelope; ∞ and −1 if it never is.
 
-    Line t is from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over
-    those with more; of lines with the same mass only the first can be.
+    Line t is on it from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over
+    those with more. Of lines with equal mass only the first can be on it.
     """
     ends, starts = torch.full_like(masses, torch.inf), torch.zeros_like(masses)
     lines = torch.arange(len(value), device=masses.device)

@@ -1,20 +1,22 @@
-"""ConformalHead: a last layer that turns logits into prediction sets, on the device where they are."""
+"""ConformalHead, a last layer that turns logits into prediction sets on their device, and the base of all heads."""
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.marginal import Predictor
-from pippin._predictors.portable import portable_sets
+from pippin._predictors.portable import KnownGroups, portable_sets
+from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
-from pippin.torch import kernels
-from pippin.torch.kernels.filled import Limits
-from pippin.torch.layers import ScoreHead, draws_of
-from pippin.torch.limits import SeveralLimits, rows_of, sets_of_several_limits
-from pippin.torch.ops import nothing, sets_of_one_threshold, softmax, wide, within_compile
+from pippin._theory.formula import OWN_U, PENALTY_U, Coefficients
+from pippin._theory.scores import Score
+from pippin.torch.ranking import is_traced, prediction_sets, softmax
+from pippin.torch.scores import TorchLimits, TorchScore
 
-LISTED = 64  # classes of a set that are listed, unless `max_size` says otherwise
+LISTED = 64  # default of `max_size`
 
 
 class TorchSets(NamedTuple):
@@ -23,7 +25,7 @@ class TorchSets(NamedTuple):
     Attributes:
         sizes: (…), how many members each set has.
         classes: (…, max_size), the members, most probable first, then −1.
-        mask: (…, K), which classes are members, if that was asked for.
+        mask: (…, K), which classes are members; None unless `forward` got `mask=True`.
     """
 
     sizes: torch.Tensor
@@ -32,10 +34,9 @@ class TorchSets(NamedTuple):
 
 
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
-    """The softmax over the last axis, of float64 in float64, of anything narrower in float32; without gradients.
+    """Softmax over the last axis, in float64 for float64 and in float32 for anything narrower; without gradients.
 
-    On a GPU with Triton these are, to the last bit, the probabilities that `calibrate` and `ConformalHead` see there
-    themselves: what the core makes of them is what they find. Elsewhere it is torch's own softmax.
+    These are the probabilities that `calibrate` and the heads compute from logits on the same device, to the last bit.
 
     Args:
         logits: (…, K), of any float type.
@@ -44,20 +45,134 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
     return found.reshape(logits.shape)
 
 
+class Head(torch.nn.Module):
+    """Base of the heads: classes, groups, rows from input of any shape, and float64 numbers in buffers.
+
+    Buffers hold the bits of float64 numbers as int64, so that `half()` and `to(dtype)` do not round them.
+    """
+
+    def __init__(self, classes: Classes, groups: KnownGroups | None, from_probs: bool) -> None:
+        super().__init__()
+        self.classes, self.from_probs, self._groups = classes, from_probs, groups
+
+    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
+        """Numbers of groups given by name, as `forward` takes them.
+
+        Args:
+            groups: the group of each object.
+        """
+        if self._groups is None:
+            raise InputError("Got groups, but all objects have the same limits", "leave them out")
+        return torch.from_numpy(self._groups.codes(groups, len(np.atleast_1d(np.asarray(groups)))))
+
+    def _keep(self, name: str, values: Any) -> None:
+        """Register a buffer with the bits of float64 numbers, or with None."""
+        bits = None if values is None else torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
+        self.register_buffer(name, bits)
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, K) contiguous rows of (…, K) logits or probabilities, without gradients."""
+        n_classes = len(self.classes)
+        if x.ndim == 0 or x.shape[-1] != n_classes:
+            raise InputError(
+                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
+                "pass the outputs of the classifier that was calibrated",
+            )
+        return x.detach().reshape(-1, n_classes).contiguous()
+
+    def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+        """Row of limits of every object of x, (…, K); None where all objects share one.
+
+        Raises:
+            InputError: groups are missing, not expected, of another shape, or unknown.
+        """
+        if self._groups is None:
+            if group is not None:
+                raise InputError("Got the group of each object, but all have the same limits", "leave it out")
+            return None
+        if group is None or group.dtype not in (torch.int64, torch.int32) or group.shape != x.shape[:-1]:
+            got = "none" if group is None else f"{group.dtype} of shape {tuple(group.shape)}"
+            raise InputError(
+                f"Expected the group of each object by number, int64 of shape {tuple(x.shape[:-1])}, got {got}",
+                "pass group=, for instance what group_codes makes of their names",
+            )
+        find = group_rows_op if is_traced(x) else _group_rows
+        flat = group.to(x.device, torch.int64).reshape(-1)
+        rows: torch.Tensor = find(flat, len(self._groups.names), self._groups.other is not None)
+        return rows
+
+
+def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
+    """Row of limits of each group by number; all unknown groups share the row after the known ones, if there is one."""
+    outside = (group < 0) | (group >= known)
+    if not others and bool(outside.any()):
+        raise InputError(
+            f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}",
+            "pass what the head's group_codes gives, or calibrate with unseen='marginal'",
+        )
+    return torch.where(outside, known, group)
+
+
+group_rows_op = torch.library.custom_op("pippin::group_rows", _group_rows, mutates_args=())
+
+
+@group_rows_op.register_fake
+def _like_groups(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
+    return torch.empty_like(group)
+
+
+class ScoreHead(Head):
+    """Head with a nonconformity score: its coefficients, and c, b and μ in `number_bits`."""
+
+    table_bits: torch.Tensor
+    number_bits: torch.Tensor
+    linear: bool
+    randomized: bool
+
+    def _keep_score(self, score: Score, c: Coefficients) -> None:
+        self._keep("table_bits", c.table)
+        self._keep("number_bits", [c.constant, c.second, c.price])
+        self.linear, self.randomized = bool(np.isnan(c.price)), score.randomized
+
+    def _score(self, u: torch.Tensor | None, flat: torch.Tensor) -> TorchScore:
+        """Score with the given u, or one drawn per row if it is randomized."""
+        table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
+        return TorchScore(table, numbers, uniform("u", u, self.randomized, flat), self.linear)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        if not self.table_bits.is_meta:
+            table, numbers = (bits.cpu().view(torch.float64) for bits in (self.table_bits, self.number_bits))
+            self.linear, self.randomized = bool(numbers[2].isnan()), bool(table[:, [OWN_U, PENALTY_U]].any())
+
+
+def uniform(name: str, given: torch.Tensor | None, wanted: bool, flat: torch.Tensor) -> torch.Tensor:
+    """One number in (0, 1) per row: as given, or drawn if wanted; an empty tensor otherwise."""
+    if given is None:
+        return torch.rand(len(flat) if wanted else 0, dtype=torch.float64, device=flat.device)
+    if given.numel() != len(flat):
+        raise InputError(
+            f"Expected {len(flat)} numbers as {name}, one per object, got shape {tuple(given.shape)}",
+            "pass one for each object, in their order",
+        )
+    return given.to(device=flat.device, dtype=torch.float64).reshape(-1).contiguous()
+
+
 class ConformalHead(ScoreHead):
-    """A last layer: logits in, prediction sets out, as `predictor.predict` would give them.
+    """Last layer: logits in, prediction sets out, as `predictor.predict` returns them.
 
-    Sizes and masks are exact, whatever `max_size`; it only bounds how many members are
-    listed (64 at most, if not given). Equal probabilities are ranked by class index. On
-    the same float32 or float64 probabilities (of logits, those that `probabilities` gives) the sets are the core's to
-    the last bit; on a GPU without Triton, where sums run in another order, only up to rounding. A row with NaN has an
-    empty set. Probabilities are not checked for summing to 1.
+    Sizes and masks do not depend on `max_size`, which bounds how many members are listed (at most 64 by default). Equal
+    probabilities are ranked by class index. A row with NaN has an empty set. Probabilities are not checked for summing
+    to 1.
 
-    Thresholds may differ by class, kind, cluster or group; per group, forward is told the group
-    of every object by its number, which `group_codes` finds by name.
+    On the CPU the sets are the core's, to the last bit, for the same float32 or float64 probabilities (of logits, those
+    of `probabilities`). On a GPU a set may differ where a score is within rounding of the threshold.
 
-    The coefficients and the thresholds are buffers that hold the bits of float64 numbers as
-    int64, so that `half()` and `to(dtype)` cannot round them.
+    Thresholds may differ by class, kind, cluster or group. With groups, `forward` takes the number of each object's
+    group, which `group_codes` returns for names.
+
+    Coefficients and thresholds are buffers with the bits of float64 numbers as int64, so that `half()` and `to(dtype)`
+    do not round them.
 
     Args:
         predictor: what `calibrate` returned or `pippin.load` read.
@@ -67,7 +182,7 @@ class ConformalHead(ScoreHead):
     Attributes:
         classes (Classes): the names of the columns, in their order.
         from_probs (bool): whether it takes probabilities instead of logits.
-        max_size (int): how many members it can give.
+        max_size (int): how many members are listed per set.
         linear (bool): whether the score is of the linear family.
         randomized (bool): whether it takes `u`.
 
@@ -80,10 +195,8 @@ class ConformalHead(ScoreHead):
             [ 1, -1, -1]]))
     """
 
-    limit_bits: torch.Tensor | None
+    limit_bits: torch.Tensor
     rank_limits: torch.Tensor | None
-    max_size: int
-    _views: tuple[Any, kernels.Formula, Limits] | None
 
     def __init__(
         self,
@@ -95,83 +208,38 @@ class ConformalHead(ScoreHead):
         given = portable_sets(predictor)
         super().__init__(given.classes, given.groups, from_probs)
         n_classes = len(given.classes)
-        width = min(n_classes, LISTED) if max_size is None else max_size
-        if not 1 <= width <= n_classes:
+        self.max_size = min(n_classes, LISTED) if max_size is None else max_size
+        if not 1 <= self.max_size <= n_classes:
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
-        self._note(max_size=width)
-        self._keep_formula(given.score, given.c, given.thresholds.max())
-        self._keep_bits("limit_bits", None if given.one is not None else given.thresholds)
+        self._keep_score(given.score, given.c)
+        self._keep("limit_bits", given.thresholds)
         self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
 
     @property
     def threshold(self) -> float:
-        """The largest score that a member of a set has."""
-        return float(self.number_bits[3:].view(torch.float64))
+        """Largest score of a member of any set."""
+        return float(self.limit_bits.view(torch.float64).max())
 
     def forward(
         self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
     ) -> TorchSets:
-        """The sets of logits (…, K); of probabilities, if the head was made `from_probs`.
+        """Prediction sets of logits (…, K), or of probabilities with `from_probs=True`.
 
         Args:
-            x: any float type; half floats get their softmax in float32.
-            u: for a randomised score, one number in (0, 1) per object; drawn, if not given.
-            mask: whether membership is also given as a mask.
+            x: any float type; the softmax of half floats is computed in float32.
+            u: for a randomized score, one number in (0, 1) per object; drawn by default.
+            mask: whether membership is also returned as a mask.
             group: the number of each object's group, where thresholds are per group.
         """
-        n_classes = len(self.classes)
-        flat = self._rows(x)
-        shape, traced = x.shape[:-1], within_compile(x)
-        draws = draws_of("u", u, self.randomized, flat)
-        rows = None if self._groups is None and group is None else rows_of(self._groups, group, x)
-        logits, width = not self.from_probs, self.max_size
-        inside: torch.Tensor | None
-        if not traced and kernels.serve(flat):
-            formula, limits = self._kept()
-            if rows is not None:
-                limits = limits._replace(group=rows, grouped=True)
-            if self.randomized:
-                formula = formula._replace(u=draws)
-            sizes, classes, inside = kernels.sets(flat, logits, formula, limits, width, mask)
-        else:
-            table, numbers = self.table_bits.view(torch.float64), self.number_bits.view(torch.float64)
-            formula = kernels.Formula(table, numbers, draws, self._kind)
-            if self.limit_bits is None:
-                sizes, classes, inside = sets_of_one_threshold(flat, formula, logits, width, mask)
-            else:
-                limits_of = SeveralLimits(self.limit_bits.view(torch.float64), self.rank_limits, rows)
-                sizes, classes, inside = sets_of_several_limits(flat, formula, limits_of, logits, width, mask)
-        if not mask:
-            inside = None
-        if len(shape) == 1:
-            return TorchSets(sizes, classes, inside)
+        flat, shape = self._rows(x), x.shape[:-1]
+        limits = TorchLimits(self.limit_bits.view(torch.float64), self.rank_limits, self._group_rows(group, x))
+        sizes, members, inside = prediction_sets(
+            flat, self._score(u, flat), limits, not self.from_probs, self.max_size, mask
+        )
         return TorchSets(
-            sizes.reshape(shape),
-            classes.reshape(*shape, width),
-            None if inside is None else inside.reshape(*shape, n_classes),
+            sizes.reshape(shape), members.reshape(*shape, self.max_size), inside.reshape(x.shape) if mask else None
         )
 
     def extra_repr(self) -> str:
-        which = "threshold" if self.limit_bits is None else "largest threshold"
+        which = "threshold" if self.limit_bits.numel() == 1 else "largest threshold"
         return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
-
-    def _note_kind(self, kind: int, randomized: bool) -> None:
-        super()._note_kind(kind, randomized)
-        self._note(_views=None)
-
-    def _kept(self) -> tuple[kernels.Formula, Limits]:
-        """Formula and limits as kernels take them, made anew when the head was moved or loaded."""
-        bits = self._buffers["table_bits"]
-        if self._views is None or self._views[0] is not bits:
-            numbers = self.number_bits.view(torch.float64)
-            if self.limit_bits is None:
-                limits = kernels.one_limit(numbers[3:])
-            else:
-                limits = kernels.several_limits(self.limit_bits.view(torch.float64), self.rank_limits, None)
-            table = self.table_bits.view(torch.float64)
-            self._views = (bits, kernels.Formula(table, numbers, nothing(table.device), self._kind), limits)
-        return self._views[1:]
-
-
-def floats(probs: torch.Tensor) -> torch.Tensor:
-    return probs.to(wide(probs))

@@ -1,0 +1,249 @@
+"""Calibration of a network from its logits, over a loader or as a tensor."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from pippin._engine.draws import generator_of
+from pippin._inputs.labels import as_classes, as_labels, as_numbered_groups, two_meanings
+from pippin._inputs.rows import Rows, as_rows
+from pippin._predictors import by_cell, marginal
+from pippin._predictors.calibrating import Unseen
+from pippin._predictors.calibrating import calibrate as calibrate_rows
+from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.grouping import Grouping, Per
+from pippin._predictors.kinds import Level, warn_of_levels
+from pippin._predictors.marginal import Predictor
+from pippin._predictors.partitions.part import Part
+from pippin._runtime.arrays import Classes, Seed, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._theory.formula import ABOVE
+from pippin._theory.level import as_alpha, quantile_rank
+from pippin._theory.scores import Score, coefficients
+from pippin._theory.spelling import parse_score
+from pippin.torch import row_kernel
+from pippin.torch.head import probabilities
+from pippin.torch.ranking import block_probabilities, label_scores, row_blocks
+from pippin.torch.scores import TorchScore, wide
+
+SUM_TOLERANCE = 9e-4  # smaller than the core's, which examines the rows that exceed it
+
+
+def calibrate(
+    model_or_logits: "torch.nn.Module | Callable[[Any], torch.Tensor] | torch.Tensor",
+    loader_or_labels: "Iterable[Any] | torch.Tensor",
+    score: Score | str = "repip",
+    alpha: Level = 0.1,
+    *,
+    classes: Classes | None = None,
+    seed: Seed = None,
+    per: Per | Mapping[Any, str] | None = None,
+    groups: ArrayLike | None = None,
+    unseen: Unseen = "error",
+    from_probs: bool = False,
+    scores: bool = True,
+) -> Predictor | ConditionalPredictor:
+    """Calibrate a predictor from logits and labels, or from a model and a loader of (inputs, labels) batches.
+
+    The model runs in eval mode, without gradients, on the device of its parameters. On the CPU the result is that of
+    `pippin.calibrate` on `probabilities(logits)`, to the last bit. On a CUDA device each batch is scored there; only
+    the scores of its labels are kept, and a threshold may differ in the last bits.
+
+    Args:
+        model_or_logits: gives logits (n, K), or is them; probabilities with `from_probs=True`.
+        loader_or_labels: batches of (inputs, labels), or the labels as class indices.
+        score: a score or its spelling.
+        alpha: the share of errors allowed; where the guarantee is per kind, one for all or {kind: alpha}.
+        classes: names of the K columns.
+        seed: for the randomized scores and for clusters; a seed or a Generator.
+        per: what the guarantee holds for, as in `pippin.calibrate`.
+        groups: the group of each row, in the order of the loader, for a guarantee per group.
+        unseen: what becomes of a group that is not among them, as in `pippin.calibrate`.
+        from_probs: whether the model gives probabilities instead of logits.
+        scores: whether the predictor keeps the calibration scores, for other levels and for p-values.
+
+    >>> import pippin.torch, torch
+    >>> data = pippin.load_example()
+    >>> pippin.torch.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True)
+    Predictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
+    """
+    batches: Iterable[tuple[torch.Tensor, Any]]
+    if isinstance(model_or_logits, torch.Tensor):
+        batches = [(model_or_logits, loader_or_labels)]
+    elif callable(model_or_logits):
+        batches = _outputs(model_or_logits, loader_or_labels)
+    else:
+        raise InputError(
+            f"Expected a model or a tensor of logits, got {type(model_or_logits).__name__}",
+            "pass a torch.nn.Module, or logits of shape (n, K)",
+        )
+    chosen = parse_score(score)
+    scorer = LabelScorer(chosen, generator_of(seed), classes, not from_probs)
+    scored: list[ScoredLabels] = []
+    probs: list[Any] = []
+    labels: list[Any] = []
+    for outputs, truth in batches:
+        x = outputs.detach()
+        if x.is_cuda or row_kernel.INTERPRETED:
+            scored.append(scorer.score(x, truth, sum(len(part.scores) for part in scored)))
+        else:
+            probs.append((x.to(wide(x)) if from_probs else probabilities(x)).cpu().numpy())
+            labels.append(np.asarray(truth.cpu() if isinstance(truth, torch.Tensor) else truth))
+    if probs:
+        made = calibrate_rows(
+            np.concatenate(probs),
+            np.concatenate(labels),
+            chosen,
+            alpha,
+            classes=classes,
+            seed=seed,
+            per=per,
+            groups=groups,
+            unseen=unseen,
+        )
+        return made if scores else _without_scores(made)
+    if not scored:
+        raise InputError(
+            "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
+        )
+    warn_of_levels(alpha)
+    whole = scored[0] if len(scored) == 1 else ScoredLabels(*map(torch.cat, zip(*scored, strict=True)))
+    names = range(x.shape[1]) if classes is None else as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
+    if per is None and groups is None and unseen == "error":
+        return _one_threshold(whole.scores, chosen, alpha, names, scores)
+    grouping = Grouping(per or "group", groups, unseen)
+    grouping.check()
+    part = Part(
+        whole.scores.cpu().numpy(),
+        whole.labels.cpu().numpy(),
+        None if groups is None else as_numbered_groups(groups, len(whole.scores)),
+        (whole.ranks + 1).cpu().numpy() if per == "rc3p" else None,
+    )
+    found = by_cell.warned(*by_cell.from_part(part, chosen, alpha, names, grouping, scorer.generator))
+    return found if scores else _without_scores(found)
+
+
+class ScoredLabels(NamedTuple):
+    """Labels of some rows as class indices, their scores, and their ranks from 0."""
+
+    labels: torch.Tensor
+    scores: torch.Tensor
+    ranks: torch.Tensor
+
+
+class LabelScorer(NamedTuple):
+    """Scores of true labels on the device of the logits, with the checks of the core.
+
+    `generator` draws u for one batch after the other.
+    """
+
+    formula: Score
+    generator: np.random.Generator
+    classes: Classes | None
+    logits: bool
+
+    def score(self, x: torch.Tensor, labels: Any, before: int) -> ScoredLabels:
+        """Scores of one batch, (n, K); errors count its rows from `before`."""
+        if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
+            as_rows(x.float().cpu())  # raises the core's error
+        n, n_classes = x.shape
+        names = range(n_classes) if self.classes is None else self.classes
+        codes = _class_indices(labels, n, names).to(x.device).contiguous()
+        score, weighted = _score_on(x.device, self.formula, n_classes)
+        if self.formula.randomized:
+            score = score._replace(u=torch.from_numpy(self.generator.random(n)).to(x.device))
+        scores, ranks = label_scores(x.contiguous(), codes, score, weighted, self.logits)
+        fault = scores.isnan()
+        if not self.logits:
+            fault |= ~((x.sum(dim=1, dtype=wide(x)) - 1).abs() <= SUM_TOLERANCE) | (x < 0).any(dim=1)
+        if bool(fault.any()):
+            self._check(x, labels, names, before)
+        return ScoredLabels(codes, scores, ranks)
+
+    def _check(self, x: torch.Tensor, labels: Any, names: Classes, before: int) -> None:
+        """Raise the core's error about labels or rows, if these are wrong by its tolerance."""
+        try:
+            as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
+        except InputError as error:
+            raise error.later(before) from None
+        for rows in row_blocks(torch.arange(len(x), device=x.device), x.shape[1]):
+            try:
+                Rows(block_probabilities(x, rows, self.logits).cpu().numpy()).check(0, len(rows))
+            except InputError as error:
+                raise error.later(before + int(rows[0])) from None
+
+
+@lru_cache(maxsize=8)
+def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
+    """Score on a device, without u, and the number of ranks after which no class has a weight."""
+    c = coefficients(formula, n_classes)
+    table, numbers, u = (
+        torch.from_numpy(np.array(values, dtype=np.float64)).to(device)
+        for values in (c.table, (c.constant, c.second, c.price), ())
+    )
+    weighted = int(np.flatnonzero(c.table[:, ABOVE]).max(initial=-1)) + 1
+    return TorchScore(table, numbers, u, math.isnan(c.price)), weighted
+
+
+def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
+    """Labels as class indices; on their device if they can mean nothing else."""
+    plain = isinstance(classes, range) or (isinstance(classes[0], str) and not two_meanings(classes))
+    if isinstance(labels, torch.Tensor):
+        if plain and labels.dtype in (torch.int64, torch.int32) and labels.shape == (n,):
+            return labels.to(torch.int64)
+        labels = labels.cpu()
+    return torch.from_numpy(np.array(as_labels(labels, n, classes), dtype=np.int64))
+
+
+def _one_threshold(scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, keep: bool) -> Predictor:
+    """Predictor with the k-th smallest score as its threshold."""
+    level, n = as_alpha(alpha), len(scores)
+    k = quantile_rank(n, level)
+    smallest = scores.sort().values[min(k, n) - 1 :][:1]
+    host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
+    threshold = float(host[0]) if k <= n else math.inf
+    kept: Vector | None = read_only(host[1:]) if keep else None
+    return Predictor(score, level, marginal.warned(threshold, n, level), n, classes, kept)
+
+
+def _without_scores(predictor: Any) -> Any:
+    """The predictor without its calibration scores."""
+    if isinstance(predictor, Predictor):
+        return replace(predictor, scores=None)
+    return replace(predictor, cells=replace(predictor.cells, scores=None, ranks=None))
+
+
+def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, Any]]:
+    """Output of the model for every batch, and the labels of the batch."""
+    module = model if isinstance(model, torch.nn.Module) else None
+    first = None if module is None else next(module.parameters(), None)
+    with _evaluating(module), torch.no_grad():
+        for batch in loader:
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise InputError(
+                    f"Expected batches of (inputs, labels), got {type(batch).__name__}", "pass a loader of such pairs"
+                )
+            inputs, labels = batch
+            if first is not None and isinstance(inputs, torch.Tensor):
+                inputs = inputs.to(first.device)
+            yield model(inputs), labels
+
+
+@contextlib.contextmanager
+def _evaluating(module: "torch.nn.Module | None") -> Iterator[None]:
+    """Set eval mode; restore the mode of every part afterwards."""
+    modes = [] if module is None else [(part, part.training) for part in module.modules()]
+    for part, _ in modes:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

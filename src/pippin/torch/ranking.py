@@ -1,0 +1,191 @@
+"""Softmax, prediction sets and label scores by torch operations, as operations that torch.compile takes whole.
+
+Where Triton runs, the row kernel decides most rows. Of other rows a top-k decides those with small sets, and a stable
+sort the rest.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pippin.torch import row_kernel
+from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_by_rank, wide
+
+FEW = 32  # ranks that a top-k looks at before a row is sorted
+AT_ONCE = 1 << 24  # probabilities that are ranked at once
+SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
+
+
+def is_traced(x: torch.Tensor) -> bool:
+    """Return True if torch traces the call; only then are the registered operations used, which take 0.3 ms each."""
+    return torch.compiler.is_compiling() or type(x) is not torch.Tensor
+
+
+def row_blocks(rows: torch.Tensor, n_classes: int) -> Iterator[torch.Tensor]:
+    """Row numbers in blocks of at most AT_ONCE probabilities."""
+    return iter(torch.split(rows, max(1, AT_ONCE // n_classes)) if len(rows) else ())
+
+
+def softmax(logits: torch.Tensor) -> torch.Tensor:
+    """Softmax of (n, K) logits: of float64 in float64, of anything narrower in float32."""
+    found: torch.Tensor = probabilities_op(logits) if is_traced(logits) else _softmax(logits)
+    return found
+
+
+def _softmax(logits: torch.Tensor) -> torch.Tensor:
+    if row_kernel.supports(logits):
+        return row_kernel.probabilities(logits.contiguous())
+    return torch.softmax(logits, dim=-1, dtype=wide(logits))
+
+
+probabilities_op = torch.library.custom_op("pippin::probabilities", _softmax, mutates_args=())
+
+
+@probabilities_op.register_fake
+def _wide_like(logits: torch.Tensor) -> torch.Tensor:
+    return logits.new_empty(logits.shape, dtype=wide(logits))
+
+
+def block_probabilities(x: torch.Tensor, rows: torch.Tensor, logits: bool) -> torch.Tensor:
+    """Probabilities of some rows of logits, or of probabilities of any float type."""
+    part = x if len(rows) == len(x) else x[rows]
+    return softmax(part) if logits else part.to(wide(x))
+
+
+def prediction_sets(
+    x: torch.Tensor, formula: TorchScore, limits: TorchLimits, logits: bool, width: int, want_mask: bool
+) -> TorchSetParts:
+    """Sizes (n,), the first `width` members (n, width), then -1, and membership (n, K), or (0, K) if not wanted.
+
+    Args:
+        x: contiguous (n, K) logits, or probabilities.
+        formula: the score, with one u per row if it is randomized.
+        limits: which classes are members.
+        logits: whether x are logits.
+        width: how many members are listed.
+        want_mask: whether membership is returned as a mask.
+    """
+    if is_traced(x):
+        found: TorchSetParts = prediction_sets_op(x, *formula, *limits, logits, width, want_mask)
+        return found
+    return _prediction_sets(x, formula, limits, logits, width, want_mask)
+
+
+def _prediction_sets(
+    x: torch.Tensor, formula: TorchScore, limits: TorchLimits, logits: bool, width: int, want_mask: bool
+) -> TorchSetParts:
+    n, n_classes = x.shape
+    sizes = x.new_full((n,), -1, dtype=torch.int64)
+    members = x.new_full((n, width), -1, dtype=torch.int64)
+    mask = x.new_zeros((n if want_mask else 0, n_classes), dtype=torch.bool)
+    sets, rows = (sizes, members, mask), torch.arange(n, device=x.device)
+    captured = x.is_cuda and torch.cuda.is_current_stream_capturing()  # a CUDA graph cannot depend on the data
+    kernel = row_kernel.supports(x) and not captured
+    if kernel:
+        row_kernel.fill_sets(x, logits, formula, limits, sets)
+        rows = (sizes < 0).nonzero().squeeze(1)
+    one_limit = limits.scores.shape[1] == 1 and limits.ranks is None
+    few = formula.linear and one_limit and n_classes > 2 * FEW and not kernel and not captured
+    for block in row_blocks(rows, n_classes):
+        probs = block_probabilities(x, block, logits)
+        if few:
+            _rank_rows(probs, block, formula, limits, sets, FEW + 1)
+            left = (sizes[block] < 0).nonzero().squeeze(1)
+            probs, block = probs[left], block[left]
+        if not few or len(block):
+            _rank_rows(probs, block, formula, limits, sets, n_classes)
+    return sets
+
+
+def _rank_rows(
+    probs: torch.Tensor, rows: torch.Tensor, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts, depth: int
+) -> None:
+    """Write the sets of some rows from their first `depth` ranks; the size of a row that needs more stays -1."""
+    sizes, members, mask = sets
+    values, order = _largest(probs, depth)
+    limits = limits.take(rows)
+    inside = scores_by_rank(values, formula.take(rows)) <= _by_order(limits.scores, order)
+    if limits.ranks is not None:
+        inside &= torch.arange(depth, device=probs.device) < _by_order(limits.ranks, order)
+    inside &= ~values[:, :1].isnan()
+    size = inside.sum(dim=1)
+    if depth < probs.shape[1]:  # which of several equal classes a top-k returns is not specified
+        sizes[rows] = torch.where(size <= (values > values[:, -1:]).sum(dim=1), size, -1)
+    else:
+        sizes[rows] = size
+    place = inside.cumsum(dim=1) - 1
+    width = members.shape[1]
+    listed = torch.full((len(rows), width + 1), -1, dtype=torch.int64, device=probs.device)
+    shown = inside & (place < width)
+    members[rows] = listed.scatter_(1, torch.where(shown, place, width), torch.where(shown, order, -1))[:, :width]
+    if len(mask):
+        mask[rows] = torch.zeros_like(probs, dtype=torch.bool).scatter_(1, order, inside)
+
+
+def _largest(probs: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest `depth` probabilities of every row in decreasing order, equal ones by class index; and the classes.
+
+    Of classes equal to the last value, a top-k may return any.
+    """
+    if depth == probs.shape[1]:
+        return torch.sort(probs, dim=1, descending=True, stable=True)
+    order = torch.topk(probs, depth, dim=1).indices.sort(dim=1).values
+    values, by_value = probs.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, order.gather(1, by_value)
+
+
+def _by_order(limits: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    return limits if limits.shape[1] == 1 else limits.gather(1, order)
+
+
+@torch.library.custom_op(
+    "pippin::prediction_sets",
+    mutates_args=(),
+    schema=f"({SCORE_SCHEMA}, Tensor limits, Tensor? ranks, Tensor? group, bool logits, int width, bool want_mask)"
+    " -> (Tensor, Tensor, Tensor)",
+)
+def prediction_sets_op(x: torch.Tensor, *others: Any) -> TorchSetParts:
+    """Registered operation of `prediction_sets`."""
+    return _prediction_sets(x, TorchScore(*others[:4]), TorchLimits(*others[4:7]), *others[7:])
+
+
+@prediction_sets_op.register_fake
+def _shapes_of_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
+    (n, n_classes), (*_, width, want_mask) = x.shape, others
+    sizes = x.new_empty((n,), dtype=torch.int64)
+    members = x.new_empty((n, width), dtype=torch.int64)
+    return sizes, members, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+
+
+def label_scores(
+    x: torch.Tensor, labels: torch.Tensor, formula: TorchScore, weighted: int, logits: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of labels in float64, and their ranks from 0; the score of a label that is no class is NaN.
+
+    Args:
+        x: contiguous (n, K) logits, or probabilities.
+        labels: class indices.
+        formula: the score, with one u per row if it is randomized.
+        weighted: behind so many ranks no class has a weight in the sum of the score.
+        logits: whether x are logits.
+    """
+    n, n_classes = x.shape
+    if row_kernel.supports(x):
+        scores, ranks = row_kernel.label_scores(x, logits, labels, formula, weighted)
+        rows = (ranks < 0).nonzero().squeeze(1)
+    else:
+        scores, ranks = x.new_empty(n, dtype=torch.float64), x.new_empty(n, dtype=torch.int32)
+        rows = torch.arange(n, device=x.device)
+    column = torch.arange(n_classes, device=x.device)
+    for block in row_blocks(rows, n_classes):
+        probs = block_probabilities(x, block, logits)
+        valid = (labels[block] >= 0) & (labels[block] < n_classes)
+        label = torch.where(valid, labels[block], 0)[:, None]
+        own = probs.gather(1, label)
+        rank = ((probs > own) | ((probs == own) & (column < label))).sum(dim=1)
+        ranked = probs.sort(dim=1, descending=True).values
+        score = scores_by_rank(ranked, formula.take(block)).gather(1, rank[:, None]).squeeze(1)
+        scores[block] = torch.where(valid, score, torch.nan)
+        ranks[block] = rank.int()
+    return scores, ranks
