@@ -10,8 +10,7 @@ import numpy as np
 from measure import interleaved, timed
 
 import pippin
-from pippin._compare.splits import draw_split
-from pippin._compare.trial import make_trial
+from pippin._compare.splits import draw_split, make_trial
 from pippin._inputs.labels import as_labelled
 from pippin._inputs.rows import as_rows
 

@@ -106,7 +106,7 @@ SPELLED = {
 
 # Classes of what public functions return, which nobody makes.
 RETURNED = (
-    "pippin._compare.deciding.DecisionCurve",
+    "pippin._compare.decisions.DecisionCurve",
     "pippin._compare.evidence.Difference",
     "pippin._compare.influence.Influence",
     "pippin._inputs.batched.Batch",

@@ -4,11 +4,10 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from pippin._compare.comparison import Comparison, compare
-from pippin._compare.deciding import DecisionComparison, compare_decisions
+from pippin._compare.decisions import DecisionComparison, compare_decisions
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method, parse_method
-from pippin._compare.sweeping import Sweep, sweep
-from pippin._compare.tuning import Tuned, tune
+from pippin._compare.tuning import Sweep, Tuned, sweep, tune
 from pippin._engine.warm_up import warm_up
 from pippin._inputs.example import load_example
 from pippin._predictors.calibrating import calibrate, score

@@ -226,7 +226,7 @@ def test_wrong_use_in_a_real_process(line, wrong):
 
 
 def test_an_error_of_ours_is_not_dressed_up(call, folder, monkeypatch):
-    monkeypatch.setattr("pippin._compare.study.study", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("pippin._compare.report_data.study", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         call("compare data.npz")
     assert not (folder / "out").exists()
@@ -236,7 +236,7 @@ def test_a_full_memory_is_one_sentence(call, folder, monkeypatch):
     def fill(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("pippin._compare.study.study", fill)
+    monkeypatch.setattr("pippin._compare.report_data.study", fill)
     code, _, err = call("compare data.npz")
     assert code == 2
     assert err.startswith("pippin: Not enough memory")

@@ -203,8 +203,8 @@ def test_the_largest_sets_are_of_different_kinds():
 def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     """The first split's, row for row."""
     from pippin._compare.methods import parse_methods
-    from pippin._compare.study import study
-    from pippin._compare.trial import make_trial
+    from pippin._compare.report_data import study
+    from pippin._compare.splits import make_trial
 
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 2, (400, 4)).astype(np.float32)

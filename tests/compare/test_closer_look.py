@@ -1,17 +1,17 @@
-"""Very many rows: all are split, a sample is looked at closely, and what is prepared for splits changes no number."""
+"""Very many rows: all are split, and the details of a report rest on a sample."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import pippin
-from pippin._compare import counted, trial
-from pippin._compare.evidence import difference, student_quantile
+from pippin._compare import splits
+from pippin._compare.evidence import difference
 from pippin._compare.methods import parse_methods
-from pippin._compare.study import study
-from pippin._compare.trial import make_trial
+from pippin._compare.report_data import study
+from pippin._compare.splits import make_trial
 from pippin._compare.verdict import on_sample
 from pippin._inputs.labels import as_labelled
-from support.engines import compiled, plain
 
 MOST = 1500
 
@@ -26,7 +26,7 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
     methods = parse_methods(["ip", "repip", "aps"])
     whole = study(made_trial(), methods, 300)
     assert on_sample(whole.comparison) == ""
-    monkeypatch.setattr(trial, "MOST_ROWS", MOST)
+    monkeypatch.setattr(splits, "MOST_ROWS", MOST)
     found = study(made_trial(), methods, 300)
     assert np.array_equal(found.comparison.values, whole.comparison.values)
     near = found.comparison.closer
@@ -52,7 +52,7 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
 
 def _variance(gap, splits):
     """What an interval's width says of the variance."""
-    return ((gap.high - gap.low) / 2 / student_quantile(0.975, splits - 1)) ** 2
+    return ((gap.high - gap.low) / 2 / stats.t.ppf(0.975, splits - 1)) ** 2
 
 
 def _over_splits(comparison, metric):
@@ -67,23 +67,3 @@ def test_of_very_many_rows_fewer_splits_are_pooled():
     for n, pooled in ((5_000, 100), (100_000, 100), (200_000, 50), (2_000_000, 5), (10**8, 5)):
         assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, n, n // 2, values).pooled == pooled
     assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, 100, 50, values[:, :3]).pooled == 3
-
-
-@pytest.mark.parametrize("engine", [plain, compiled])
-def test_numbers_are_dealt_to_those_who_calibrate_first(engine):
-    """In row order, the rest to the others."""
-    calibration, drawn, u = np.array([False, True, True, False, True]), np.arange(5.0), np.empty(5)
-    engine.deal(calibration, drawn, u)
-    assert u.tolist() == [3, 0, 1, 4, 2]
-
-
-@pytest.mark.parametrize("engine", [plain, compiled])
-@pytest.mark.parametrize("spread", [0.05, 1.0])
-def test_thresholds_that_nobody_prepared_for_are_counted_anew(engine, spread, monkeypatch):
-    """With hardly any room around the middle threshold, every number stays the same."""
-    data = pippin.load_example()
-    scores = ("ip", "aps", "raps", "saps", "socop")
-    monkeypatch.setattr(counted.dispatch, "engine_for", lambda work: engine)
-    wanted = pippin.compare(data.probs, data.labels, scores, splits=12).values
-    monkeypatch.setattr(counted, "SPREAD", spread)
-    assert np.array_equal(pippin.compare(data.probs, data.labels, scores, splits=12).values, wanted)

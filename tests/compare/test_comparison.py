@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare import counted
-from pippin._compare.comparison import AT_ONCE
-from pippin._compare.counted import METRICS
-from pippin._compare.splits import draw_split, split_generator
+from pippin._compare import split_evaluation
+from pippin._compare.split_evaluation import AT_ONCE, METRICS
 from pippin._engine import dispatch
 from pippin._inputs.rows import as_rows
-from pippin._theory.level import quantile_rank
 from support.engines import compiled, plain
 from support.killing import run_until
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
-from support.trials import trial_of
 
 
 def naive(probs, labels, score, alpha, splits, fraction, seed):
@@ -26,7 +22,7 @@ def naive(probs, labels, score, alpha, splits, fraction, seed):
     n_calibration = round(fraction * n)
     found = []
     for index in range(splits):
-        generator = split_generator(seed, index)
+        generator = np.random.default_rng([seed, index])
         inner = np.sort(generator.choice(n, n_calibration, replace=False, shuffle=False))
         outer = np.setdiff1d(np.arange(n), inner)
         predictor = pippin.calibrate(probs[inner], labels[inner], score, alpha, seed=generator)
@@ -60,32 +56,51 @@ def test_the_example_is_counted_exactly(score):
 
 @every_score
 def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypatch):
-    """With no room around the middle threshold, nearly every split falls outside."""
-    monkeypatch.setattr(counted, "SPREAD", 0)
+    """Without a margin around the middle threshold, nearly every split falls outside the band."""
+    monkeypatch.setattr(split_evaluation, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
     assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0))
 
 
 @every_score
-@pytest.mark.parametrize("spread", [0, 6])
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
-def test_compiled_counting_gives_the_same(score, kind, spread, monkeypatch):
-    """The loops give the bits of NumPy, and leave the same splits to whoever counts anew."""
-    monkeypatch.setattr(counted, "SPREAD", spread)
+@pytest.mark.parametrize("spread", [0, 1, 6])
+def test_numpy_and_compiled_loops_give_the_same_table(score, spread, kind, monkeypatch):
+    """In one block of rows or in many, in chunks of many splits or of one, whatever the width of the band."""
+    monkeypatch.setattr(split_evaluation, "SPREAD", spread)
     probs = made_rows(kind, 400, 7, 1)
-    trial = trial_of(probs, probs.argmin(axis=1) % 3, 0.2)
-    k = quantile_rank(trial.n_calibration, 0.2)
-    shared, _, _ = counted._shared(trial, score, k)
-    drawn = [draw_split(trial, i) for i in range(9)]
-    calibrations, u = np.stack([split.calibration for split in drawn]), np.stack([split.u for split in drawn])
-    found = np.empty((2, 9, 5))
-    for engine, counts in zip((plain, compiled), found, strict=True):
-        engine.count_splits(shared, k, score.randomized, calibrations, u, counts)
-    prepared = ~np.isnan(found[:, :, 0])
-    assert np.array_equal(*prepared)
-    assert np.array_equal(*(counts[rows] for counts, rows in zip(found, prepared, strict=True)))
-    assert prepared.all() or (score.randomized and spread == 0)
+    tables = []
+    for engine, in_blocks in ((plain, False), (plain, True), (compiled, False), (compiled, True)):
+        with monkeypatch.context() as patched:
+            patched.setattr(dispatch, "engine_for", lambda work, engine=engine: engine)
+            if in_blocks:
+                patched.setattr(dispatch, "ALONE", 0)
+                patched.setattr(dispatch, "BLOCK", 100)
+                patched.setattr(split_evaluation, "CHUNK_ROWS", 1)
+            tables.append(pippin.compare(probs, probs.argmin(axis=1) % 3, [score], 0.2, splits=9).values)
+    assert all(np.array_equal(table, tables[0]) for table in tables)
+
+
+def test_splits_of_many_rows_are_those_of_few():
+    """A quarter of a million rows: the same splits of the same seed, and the counts of the naive loop."""
+    n = 250_000
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet((2, 1, 1), n).astype(np.float32)
+    labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    names = ("ip", "aps", "socop")
+    found = pippin.compare(probs, labels, names, splits=2, seed=7)
+    for number, score in enumerate(found.scores):
+        assert np.array_equal(found.values[number], naive(probs, labels, score.score, 0.1, 2, 0.45, 7))
+
+
+def test_rows_on_disk_give_the_same_table(tmp_path):
+    data = pippin.load_example()
+    on_disk = np.memmap(tmp_path / "probs", data.probs.dtype, "w+", shape=data.probs.shape)
+    on_disk[:] = data.probs
+    names = ("ip", "aps", "pip per class")
+    wanted = pippin.compare(data.probs, data.labels, names, splits=6).values
+    assert np.array_equal(pippin.compare(on_disk, data.labels, names, splits=6).values, wanted, equal_nan=True)
 
 
 def test_rows_are_ranked_once_for_all():

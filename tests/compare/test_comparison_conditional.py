@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare import outcomes
-from pippin._compare.comparison import compare_in
-from pippin._compare.counted import METRICS
-from pippin._compare.method_splits import Outcomes, _tally
-from pippin._compare.splits import draw_split, split_generator
-from pippin._predictors.coverage_by import pooled
+from pippin._compare.split_evaluation import METRICS
+from pippin._engine import dispatch
 from support.rows import made_rows
-from support.scores import EVERY_SCORE
-from support.trials import trial_of
 
 SCORES = ("pip", "aps", "socop")
 ENDS = ("per class", "per group", "per class and group", "per cluster", "rc3p", "nonempty", "per class nonempty")
@@ -33,7 +27,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
     """Calibrate, predict and evaluate every split with the public functions."""
     n, found = len(labels), []
     for index in range(splits):
-        generator = split_generator(seed, index)
+        generator = np.random.default_rng([seed, index])
         inner = np.sort(generator.choice(n, round(fraction * n), replace=False, shuffle=False))
         outer = np.setdiff1d(np.arange(n), inner)
         by_group = method.per in ("group", "class and group")
@@ -66,9 +60,10 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
 def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
     """`compare` equals the naive loop to the last bit: ties, zeros, infinite thresholds; in one block and in many."""
     method = pippin.parse_method(f"{score} {end}")
-    for n, n_classes, alpha, block in ((160, 4, 0.2, outcomes.BLOCK), (60, 6, 0.1, 50)):
+    for n, n_classes, alpha, block in ((160, 4, 0.2, dispatch.BLOCK), (60, 6, 0.1, 50)):
         probs, labels, groups = made(kind, n, n_classes, n)
-        monkeypatch.setattr(outcomes, "BLOCK", block)
+        monkeypatch.setattr(dispatch, "BLOCK", block)
+        monkeypatch.setattr(dispatch, "ALONE", block)
         values = pippin.compare(
             probs, labels, [method], alpha, splits=3, calibration_fraction=0.5, seed=3, groups=groups
         ).values[0]
@@ -125,17 +120,6 @@ def test_who_is_covered_is_counted_exactly(method):
     assert table["n"].to_list() == [n for n in np.bincount(labels, minlength=14).tolist() if n]
     told = found.group_coverage()
     assert dict(zip(told["group"], told["coverage"], strict=True)) == pytest.approx(by_group)
-
-
-@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_plain_scores_are_tallied_like_methods(score):
-    """The short way for sets of the first ranks gives the counts of the long way."""
-    probs, labels, groups = made("tied", 120, 12)
-    trial, method = trial_of(probs, labels, 0.2, groups=groups), pippin.Method(score)
-    short, every = compare_in(trial, (method,), 5).tallies[0], Outcomes(trial, [method])
-    long = pooled(_tally(every, method, index, draw_split(trial, index)) for index in range(5))
-    for kind in ("classes", "groups", "strata"):
-        assert np.array_equal(getattr(short, kind), getattr(long, kind))
 
 
 def test_only_the_first_hundred_splits_are_pooled():

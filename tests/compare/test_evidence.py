@@ -7,16 +7,9 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin._compare.evidence import check_order, check_spread, difference, student_quantile
+from pippin._compare.evidence import check_order, check_spread, difference
 from pippin._compare.splits import draw_split
 from support.trials import trial_of
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 30, 99, 999, 1000])
-@pytest.mark.parametrize("p", [0.5, 0.9, 0.975, 0.995])
-def test_students_quantile(freedom, p):
-    """Exact at every number of splits: SciPy says the same."""
-    assert student_quantile(p, freedom) == pytest.approx(stats.t.ppf(p, freedom), rel=1e-9, abs=1e-9)
 
 
 def test_a_difference_is_paired_and_signed():

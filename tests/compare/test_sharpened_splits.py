@@ -8,9 +8,9 @@ import pytest
 
 import pippin
 from pippin._compare.comparison import compare_in
-from pippin._compare.sharpened_splits import _OF_TRIAL, check_sharpened
+from pippin._compare.report_data import study
+from pippin._compare.split_evaluation import check_methods
 from pippin._compare.splits import draw_split
-from pippin._compare.study import study
 from pippin._compare.verdict import judge
 from support.confused import confused_rows
 from support.trials import trial_of
@@ -92,7 +92,6 @@ def test_what_splits_remember_goes_with_their_trial():
     trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
     compare_in(trial, (pippin.parse_method("ip sharpened"),), 1)
     known = weakref.ref(trial)
-    assert len(_OF_TRIAL) >= 1
     del trial
     gc.collect()
     assert known() is None
@@ -103,5 +102,5 @@ def test_too_few_rows_or_many_splits_are_told():
     probs, labels = confused_rows(60, seed=43)
     with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
         pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)
-    with pytest.warns(UserWarning, match="a sharpener is learnt anew in each of 101 splits"):
-        check_sharpened(trial_of(probs, labels), (pippin.parse_method("ip sharpened"),), 101)
+    with pytest.warns(UserWarning, match="a sharpener is learned anew in each of 101 splits"):
+        check_methods(trial_of(probs, labels), [pippin.parse_method("ip sharpened")], 101)

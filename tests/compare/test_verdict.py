@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare.curves import STEPS, level_curve
+from pippin._compare.report_data import STEPS, level_curve
 from pippin._compare.splits import draw_split
 from pippin._compare.tuning import FRONTS
 from pippin._compare.verdict import judge

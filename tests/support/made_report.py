@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pippin
 from pippin._compare import verdict
-from pippin._compare.curves import level_curve
 from pippin._compare.evidence import CoverageCheck
+from pippin._compare.report_data import Study, level_curve
 from pippin._compare.splits import draw_split
-from pippin._compare.study import Study
 from pippin.cli.report import write_report
 from support.trials import trial_of
 

@@ -1,8 +1,8 @@
 """Rows to be split, from arrays, and all that a report tells of them."""
 
 from pippin._compare.methods import parse_methods
-from pippin._compare.study import study
-from pippin._compare.trial import make_trial
+from pippin._compare.report_data import study
+from pippin._compare.splits import make_trial
 from pippin._inputs.labels import as_labelled
 
 

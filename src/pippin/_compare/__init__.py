@@ -1,1 +1,1 @@
-"""Which score on these data, and how sure is that."""
+"""Comparison of methods on repeated random splits, tuning, evidence and the data of reports."""

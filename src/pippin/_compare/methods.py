@@ -1,8 +1,7 @@
-"""What `compare` compares: a score, and how its thresholds are formed.
+"""Methods: a score, and the way its thresholds are formed.
 
-A plain method is a score with one threshold for all. Others ask for more: probabilities that are
-sharpened first, a threshold per class, per group or per cluster, RC3P, the singletons of the
-margin, or sets that are never empty.
+A plain method is a score with one threshold. Others have sharpened probabilities, a threshold per class, per group or
+per cluster, RC3P, the singletons of the margin, or sets that are never empty.
 """
 
 from collections.abc import Iterable
@@ -15,14 +14,10 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import parse_score
 
-# How each kind of threshold is spelled after the score.
+# Spelling of each taxonomy after the score.
 SPELLINGS: dict[Per | None, str] = {
     None: "",
-    "class": "per class",
-    "group": "per group",
-    "class and group": "per class and group",
-    "cluster": "per cluster",
-    "rc3p": "rc3p",
+    **{per: "rc3p" if per == "rc3p" else f"per {per}" for per in get_args(Per)},
 }
 NONEMPTY = "nonempty"
 SHARPENED = "sharpened"
@@ -31,16 +26,16 @@ COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it n
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A score, what its thresholds are per, and what else is done to it.
+    """A score, the taxonomy of its thresholds, and options.
 
     `str` gives the spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
 
     Attributes:
         score: the score.
-        per: what the thresholds are per; None for one threshold.
-        nonempty: whether empty sets get the most probable class.
-        margin: that variant of the IP/MS combination, of the score ip; None for a score alone.
-        sharpened: whether the probabilities are sharpened first.
+        per: the taxonomy of the thresholds; None for one threshold.
+        nonempty: True if empty sets get the most probable class.
+        margin: the variant of the IP/MS combination, for the score ip; None for a score alone.
+        sharpened: True if the probabilities are sharpened first.
 
     >>> import pippin
     >>> print(pippin.Method(pippin.repip(gamma=0.05), per="class", nonempty=True))
@@ -66,35 +61,31 @@ class Method:
 
     @property
     def plain(self) -> bool:
-        """Whether the score alone says it all."""
+        """True if the method is a score with one threshold and nothing else."""
         return self.marginal and not self.sharpened
 
     @property
     def marginal(self) -> bool:
-        """Whether it promises just what a plain score does: one threshold for all, and sets that may be empty."""
+        """True if the method has one threshold and sets that may be empty."""
         return self.per is None and self.margin is None and not self.nonempty
 
     @property
     def by_class(self) -> bool:
-        """Whether a class is judged by examples of that class alone."""
+        """True if the thresholds are class-conditional."""
         return self.per in ("class", "class and group", "rc3p")
 
     @property
     def by_group(self) -> bool:
-        """Whether the method needs to know groups."""
+        """True if the thresholds are group-conditional."""
         return self.per in ("group", "class and group")
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Score):
             return self.plain and self.score == other
-        return isinstance(other, Method) and self._key == other._key
+        return isinstance(other, Method) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash(self.score if self.plain else self._key)
-
-    @property
-    def _key(self) -> tuple[Score, Per | None, bool, Variant | None, bool]:
-        return self.score, self.per, self.nonempty, self.margin, self.sharpened
+        return hash(self.score if self.plain else tuple(vars(self).values()))
 
     def __str__(self) -> str:
         score = str(self.score) if self.margin is None else COMBINED
@@ -106,7 +97,7 @@ class Method:
 
 
 def parse_method(text: Any) -> Method:
-    """Reads a method's spelling, such as `pip per class`; a Method passes through, a Score becomes a plain one.
+    """Parse the spelling of a method, such as `pip per class`; a Method is returned, a Score becomes a plain method.
 
     Args:
         text: a method, a score, or a spelling.
@@ -123,29 +114,29 @@ def parse_method(text: Any) -> Method:
         return text
     if not isinstance(text, str):
         return Method(parse_score(text))
-    end = text.rfind(")") + 1 or len(text.split(maxsplit=1)[0] if text.strip() else "") + _indent(text)
+    text = text.strip()
+    end = text.rfind(")") + 1 or len(text.split(maxsplit=1)[0] if text else "")
     score, words = text[:end], text[end:].split()
-    nonempty = words[-1:] == [NONEMPTY]
-    sharpened = words[:1] == [SHARPENED]
+    nonempty, sharpened = words[-1:] == [NONEMPTY], words[:1] == [SHARPENED]
     rest = " ".join(words[sharpened : -1 if nonempty else None])
-    if score.strip() == COMBINED:
+    if score == COMBINED:
         variant: Any = rest or "recalibrated"
         if variant not in get_args(Variant):
-            raise InputError(f"Cannot read {rest!r} in {text.strip()!r}", "write ip/ms, ip/ms sum or ip/ms none")
+            raise InputError(f"Cannot read {rest!r} in {text!r}", "write ip/ms, ip/ms sum or ip/ms none")
         return Method(ip(), None, nonempty, variant, sharpened)
+    chosen = parse_score(score)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
-            return Method(parse_score(score), per, nonempty, None, sharpened)
-    parse_score(score)
+            return Method(chosen, per, nonempty, None, sharpened)
     raise InputError(
-        f"Cannot read {rest!r} in {text.strip()!r}",
+        f"Cannot read {rest!r} in {text!r}",
         "after the score write sharpened or nothing, then nothing, per class, per group, "
         "per class and group, per cluster or rc3p, and then nonempty or nothing",
     )
 
 
 def parse_methods(given: Any) -> tuple[Method, ...]:
-    """One method or several, or their scores or spellings, each once.
+    """Parse one method or several, given as methods, scores or spellings; without duplicates.
 
     >>> parse_methods(["ip", "ip per class", "ip"])
     (ip, ip per class)
@@ -155,7 +146,3 @@ def parse_methods(given: Any) -> tuple[Method, ...]:
     if not methods:
         raise InputError("Expected at least one score, got none", "pass for example ['ip', 'repip']")
     return methods
-
-
-def _indent(text: str) -> int:
-    return len(text) - len(text.lstrip())

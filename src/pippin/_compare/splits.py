@@ -1,106 +1,192 @@
-"""Random splits: each is made by its own generator, the same for every method.
+"""Labeled rows prepared for repeated random splits, and the splits.
 
-Up to MANY rows, the calibrating ones are NumPy's `choice`. Of more, a byte each decides, and then as many rows
-change sides, at random, as are too many or too few: whatever number the bytes chose, every set of that size was
-as likely, and so is every set of the size that is asked for.
+Every split has a generator of its own, made of the seed and the split's number, so that split i is the same for every
+method and for any number of rows, splits and threads.
 """
 
-import copy
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from pippin._compare.trial import Trial
+from pippin._compare.methods import Method
 from pippin._engine import dispatch
-from pippin._runtime.arrays import Flags, Vector
+from pippin._engine.draws import check_seed
+from pippin._inputs.labels import Groups, Labelled, as_numbered_groups
+from pippin._inputs.rows import Rows
+from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._theory.level import as_alpha
+from pippin._theory.shortage import warn_of_few
 
-MANY = 200_000  # rows, beyond which splits are drawn as only so many rows need it
-BLOCK = 1 << 16  # rows for which u is drawn at once
+MOST_ROWS = 200_000  # rows of the sample for fronts, curves and intervals: their standard error is 0.001
+
+RowNumbers = NDArray[np.intp]
+V = TypeVar("V")
 
 
-class Split(NamedTuple):
-    """Who calibrates, a u for each row, and the split's generator as it is once the calibrating rows are chosen."""
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Labeled rows, prepared for repeated splits.
 
+    Attributes:
+        rows: the rows as given.
+        labels: the class number of each row.
+        classes: the names of the classes.
+        group: the group number of each row; 0 without groups.
+        group_names: the names of the groups, or None.
+        ranked: the rows sorted in descending order.
+        ranks: the label of each row as a rank, from 0.
+        n_calibration: number of calibration rows in each split.
+        alpha: the share of errors allowed.
+        seed: seed of the splits.
+    """
+
+    rows: Rows
+    labels: Codes
+    classes: Classes
+    group: Codes
+    group_names: tuple[str | int, ...] | None
+    ranked: Rows
+    ranks: Codes
+    n_calibration: int
+    alpha: float
+    seed: int
+    _cache: dict[Hashable, Any] = field(default_factory=dict, init=False)
+
+    def cached(self, key: Hashable, make: Callable[[], V]) -> V:
+        """Return the value of `key`, computed by `make` the first time; comparisons of these rows share it."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        value: V = self._cache[key]
+        return value
+
+    def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
+        """Return the chosen rows, with `rows` as their probabilities."""
+        labels = read_only(self.labels[chosen])
+        ranked, ranks = dispatch.ranked_rows(rows, labels)
+        changed: dict[str, Any] = {"rows": rows, "labels": labels, "group": self.group[chosen]}
+        return replace(self, **changed, ranked=ranked, ranks=ranks, n_calibration=n_calibration)
+
+    @cached_property
+    def closer(self) -> "Trial":
+        """These rows, or a random sample of MOST_ROWS of them."""
+        if self.n <= MOST_ROWS:
+            return self
+        chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))
+        return self.subset(chosen, self.rows.take(chosen), round(self.n_calibration / self.n * MOST_ROWS))
+
+    @property
+    def n(self) -> int:
+        return self.ranked.n
+
+    @property
+    def n_test(self) -> int:
+        return self.n - self.n_calibration
+
+    @property
+    def n_classes(self) -> int:
+        return self.ranked.n_classes
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.group_names or (None,))
+
+    def cells(self, method: Method) -> tuple[Codes, Indices]:
+        """Mondrian category of each row's label, and of each group and class; a single row or column serves all."""
+        by_class, by_group = method.by_class, method.by_group
+        n_groups, n_classes = self.n_groups if by_group else 1, self.n_classes if by_class else 1
+        cell = self.group * (n_classes * by_group) + self.labels * by_class
+        return cell, np.arange(n_groups * n_classes, dtype=np.int32).reshape(n_groups, n_classes)
+
+    def fingerprint(self, methods: tuple[Method, ...]) -> str:
+        """Digest of everything that the results of these methods depend on, for checkpoints."""
+        parts = [dispatch.checksum(self.ranked, self.ranks)]
+        for method in methods:
+            parts.append(f"{method.score.name}{method.score.parameters}")
+            if not method.plain:
+                parts += [str(method), dispatch.checksum(self.rows, self.labels)]
+            if method.by_group:
+                parts += [repr(self.group_names), dispatch.checksum(self.rows, self.group)]
+        return "\n".join([*parts, f"{self.alpha} {self.n_calibration} {self.seed} choice"])
+
+
+def make_trial(
+    data: Labelled, alpha: Any, calibration_fraction: float, seed: int, groups: ArrayLike | None = None
+) -> Trial:
+    """Check the arguments and rank the rows once for all splits."""
+    n = data.rows.n
+    if not 0 < calibration_fraction < 1:
+        raise InputError(
+            f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}",
+            "0.45 leaves 55 % of the rows to test",
+        )
+    n_calibration = round(calibration_fraction * n)
+    if not 0 < n_calibration < n:
+        raise InputError(
+            f"Expected enough rows for both calibration and test, got {n} with a calibration fraction of "
+            f"{calibration_fraction}",
+            "pass more rows",
+        )
+    check_seed(seed)
+    warn_of_few(n_calibration, as_alpha(alpha))
+    none = Groups(np.zeros(n, dtype=np.int64), ())
+    codes, names = none if groups is None else as_numbered_groups(groups, n)
+    ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
+    own_groups = codes, None if groups is None else names
+    return Trial(*data, *own_groups, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+
+
+def check_splits(splits: Any) -> None:
+    """Raise an InputError unless `splits` is a positive whole number."""
+    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
+        raise InputError(f"Expected at least one split, got {splits!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One random split.
+
+    Attributes:
+        index: number of the split.
+        calibration: mask of the calibration rows; the others are test rows.
+        u: u of each row.
+        state: state of the generator after it has chosen the calibration rows.
+    """
+
+    index: int
     calibration: Flags
     u: Vector
-    generator: Callable[[], np.random.Generator]
+    state: Any
 
+    @property
+    def calibration_rows(self) -> RowNumbers:
+        return np.flatnonzero(self.calibration)
 
-def split_generator(seed: int, index: int) -> np.random.Generator:
-    """The source of all randomness of one split."""
-    return np.random.default_rng([seed, index])
+    @property
+    def test_rows(self) -> RowNumbers:
+        return np.flatnonzero(~self.calibration)
+
+    def generator(self) -> np.random.Generator:
+        """Generator of this split, after it has chosen the calibration rows."""
+        generator = np.random.default_rng(0)
+        generator.bit_generator.state = self.state
+        return generator
 
 
 def draw_split(trial: Trial, index: int) -> Split:
-    """Split number `index`.
+    """Draw split number `index`.
 
-    The split's generator first chooses the calibration rows, then draws u for them and
-    for the test rows, each in row order; `calibrate(…, seed=generator)` followed by
-    `predict(…, seed=generator)` draws the same.
+    Its generator chooses the calibration rows, then draws u for them and for the test rows, each in row order:
+    `calibrate(…, seed=generator)` followed by `predict(…, seed=generator)` draws the same.
     """
-    generator = split_generator(trial.seed, index)
-    calibration = draw_calibration(trial, generator)
-    u = np.empty(trial.n)
-    if trial.n > MANY:
-        for start, drawn in u_in_blocks(generator, calibration):
-            u[start : start + len(drawn)] = drawn
-    else:
-        dispatch.engine_for(0).deal(calibration, generator.random(trial.n), u)
-    return Split(calibration, u, partial(after_choice, trial, index))
-
-
-def u_in_blocks(generator: np.random.Generator, calibration: Flags) -> Iterator[tuple[int, Vector]]:
-    """The same u, block of rows after block, from a generator that has chosen who calibrates: from which row on, and u.
-
-    The numbers of test rows come after those of all who calibrate: they are read in the same stream, further on.
-    """
-    ahead: Any = copy.deepcopy(generator.bit_generator)
-    ahead.advance(int(np.count_nonzero(calibration)))
-    further, deal = np.random.Generator(ahead), dispatch.engine_for(0).deal
-    room, u = np.empty((2, min(BLOCK, len(calibration))))
-    for start in range(0, len(calibration), BLOCK):
-        own = calibration[start : start + BLOCK]
-        n, inner = len(own), np.count_nonzero(own)
-        generator.random(out=room[:inner])
-        further.random(out=room[inner:n])
-        deal(own, room[:n], u[:n])
-        yield start, u[:n]
-
-
-def after_choice(trial: Trial, index: int) -> np.random.Generator:
-    """The split's generator once it has chosen the calibration rows."""
-    generator = split_generator(trial.seed, index)
-    draw_calibration(trial, generator)
-    return generator
-
-
-def draw_splits(trial: Trial, indices: range, randomized: bool) -> tuple[Flags, Vector]:
-    """Some splits, (splits, n): who calibrates, and u; without a u, if no score takes one."""
-    if randomized:
-        drawn = [draw_split(trial, index) for index in indices]
-        return np.stack([split.calibration for split in drawn]), np.stack([split.u for split in drawn])
-    calibrations = [draw_calibration(trial, split_generator(trial.seed, index)) for index in indices]
-    return np.stack(calibrations), np.zeros((len(indices), trial.n))
-
-
-def draw_calibration(trial: Trial, generator: np.random.Generator) -> Flags:
-    """Who calibrates: n_calibration of the n rows, every choice of so many as likely as any other."""
-    if trial.n > MANY:
-        return choose_of_many(trial.n, trial.n_calibration, generator)
-    calibration = np.zeros(trial.n, dtype=bool)
+    generator = np.random.default_rng([trial.seed, index])
+    calibration, u = np.zeros(trial.n, dtype=bool), np.empty(trial.n)
     calibration[generator.choice(trial.n, trial.n_calibration, replace=False, shuffle=False)] = True
-    return calibration
-
-
-def choose_of_many(n: int, size: int, generator: np.random.Generator) -> Flags:
-    """`size` of n rows: each by a byte of its own, then those that are too many or too few at random."""
-    raw = generator.bit_generator.random_raw(-(-n // 8)).astype("<u8", copy=False)
-    chosen: Flags = raw.view(np.uint8)[:n] < round(256 * size / n)
-    while excess := np.count_nonzero(chosen) - size:
-        rows = generator.integers(0, n, 4 * abs(excess))
-        rows = rows[chosen[rows] == (excess > 0)]  # a row that is drawn again counts where it was drawn first
-        rows = rows[np.sort(np.unique(rows, return_index=True)[1])]
-        chosen[rows[: abs(excess)]] ^= True
-    return chosen
+    split = Split(index, calibration, u, generator.bit_generator.state)
+    u[split.calibration_rows] = generator.random(trial.n_calibration)
+    u[split.test_rows] = generator.random(trial.n_test)
+    return split

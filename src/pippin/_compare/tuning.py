@@ -1,6 +1,6 @@
-"""Choosing a score on rows of its own, so that the guarantee stays whole."""
+"""Tuning: choose a score on rows that do not calibrate, or sweep a parameter of a score."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._compare.comparison import Comparison, compare_in, shown_means
+from pippin._compare.comparison import Comparison, compare, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
-from pippin._compare.trial import Trial, make_trial
+from pippin._compare.splits import Trial, make_trial
 from pippin._engine.draws import check_seed
 from pippin._inputs.labels import Labelled, as_labelled
 from pippin._predictors.marginal import Predictor, calibrate_marginal
@@ -23,8 +23,10 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
+from pippin._theory.spelling import parse_score
 
 if TYPE_CHECKING:
+    import polars
     from matplotlib.axes import Axes
 
 FRONTS: dict[str, tuple[Score, ...]] = {
@@ -42,12 +44,12 @@ class Tuned:
     """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those.
 
     Attributes:
-        method: what was chosen.
+        method: the chosen method.
         alpha: the share of errors allowed.
-        preference: what was preferred, in words.
+        preference: the preference in words.
         tuning_rows: the rows that it was chosen on.
         calibration_rows: the rows that are left to calibrate.
-        comparison: how all candidates did.
+        comparison: the comparison of all candidates.
     """
 
     method: Method
@@ -122,7 +124,7 @@ def tune(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> Tuned:
-    """Chooses a score for a preference, on rows that are then not used for calibration.
+    """Choose a score for a preference, on rows that are then not used for calibration.
 
     A score chosen on the rows that calibrate it no longer covers as promised: the choice
     favours those rows. So the rows are divided at random once; one part is split again
@@ -170,17 +172,13 @@ def tune(
     return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, data)
 
 
-def families_in(trial: Trial, splits: int, step: Callable[[], None] = lambda: None) -> dict[str, Comparison]:
-    """Whole families of scores, compared on the first splits of these rows; `step` is called after each family."""
-    fronts = {}
-    for family, members in FRONTS.items():
-        fronts[family] = compare_in(trial, parse_methods(members), splits, quiet=True)
-        step()
-    return fronts
+def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
+    """Compare whole families of scores on the first splits of these rows."""
+    return {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 
 def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
-    """The score that a preference picks from a comparison, and the preference in words."""
+    """Return the score that a preference picks from a comparison, and the preference in words."""
     sizes = comparison.metric("efficiency").mean(axis=1)
     singletons = comparison.metric("informativeness").mean(axis=1)
     allowed = np.arange(len(sizes))
@@ -198,3 +196,111 @@ def preferred(comparison: Comparison, prefer: str, max_size: float | None = None
             raise InputError(f"No candidate has size {max_size:g} or less", f"the smallest is {sizes.min():.3f}")
     best = np.lexsort((sizes[allowed], -singletons[allowed]))[0]
     return comparison.scores[int(allowed[best])], words
+
+
+def sweep(
+    probs: Any,
+    labels: ArrayLike,
+    score: Score | str = "repip",
+    alpha: float = 0.1,
+    *,
+    parameter: str | None = None,
+    values: Sequence[float] = (0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
+    splits: int = 100,
+    calibration_fraction: float = 0.45,
+    seed: int = 0,
+    classes: Classes | None = None,
+    from_logits: bool = False,
+) -> "Sweep":
+    """Compare one score at many values of one of its parameters, on the same splits.
+
+    Args:
+        probs: (n, K) probabilities of rows that the classifier was not trained on.
+        labels: the true classes, as indices or as names.
+        score: a score or its spelling.
+        alpha: the share of errors allowed.
+        parameter: the one that is varied; by default the score's first: gamma of RePIP, lam of
+            RAPS and SAPS, beta of PIP, mu of SOCOP.
+        values: the values of the parameter.
+        splits: how many times the rows are divided.
+        calibration_fraction: the share of rows that calibrates; the rest tests.
+        seed: makes the splits.
+        classes: names of the K columns; a data frame brings its own.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> swept = pippin.sweep(data.probs, data.labels, "repip", parameter="gamma", values=(0, 0.02, 0.5), splits=20)
+    >>> swept.summary()["efficiency"].round(2).to_list()
+    [1.65, 1.45, 1.4]
+    """
+    base = parse_score(score)
+    numeric = [name for name, value in base.parameters if not isinstance(value, bool | tuple)]
+    if not numeric:
+        raise InputError(f"The score {base.name} has no parameter to sweep", "choose repip, raps, saps, pip or socop")
+    if parameter is not None and parameter not in numeric:
+        raise InputError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}")
+    chosen = parameter or numeric[0]
+    steps = tuple(dict.fromkeys(values))
+    comparison = compare(
+        probs,
+        labels,
+        [base.replace(**{chosen: value}) for value in steps],
+        alpha,
+        splits=splits,
+        calibration_fraction=calibration_fraction,
+        seed=seed,
+        classes=classes,
+        from_logits=from_logits,
+    )
+    return Sweep(base, chosen, steps, comparison)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """A comparison of one score at many values of one parameter.
+
+    Attributes:
+        score: the score.
+        parameter: the name of the parameter.
+        values: the values of the parameter.
+        comparison: the comparison of all values.
+    """
+
+    score: Score
+    parameter: str
+    values: tuple[float, ...]
+    comparison: Comparison
+
+    @property
+    def table(self) -> "polars.DataFrame":
+        """One row per value and split."""
+        return self._with_value(self.comparison.table, self.comparison.splits)
+
+    def summary(self) -> "polars.DataFrame":
+        """One row per value: the mean and standard deviation of every metric over the splits."""
+        return self._with_value(self.comparison.summary(), 1)
+
+    def _with_value(self, table: "polars.DataFrame", each: int) -> "polars.DataFrame":
+        import polars
+
+        return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
+
+    def plot(self) -> "tuple[Axes, ...]":
+        """Size, and beside it singletons, against the parameter: a point per split, a line through the means.
+
+        Two Matplotlib axes.
+        """
+        from pippin._compare.picture.splits import plot_sweep
+
+        return plot_sweep(self)
+
+    def __repr__(self) -> str:
+        return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"
+
+    def _repr_html_(self) -> str:
+        level = f"{100 * (1 - self.comparison.alpha):g} % asked for"
+        title = f"{self.score} at {len(self.values)} values of {self.parameter}, {level}: means over the splits"
+        columns = shown_means(self.summary().drop("score"))
+        columns[self.parameter] = [f"{value:g}" for value in self.values]
+        return html_columns(f"{title} ({self.comparison.splits:,})", columns, most=len(self.values), note=MEANINGS)

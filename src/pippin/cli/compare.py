@@ -25,7 +25,7 @@ from pippin.cli.options import (
 if TYPE_CHECKING:
     from pippin import Utility
     from pippin._compare.methods import Method
-    from pippin._compare.study import Study
+    from pippin._compare.report_data import Study
     from pippin._inputs.labels import Labelled
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
@@ -90,8 +90,8 @@ def compare_data(
     worth: "Utility | None" = None,
 ) -> None:
     """Compares, writes everything into the folder and prints it; the report calls the data by `title`."""
-    from pippin._compare.study import study
-    from pippin._compare.trial import make_trial
+    from pippin._compare.report_data import study
+    from pippin._compare.splits import make_trial
     from pippin.cli.outputs import output_folder
     from pippin.tables.writing import write_table
 

@@ -34,8 +34,7 @@ def first_split(
 ) -> "tuple[NDArray[np.int64], dict[str, PredictionSets]]":
     """The test rows of the split that compare looks at closely, and their sets under each score shown."""
     import pippin
-    from pippin._compare.splits import draw_split
-    from pippin._compare.trial import make_trial
+    from pippin._compare.splits import draw_split, make_trial
 
     labelled = data.labelled
     trial = make_trial(labelled, alpha, fraction, seed)

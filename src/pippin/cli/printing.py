@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars
 
     from pippin._compare.comparison import Comparison
-    from pippin._compare.deciding import DecisionComparison
+    from pippin._compare.decisions import DecisionComparison
     from pippin._predictors.conditional import ConditionalPredictor
     from pippin.tables.reading import Data
 

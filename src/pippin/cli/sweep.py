@@ -20,7 +20,7 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin._compare.sweeping import Sweep
+    from pippin._compare.tuning import Sweep
     from pippin.tables.reading import Data
 
 ScoreName = Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")]

@@ -1,53 +1,27 @@
-"""Size against singletons: the compared scores, and the line that each family traces."""
+"""Mean size against the share of singletons: the compared scores, and a line for each family."""
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby, pairwise, product
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.picture.splits import look
-from pippin._runtime.arrays import Floats
 from pippin._runtime.drawing import HIGHLIGHT, INK, SYMBOLS, drawn, new_axes, percent_axis, short, size_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
 
     from pippin._compare.comparison import Comparison
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
-HOLLOW_MARK: dict[str, Any] = {
-    "markersize": 9,
-    "markerfacecolor": "white",
-    "markeredgecolor": INK,
-    "markeredgewidth": 2,
-}
-BEST: dict[str, Any] = {
-    "color": HIGHLIGHT,
-    "linewidth": 9,
-    "alpha": 0.75,
-    "solid_capstyle": "round",
-    "label": "not beaten in both",
-}
-LABELLED = 4  # values written along a line, at most
-SIDES = {1: "left", 0: "center", -1: "right"}
-HEIGHTS = {1: "bottom", 0: "center", -1: "top"}
-Box = tuple[float, float, float, float]  # left, lower, right and upper end, in pixels
-AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
-
-
-class Place(NamedTuple):
-    """Where a text stands relative to its dot."""
-
-    offset: tuple[float, float]
-    side: str
-    height: str
-
-    def put(self, note: "Annotation") -> None:
-        note.set(position=self.offset, ha=self.side, va=self.height)
+HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
+BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
+SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")  # of a text by the sign of its offset
+AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))  # offsets in points
 
 
 class Dot(NamedTuple):
@@ -68,7 +42,7 @@ class Trace(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What is drawn: the compared scores, the families' lines, and the dots that no other beats in both."""
+    """Content of the figure: compared scores, lines of families, and the dots that no other beats in both means."""
 
     compared: tuple[Dot, ...]
     traces: tuple[Trace, ...]
@@ -76,7 +50,7 @@ class Front(NamedTuple):
 
 
 def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
-    """Arranges the means for drawing; `fronts` are members of whole families, by the family's name."""
+    """Arrange the means for drawing; `fronts` are the comparisons of whole families, by name."""
     compared = _dots(comparison)
     traces = [trace for found in fronts.values() for trace in _traces(_dots(found))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
@@ -107,7 +81,7 @@ def _traces(dots: Sequence[Dot]) -> list[Trace]:
 
 @drawn
 def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax: "Axes | None") -> "Axes":
-    """Mean size against the share of singletons, with a legend beside."""
+    """Draw mean size against the share of singletons, with a legend."""
     known, ax = read_front(comparison, fronts), new_axes(ax, 8, 5.4)
     draw_front(ax, known)
     ax.legend(loc="best", fontsize=9.5)
@@ -118,32 +92,27 @@ def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax:
 
 @drawn
 def plot_choice(comparison: "Comparison", chosen: Method, ax: "Axes | None") -> "Axes":
-    """Mean size against the share of singletons of many candidates; only the chosen one has a name."""
+    """Draw the mean size and the share of singletons of many candidates; only the chosen one is named."""
     known, ax = read_front(comparison, {}), new_axes(ax, 8, 5.4)
-    every = known.compared
-    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
-    percent_axis(ax, "y")
-    ax.plot(*_xy(known.best), **BEST)
-    for dot in every:
+    _prepare(ax, known, known.compared)
+    for dot in known.compared:
         own = dot.method == chosen
         colour, marker, _ = look(dot.method)
-        size, edge = (15, INK) if own else (6, colour)
-        ax.plot(
-            dot.size, dot.singletons, marker=marker, markersize=size, color=colour, markeredgecolor=edge, zorder=3 + own
-        )
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 15 if own else 6, "zorder": 3 + own}
+        ax.plot(dot.size, dot.singletons, markeredgecolor=INK if own else colour, **style)
         if own:
-            ax.annotate(
-                short(chosen),
-                (dot.size, dot.singletons),
-                (12, -14),
-                textcoords="offset points",
-                fontweight="bold",
-                parse_math=False,
-            )
+            place: dict[str, Any] = {"textcoords": "offset points", "fontweight": "bold", "parse_math": False}
+            ax.annotate(short(chosen), (dot.size, dot.singletons), (12, -14), **place)
     _finish(ax)
     ax.legend(loc="best", fontsize=9.5)
-    ax.set_title(f"{short(chosen)}, chosen among {len(every):,} candidates", loc="left", parse_math=False)
+    ax.set_title(f"{short(chosen)}, chosen among {len(known.compared):,} candidates", loc="left", parse_math=False)
     return ax
+
+
+def _prepare(ax: "Axes", known: Front, every: Sequence[Dot]) -> None:
+    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
+    percent_axis(ax, "y")
+    ax.plot(*_xy(known.best), label="not beaten in both", **BEST)
 
 
 def _finish(ax: "Axes") -> None:
@@ -154,11 +123,8 @@ def _finish(ax: "Axes") -> None:
 
 
 def draw_front(ax: "Axes", known: Front) -> None:
-    """Mean size against the share of singletons; up and to the left is better."""
-    every = [*known.compared, *(dot for trace in known.traces for dot in trace.dots)]
-    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
-    percent_axis(ax, "y")
-    ax.plot(*_xy(known.best), **BEST)
+    """Draw mean size against the share of singletons; up and to the left is better."""
+    _prepare(ax, known, [*known.compared, *(dot for trace in known.traces for dot in trace.dots)])
     for trace in known.traces:
         colour, marker, _ = look(trace.dots[0].method)
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
@@ -167,8 +133,7 @@ def draw_front(ax: "Axes", known: Front) -> None:
         colour, marker, hollow = look(dot.method)
         size = 17 if marker == "*" else 11
         face, edge, width = ("white", colour, 2.4) if hollow else (colour, INK, 1)
-        paint: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
-        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, zorder=5, **paint)
+        ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, zorder=5, mfc=face, mec=edge, mew=width)
     if any(look(dot.method).hollow for dot in known.compared):
         ax.plot([], [], linestyle="", marker="o", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)
     _finish(ax)
@@ -179,68 +144,47 @@ def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
 
 
 def label_front(ax: "Axes", known: Front) -> None:
-    """Names of the compared scores, then values along the lines where they cover nothing; the axes are laid out."""
-    taken = [_box(_at(ax, dot), 9) for dot in known.compared]
-    taken += [_box(point, 1.5) for trace in known.traces for point in _along([_at(ax, dot) for dot in trace.dots])]
+    """Name the compared scores, then values along the lines where they cover nothing; the layout is final."""
+    taken = [_box(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(known.compared)))]
+    for trace in known.traces:
+        points = ax.transData.transform(np.transpose(_xy(trace.dots)))
+        for (x, y), (x2, y2) in pairwise(points):  # a mark every few pixels, so that texts keep clear of the line
+            steps = np.linspace(0, 1, int(max(abs(x2 - x), abs(y2 - y)) // 5) + 2)
+            taken += [_box(x + (x2 - x) * t, y + (y2 - y) * t, 1.5) for t in steps]
     for dot in known.compared:
         _write(ax, dot, short(dot.method), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
-    told = [_box(_at(ax, dot), 4) for dot in known.compared]
     for trace in known.traces:
-        last, written = len(trace.dots) - 1, 0
-        symbol = SYMBOLS.get(trace.parameter, trace.parameter)
-        for i in sorted(range(last + 1), key=lambda i: (i not in (0, last), abs(i - last // 2))):
+        symbol, last = SYMBOLS.get(trace.parameter, trace.parameter), len(trace.dots) - 1
+        for i in sorted({0, last // 3, 2 * last // 3, last}, key=lambda i: i not in (0, last)):
             dot = trace.dots[i]
             text = f"{symbol}={dict(dot.method.score.parameters)[trace.parameter]:g}"
-            here = _box(_at(ax, dot), 4)
-            if written < LABELLED and not _crowding(here, np.array(told)):
-                written += _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
-                told.append(here)
+            _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
 
 
-def _at(ax: "Axes", dot: Dot) -> tuple[float, float]:
-    x, y = ax.transData.transform((dot.size, dot.singletons))
-    return float(x), float(y)
+def _box(x: float, y: float, reach: float) -> "Bbox":
+    from matplotlib.transforms import Bbox  # late: `compare` of the command line loads matplotlib in another thread
+
+    return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
 
 
-def _along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points a few pixels apart along a line, so that text can keep clear of it."""
-    found = list(points)
-    for (x, y), (x2, y2) in pairwise(points):
-        steps = int(max(abs(x2 - x), abs(y2 - y)) // 5) + 1
-        found += [(x + (x2 - x) * i / steps, y + (y2 - y) * i / steps) for i in range(steps)]
-    return found
-
-
-def _box(middle: tuple[float, float], reach: float) -> Box:
-    x, y = middle
-    return x - reach, y - reach, x + reach, y + reach
-
-
-def _crowding(box: Box, taken: Floats) -> int:
-    """How many of the boxes, (n, 4), overlap with this one."""
-    x, y, x2, y2 = taken.T
-    return int(np.count_nonzero((x <= box[2]) & (box[0] <= x2) & (y <= box[3]) & (box[1] <= y2)))
-
-
-def _write(ax: "Axes", dot: Dot, text: str, taken: list[Box], needed: bool, **font: Any) -> bool:
-    """Writes the text at the first free place around the dot; a needed one at the least crowded."""
+def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, **font: Any) -> None:
+    """Write a text at the first free place around the dot; a needed one at the least crowded, any other not at all."""
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
-    choices: list[tuple[int, int, Place, Box]] = []
-    there = np.array(taken)
-    for away, (dx, dy) in product((1.3, 2.2, 3.4) if needed else (1.0,), AROUND):
-        place = Place((away * dx, away * dy), SIDES[(dx > 0) - (dx < 0)], HEIGHTS[(dy > 0) - (dy < 0)])
-        place.put(note)
-        box: Box = note.get_window_extent().padded(1).extents
-        x, y, x2, y2 = box
-        outside = not (ax.bbox.x0 < x and x2 < ax.bbox.x1 and ax.bbox.y0 < y and y2 < ax.bbox.y1)
-        choices.append((_crowding(box, there) + 1000 * outside, len(choices), place, box))
-        if not choices[-1][0]:
-            break
-    crowding, _, place, box = min(choices)
-    if crowding and not needed:
+
+    def put(offset: tuple[float, float]) -> "Bbox":
+        note.set(position=offset, ha=SIDES[int(np.sign(offset[0]))], va=HEIGHTS[int(np.sign(offset[1]))])
+        return note.get_window_extent().padded(1)
+
+    def crowding(offset: tuple[float, float]) -> int:
+        box = put(offset)
+        inside = ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1
+        return int(box.count_overlaps(taken)) + 1000 * (not inside)
+
+    best = min(
+        ((far * dx, far * dy) for far in ((1.3, 2.2, 3.4) if needed else (1,)) for dx, dy in AROUND), key=crowding
+    )
+    if needed or not crowding(best):
+        taken.append(put(best))
+    else:
         note.remove()
-        return False
-    place.put(note)
-    taken.append(box)
-    return True

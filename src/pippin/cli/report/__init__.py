@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pippin._compare.study import Study
-from pippin._compare.sweeping import Sweep
+from pippin._compare.report_data import Study
+from pippin._compare.tuning import Sweep
 from pippin._runtime.disk import write_whole
 from pippin._runtime.extras import need
 

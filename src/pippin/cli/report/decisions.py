@@ -2,7 +2,7 @@
 
 from html import escape
 
-from pippin._compare.deciding import DecisionComparison
+from pippin._compare.decisions import DecisionComparison
 
 
 def decisions_section(comparison: DecisionComparison, figure: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._compare.curves import STEPS, LevelCurve
 from pippin._compare.methods import Method
 from pippin._compare.picture.front import Dot, Front
 from pippin._compare.picture.splits import look
+from pippin._compare.report_data import STEPS, LevelCurve
 from pippin._runtime.drawing import RATIO
 from pippin._theory.level import quantile_rank
 from pippin.cli.report.framing import in_script

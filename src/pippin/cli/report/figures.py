@@ -5,12 +5,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.deciding import DecisionComparison
+from pippin._compare.decisions import DecisionComparison
 from pippin._compare.methods import parse_methods
 from pippin._compare.picture.front import draw_front, label_front, read_front
-from pippin._compare.picture.promises import draw_promises
-from pippin._compare.picture.splits import PANELS, SWEPT, draw_metric, draw_sweep, look, name_scores
-from pippin._compare.sweeping import Sweep
+from pippin._compare.picture.splits import PANELS, SWEPT, draw_metric, draw_promises, draw_sweep, look, name_scores
+from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
 from pippin._predictors.metrics import Evaluation
 from pippin._predictors.picture.sets import draw_sizes, size_groups

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pippin._compare.comparison import Comparison
-from pippin._compare.curves import LevelCurve
 from pippin._compare.evidence import Difference, differences
 from pippin._compare.picture.front import HOLLOW, Front
 from pippin._compare.picture.splits import look
-from pippin._compare.study import Study
+from pippin._compare.report_data import LevelCurve, Study
 from pippin._compare.verdict import Pick, Verdict, on_absent, on_sample
 from pippin._predictors.metrics import WORDS, Evaluation
 from pippin._runtime.version import __version__

@@ -1,18 +1,17 @@
-"""What decisions come to, on the same random splits: calibrated as decisions, by the worst case over sets, and by
-expected utility."""
+"""Decisions on the same random splits: calibrated decisions, the worst case over prediction sets, the best response."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pippin._compare.methods import Method, parse_methods
-from pippin._compare.splits import Split, draw_split
-from pippin._compare.trial import Trial, make_trial
-from pippin._engine import deciding, dispatch
-from pippin._engine.protocol import Bounds
+from pippin._compare.split_evaluation import calibrate_on_split, predict_rows
+from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_trial
+from pippin._engine import decisions, dispatch
 from pippin._inputs.labels import as_labelled
 from pippin._predictors.decisions.judging import came_of
 from pippin._predictors.decisions.utility import Utility
@@ -32,8 +31,8 @@ EXPECTED = "best response"
 MEASURES = ("kept", "certificate", "utility")
 LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
-Acted = tuple[Codes | Indices, Vector]  # actions and certificates of test rows
-Rule = Callable[[Split, NDArray[np.intp], float], Acted]
+Actions = tuple[Codes | Indices, Vector]  # actions and certificates of the test rows
+DecisionRule = Callable[[Split, float], Actions]  # split and alpha -> actions
 
 
 def compare_decisions(
@@ -49,7 +48,7 @@ def compare_decisions(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "DecisionComparison":
-    """Decisions of every kind on the same random splits.
+    """Compare decisions of every kind on the same random splits.
 
     They are those of `calibrate_decisions`, the worst case over the sets of each score (empty
     sets play safe and certify nothing), and the best response, which promises nothing.
@@ -83,29 +82,27 @@ def compare_decisions(
 
 
 def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> "DecisionComparison":
-    """`compare_decisions` on rows that are ranked already."""
+    """Compare decisions on rows that are already ranked."""
     if odd := [method for method in methods if not method.plain]:
         raise InputError(
             f"Expected scores with one threshold for all, got {odd[0]}", "leave it out: others cannot be compared here"
         )
-    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
-        raise InputError(f"Expected at least one split, got {splits!r}")
+    check_splits(splits)
     utilities = utility.of(trial.classes)
     rules = _rules(trial, methods, utility)
     values = np.empty((len(rules), splits, len(MEASURES) + 2 * len(utility.actions)))
     with progress_bar("splits of decisions", splits) as advance:
         for index in range(splits):
             split = draw_split(trial, index)
-            test = np.flatnonzero(~split.calibration)
             for number, rule in enumerate(rules.values()):
-                values[number, index] = _measured(rule(split, test, trial.alpha), utilities, trial.labels[test])
+                values[number, index] = _measures(rule(split, trial.alpha), utilities, trial.labels[split.test_rows])
             advance(1)
     curves = _curves(trial, rules, utilities)
     return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
 
 
 class DecisionCurve(NamedTuple):
-    """On the first split, at each of many levels: what was promised, and what came of it.
+    """Mean certificate and mean utility on the first split, at many levels.
 
     Attributes:
         name: the kind of decisions.
@@ -120,10 +117,10 @@ class DecisionCurve(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecisionComparison:
-    """What every kind of decisions did on every split.
+    """Measures of every kind of decisions on every split.
 
     Attributes:
-        names: what was compared.
+        names: the kinds of decisions.
         actions: the names of the actions.
         alpha: the share of certificates that may be broken.
         n: how many rows there are.
@@ -131,7 +128,7 @@ class DecisionComparison:
         values: values[kind, split, measure]; the measures are certificates kept, the mean certificate, the mean
             utility, then the share of each action, and of each action the share of errors: objects on which it
             was worth less than the best worst case.
-        curves: what was promised and what came of it at many levels, for each kind.
+        curves: mean certificate and mean utility at many levels, for each kind.
     """
 
     names: tuple[str, ...]
@@ -144,7 +141,7 @@ class DecisionComparison:
 
     @property
     def splits(self) -> int:
-        """How many random splits there were."""
+        """Number of splits."""
         return int(self.values.shape[1])
 
     @property
@@ -160,18 +157,15 @@ class DecisionComparison:
         import polars
 
         columns: dict[str, Any] = {"decisions": list(self.names)}
-        with np.errstate(invalid="ignore"):
-            for i, name in enumerate(self.measures):
-                own = self.values[:, :, i]
-                counted = np.count_nonzero(~np.isnan(own), axis=1)
-                total = np.where(np.isnan(own), 0.0, own).sum(axis=1)
-                columns[name] = np.where(counted > 0, total / np.maximum(counted, 1), np.nan)
-            columns["kept_sd"] = self.values[:, :, 0].std(axis=1, ddof=min(1, self.splits - 1))
+        for i, name in enumerate(self.measures):
+            values = np.ma.masked_where(np.isnan(self.values[:, :, i]), self.values[:, :, i])
+            columns[name] = values.mean(axis=1).filled(np.nan)
+        columns["kept_sd"] = self.values[:, :, 0].std(axis=1, ddof=min(1, self.splits - 1))
         return polars.DataFrame(columns)
 
     def plot(self) -> "tuple[Axes, ...]":
-        """What was promised at every level, and beside it what came of it: two Matplotlib axes."""
-        from pippin._compare.picture.promises import plot_promises
+        """Plot the mean certificate and the mean utility at every level: two Matplotlib axes."""
+        from pippin._compare.picture.splits import plot_promises
 
         return plot_promises(self)
 
@@ -192,44 +186,33 @@ def _told(value: Any, share: bool) -> str:
     return "–" if np.isnan(value) else shown_share(value) if share else f"{value:.3f}"
 
 
-def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, Rule]:
-    """Every kind of decisions, as a function of a split, its test rows and a level."""
-    policy = utility.policy(trial.classes)
-    betas = deciding.decision_scores(trial.data.rows, trial.labels, policy)
+def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
+    """Return every kind of decisions by name."""
+    policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
+    betas = decisions.decision_scores(trial.rows, trial.labels, policy)
+    answers = decisions.best_response(trial.rows, utilities)
+    actions, certificates = _worst_cases(dispatch.row_orders(trial.rows), utilities)
 
-    def calibrated(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
-        limit = np.array([[kth_smallest(betas[split.calibration], alpha)]])
-        return deciding.decisions(trial.data.rows.take(test), policy, limit, None)
+    def calibrated(split: Split, alpha: float) -> Actions:
+        limit = np.array([[kth_smallest(betas[split.calibration_rows], alpha)]])
+        return decisions.decide(trial.rows.take(split.test_rows), policy, limit, None)
 
-    answers = deciding.best_response(trial.data.rows, utility.of(trial.classes))
+    def worst_case(method: Method, split: Split, alpha: float) -> Actions:
+        found = calibrate_on_split(trial, method, split)
+        here = split.test_rows, predict_rows(trial, method, found.at(alpha), split.test_rows, found.u).sizes
+        return actions[here], certificates[here]
 
-    def expected(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
-        return answers[test], np.full(len(test), np.nan)
+    def expected(split: Split, alpha: float) -> Actions:
+        return answers[split.test_rows], np.full(trial.n_test, np.nan)
 
-    worst = _worst_cases(trial.order, utility.of(trial.classes))
-    rules: dict[str, Rule] = {CALIBRATED: calibrated}
-    for method in methods:
-        rules[f"worst case over {method}"] = _over_sets(trial, method.score, worst)
-    return rules | {EXPECTED: expected}
-
-
-def _over_sets(trial: Trial, score: Score, worst: tuple[Indices, Vector]) -> Rule:
-    """The worst case over the score's sets, which are the first ranks."""
-    fixed = None if score.randomized else dispatch.label_scores(trial.ranked, trial.ranks, score, np.zeros(trial.n))
-
-    def rule(split: Split, test: NDArray[np.intp], alpha: float) -> Acted:
-        scores = dispatch.label_scores(trial.ranked, trial.ranks, score, split.u) if fixed is None else fixed
-        bounds = Bounds(np.array([[kth_smallest(scores[split.calibration], alpha)]]))
-        sizes, _ = dispatch.members(trial.ranked.take(test), score, bounds, split.u[test])
-        return worst[0][test, sizes], worst[1][test, sizes]
-
-    return rule
+    over_sets = {f"worst case over {method}": partial(worst_case, method) for method in methods}
+    return {CALIBRATED: calibrated, **over_sets, EXPECTED: expected}
 
 
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
-    """(n, K + 1): of the first r classes of every row the action with the best worst case, and that case.
+    """Return the action with the best worst case over the first r classes of each row, and its value, (n, K + 1).
 
-    Of no class at all, the best worst case over all classes, with nothing certified.
+    For an empty set it is the best worst case over all classes, without a certificate.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
@@ -243,28 +226,27 @@ def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     return actions, certificates
 
 
-def _measured(acted: Acted, utilities: Vector, labels: Codes) -> Vector:
+def _measures(acted: Actions, utilities: Vector, labels: Codes) -> Vector:
     codes, certificates = acted
     worth, kept, error = came_of(codes, certificates, utilities, labels)
-    promised = np.isfinite(certificates)
-    own = [codes == a for a in range(len(utilities))]
-    nothing = np.isnan(certificates).all()
+    promised, nothing = np.isfinite(certificates), np.isnan(certificates).all()
+    by_action = [codes == a for a in range(len(utilities))]
     return np.array(
         [
             np.nan if nothing else kept.mean(),
             certificates[promised].mean() if promised.any() else np.nan,
             worth.mean(),
-            *(taken.mean() for taken in own),
-            *(error[taken].mean() if taken.any() else np.nan for taken in own),
+            *(chosen.mean() for chosen in by_action),
+            *(error[chosen].mean() if chosen.any() else np.nan for chosen in by_action),
         ]
     )
 
 
-def _curves(trial: Trial, rules: dict[str, Rule], utilities: Vector) -> tuple[DecisionCurve, ...]:
+def _curves(trial: Trial, rules: dict[str, DecisionRule], utilities: Vector) -> tuple[DecisionCurve, ...]:
     split = draw_split(trial, 0)
-    test = np.flatnonzero(~split.calibration)
-    found = []
+    labels = trial.labels[split.test_rows]
+    curves = []
     for name, rule in rules.items():
-        points = [_measured(rule(split, test, level), utilities, trial.labels[test]) for level in LEVELS]
-        found.append(DecisionCurve(name, np.array([p[1] for p in points]), np.array([p[2] for p in points])))
-    return tuple(found)
+        _, promised, came, *_ = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS]).T
+        curves.append(DecisionCurve(name, promised, came))
+    return tuple(curves)

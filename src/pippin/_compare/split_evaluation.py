@@ -1,0 +1,307 @@
+"""Evaluation of a method on splits.
+
+`sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. `split_counter`
+gives the same metrics of a score with one threshold without any set: the rows are scored once, and from split to split
+only the threshold changes. All thresholds lie in a narrow band, so a split needs the set sizes at the lowest one and
+the few classes that enter up to the highest one.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pippin._compare.methods import Method
+from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
+from pippin._engine import dispatch
+from pippin._engine.draws import draws
+from pippin._engine.protocol import Bounds
+from pippin._inputs.labels import Labelled
+from pippin._predictors.by_cell import make_conditional
+from pippin._predictors.cells import make_cells
+from pippin._predictors.combination import Way, combined, find_thresholds, score_labels
+from pippin._predictors.conditional import bounds_at
+from pippin._predictors.coverage_by import Tally, pooled, tally
+from pippin._predictors.grouping import Grouping
+from pippin._predictors.marginal import kth_smallest
+from pippin._predictors.sharpening.learning import FEWEST, sharpen_labelled
+from pippin._runtime.arrays import Codes, Flags, Vector, read_only
+from pippin._runtime.disk import Checkpoint
+from pippin._runtime.errors import InputError
+from pippin._runtime.progress import progress_bar
+from pippin._runtime.threads import run
+from pippin._runtime.warn import warn
+from pippin._theory.level import examples_needed, quantile_rank
+from pippin._theory.scores import Score, coefficients
+from pippin._theory.shortage import named
+
+METRICS = ("threshold", "coverage", "efficiency", "informativeness", "empty_rate")
+SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
+CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits counted in one call, and their rows, at most
+AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows, at most
+FEW_AT_ONCE = 10  # splits between two checkpoints, at least
+PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time of scoring one probability
+NUMBER = re.compile(r"\d[\d.,]*")
+BLOCK_ROWS = 1 << 18  # rows whose sets are held at once
+SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
+
+
+class SplitThresholds(NamedTuple):
+    """Thresholds from one split: a bound per group and class, the margin's for ip/ms, and notes to warn of."""
+
+    bounds: Bounds
+    margin: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+class SplitSets(NamedTuple):
+    """Prediction sets of some rows: their sizes, and whether they cover the label.
+
+    `threshold` is NaN if there are several; `notes` are to be warned of.
+    """
+
+    threshold: float
+    sizes: Codes
+    covered: Flags
+    notes: tuple[str, ...] = ()
+
+    def metrics(self) -> tuple[float, ...]:
+        """Values of METRICS."""
+        sizes = self.sizes
+        covered, single, empty = (
+            np.count_nonzero(part) / len(sizes) for part in (self.covered, sizes == 1, sizes == 0)
+        )
+        return self.threshold, covered, int(sizes.sum()) / len(sizes), single, empty
+
+
+class CalibratedSplit(NamedTuple):
+    """A method calibrated on one split: its thresholds as a function of alpha, and u of the test rows."""
+
+    at: Callable[[float], SplitThresholds]
+    u: Vector
+
+
+def sets_of_split(trial: Trial, method: Method, split: Split) -> SplitSets:
+    """Calibrate the method on a split and predict the test rows."""
+    if method.sharpened:
+        trial, method, split = sharpen_split(trial, method, split)
+    calibrated = calibrate_on_split(trial, method, split)
+    return predict_rows(trial, method, calibrated.at(trial.alpha), split.test_rows, calibrated.u)
+
+
+def calibrate_on_split(trial: Trial, method: Method, split: Split) -> CalibratedSplit:
+    """Calibrate a method that is not sharpened.
+
+    With the split's generator, `pippin.calibrate` and `predict` draw the same u, and the same clusters in between.
+    """
+    rows, u_test = split.calibration_rows, split.u[~split.calibration]
+    if method.per in ("cluster", "rc3p"):
+        generator = split.generator()
+        data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
+        predictor, note = make_conditional(data, method.score, trial.alpha, generator, Grouping(method.per))
+        notes = (note,) if note else ()
+        u_test = draws(method.score, len(u_test), generator)
+        return CalibratedSplit(lambda alpha: SplitThresholds(bounds_at(predictor, alpha), notes=notes), u_test)
+    if method.margin is not None:
+        scores, way = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows])), Way(method.margin)
+
+        def combination(alpha: float) -> SplitThresholds:
+            found = find_thresholds(scores, alpha, split.generator(), way)
+            return SplitThresholds(Bounds(np.array([[found.ip]])), found.margin, found.notes)
+
+        return CalibratedSplit(combination, u_test)
+    own = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
+    if method.per is None:
+        return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(own, alpha)]]))), u_test)
+    cell, of = trial.cells(method)
+    cells = make_cells(own, cell[rows], of)
+    return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(cells.thresholds(alpha)[of])), u_test)
+
+
+def predict_rows(trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector) -> SplitSets:
+    """Predict the sets of some rows, block by block; u has one number for each."""
+    sizes, covered = np.empty(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
+    for start in range(0, len(rows), BLOCK_ROWS):
+        part = slice(start, start + BLOCK_ROWS)
+        sizes[part], covered[part] = _predict_block(trial, method, thresholds, rows[part], u[part])
+    several = method.per is not None or thresholds.margin is not None
+    return SplitSets(np.nan if several else thresholds.bounds.scores.item(), sizes, covered, thresholds.notes)
+
+
+def _predict_block(
+    trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector
+) -> tuple[Codes, Flags]:
+    bounds, margin, _ = thresholds
+    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then sorted rows have the same sets
+    given, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
+    given, labels = given.take(rows), labels[rows]
+    if margin is not None:
+        found = combined(given, margin, bounds.scores.item())
+    else:
+        group = trial.group[rows] if len(bounds.scores) > 1 else None
+        found = dispatch.members(given, method.score, bounds._replace(group=group), u)
+    sizes, members = dispatch.with_best(given, found) if method.nonempty else found
+    if by_rank:
+        return sizes, labels < sizes
+    hits = np.repeat(np.arange(len(rows)), sizes)[members == np.repeat(labels, sizes)]
+    return sizes, np.isin(np.arange(len(rows)), hits)
+
+
+def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Method, Split]:
+    """Learn a sharpener on half of the calibration rows: the other rows sharpened, the method behind it, and the split.
+
+    A score that is not sharpened calibrates on both halves, so the cost of sharpening is charged.
+    """
+    inner = split.calibration_rows
+    generator = np.random.default_rng(int(split.generator().integers(2**62)))
+    learning = np.sort(generator.choice(inner, len(inner) // 2, replace=False))
+    data = Labelled(trial.rows.take(learning), trial.labels[learning], trial.classes)
+    sharpener = trial.cached(("sharpener", split.index), lambda: sharpen_labelled(data, None, trial.seed)[0])
+    others = np.delete(np.arange(trial.n), learning)
+    sharper = trial.subset(others, sharpener.rows(trial.rows.take(others)), len(inner) - len(learning))
+    left = replace(split, calibration=split.calibration[others], u=split.u[others])
+    return sharper, replace(method, sharpened=False), left
+
+
+def warn_of_notes(notes: Sequence[str]) -> None:
+    """Warn of the notes of many splits, once for each kind of note, whatever the numbers in it."""
+    kinds: dict[str, list[str]] = {}
+    for note in sorted(notes):  # threads note in any order
+        kinds.setdefault(NUMBER.sub("#", note), []).append(note)
+    for same in kinds.values():
+        often = f"In {len(same):,} splits: " if len(same) > 1 else "In one split: "
+        warn(often + same[0])
+
+
+def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
+    """Warn of classes, groups or pairs with too few rows in a split for a finite threshold, and of slow methods.
+
+    Raises:
+        InputError: a method needs groups, and there are none, or more rows to sharpen.
+    """
+    for method in methods:
+        if method.by_group and trial.group_names is None:
+            raise InputError(f"Expected groups for {method}, got none", "pass groups=, one per row")
+        if method.sharpened and trial.n_calibration < 2 * FEWEST:
+            raise InputError(
+                f"Expected at least {2 * FEWEST} calibration rows in a split for {method}, half of which learn, got "
+                f"{trial.n_calibration}",
+                "pass more rows",
+            )
+    needed, share = examples_needed(trial.alpha), trial.n_calibration / trial.n
+    kinds: dict[tuple[bool, bool], list[Method]] = {}
+    for method in methods:
+        kinds.setdefault((method.by_class, method.by_group), []).append(method)
+    for (by_class, by_group), alike in kinds.items():
+        cell, of = trial.cells(alike[0])
+        typical = np.bincount(cell, minlength=of.size) * share
+        few = np.flatnonzero(typical < needed)
+        if not len(few) or not (by_class or by_group):
+            continue
+        rare = named(few, typical, of, trial.classes if by_class else None, trial.group_names if by_group else None)
+        remedy = "collect more, or compare per cluster" if by_class else "collect more, or join small groups"
+        warn(
+            f"{', '.join(map(str, alike))}: alpha={trial.alpha:g} needs {needed:,} calibration examples for each "
+            f"threshold, and {len(few):,} of {len(typical):,} have fewer in a split: {rare}. Where the threshold is "
+            f"infinite the class is in every set: {remedy}."
+        )
+    sharpened = ", ".join(str(method) for method in methods if method.sharpened)
+    if sharpened and splits > SLOW_SPLITS:
+        warn(
+            f"{sharpened}: a sharpener is learned anew in each of {splits:,} splits, which takes a while; 50 splits "
+            "tell nearly as much."
+        )
+
+
+SplitCounter = Callable[[Sequence[Split], Flags, Vector], Vector]  # splits, their masks and u -> metrics
+
+
+def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
+    """Return a function of some splits that gives the metrics of the score, (splits, metrics)."""
+    k = quantile_rank(trial.n_calibration, trial.alpha)
+    if k > trial.n_calibration:
+        return lambda splits, calibrations, u: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(splits), 1))
+    low, high = threshold_band(trial, score, k)
+    near = dispatch.near_places(trial.ranked, trial.ranks, score, low, high)
+    c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(n_splits * trial.n // PER_PROBABILITY)
+
+    def count(splits: Sequence[Split], calibrations: Flags, u: Vector) -> Vector:
+        counts = np.empty((len(splits), len(METRICS)))
+        engine.count_splits(near, c, k, calibrations, u, counts)
+        counts[:, 1:] /= trial.n_test
+        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # legal, but hardly ever
+            counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
+        return counts
+
+    return count
+
+
+def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
+    """A number below the thresholds of practically all splits, and one that practically none exceeds."""
+    n, share = trial.n, k / (trial.n_calibration + 1)
+    spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
+    first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)
+    u = np.random.default_rng(trial.seed).random(n)
+    scores = np.partition(dispatch.label_scores(trial.ranked, trial.ranks, score, u), [max(first, 0), min(last, n - 1)])
+    low = math.nextafter(scores[first], -math.inf) if first >= 0 else -math.inf
+    if last < n:
+        return low, float(scores[last])
+    return low, float(dispatch.label_scores(trial.ranked, trial.ranks, score, np.ones(n)).max())
+
+
+def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[Tally, ...]:
+    """Pool coverage by class, group and set size over the first splits, for each method."""
+    found: dict[int, list[Tally]] = {}
+
+    def work(start: int, stop: int) -> None:
+        split = draw_split(trial, start)
+        labels, groups = trial.labels[split.test_rows], trial.group[split.test_rows]
+        sets = (sets_of_split(trial, method, split) for method in methods)
+        found[start] = [tally(one.sizes, one.covered, labels, groups, trial.n_classes, trial.n_groups) for one in sets]
+
+    run(work, [(index, index + 1) for index in range(splits)])
+    return tuple(pooled(of_method) for of_method in zip(*found.values(), strict=True))
+
+
+def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:
+    """Compute values[method, split, metric] of every method on every split."""
+    check_splits(splits)
+    values = np.empty((len(methods), splits, len(METRICS)))
+    kept = Checkpoint(checkpoint, trial.fingerprint(methods) if checkpoint else "", values)
+    check_methods(trial, methods, splits)
+    counters: dict[int, SplitCounter] = {}
+    notes: list[str] = []
+    if kept.done < splits:
+        plain = [number for number, method in enumerate(methods) if method.plain]
+        with progress_bar("preparing scores", len(plain)) as advance:
+            for number in plain:
+                counters[number] = split_counter(trial, methods[number].score, splits)
+                advance(1)
+
+    def work(start: int, stop: int) -> None:
+        drawn = [draw_split(trial, index) for index in range(start, stop)]
+        masks, u = (read_only(np.stack(parts)) for parts in zip(*((s.calibration, s.u) for s in drawn), strict=True))
+        for number, method in enumerate(methods):
+            if number in counters:
+                values[number, start:stop] = counters[number](drawn, masks, u)
+                continue
+            for split in drawn:
+                found = sets_of_split(trial, method, split)
+                values[number, split.index] = found.metrics()
+                notes.extend(found.notes)
+
+    slow = any(method.sharpened for method in methods)
+    chunk = 1 if slow else max(1, min(CHUNK, CHUNK_ROWS // trial.n))
+    at_once = FEW_AT_ONCE if slow else max(chunk, FEW_AT_ONCE, min(AT_ONCE, AT_ONCE_ROWS // trial.n))
+    with progress_bar("splits", splits) as advance:
+        advance(kept.done)
+        while kept.done < splits:
+            start, stop = kept.done, min(kept.done + at_once, splits)
+            run(work, [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)])
+            advance(stop - start)
+            kept.keep(stop)
+    warn_of_notes(notes)
+    return values
