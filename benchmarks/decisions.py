@@ -1,7 +1,7 @@
 """Spray, leave or ask: decisions on the embedded example, and how long they take on 50,000 × 1,000.
 
 python benchmarks/decisions.py            # the table of docs/decisions.md
-python benchmarks/decisions.py --times    # ratios to one read of the matrix, and to predict
+python benchmarks/decisions.py --times    # multiples of one read of the matrix; one row in µs
 """
 
 import sys
@@ -50,9 +50,7 @@ def times() -> None:
     probs = np.exp(logits)
     probs /= probs.sum(axis=1, keepdims=True)
     read = best(lambda: probs.sum())
-    predictor = pippin.calibrate(probs, labels, "repip", 0.1)
-    predict = best(lambda: predictor.predict(probs))
-    print(f"one read {1000 * read:.0f} ms, predict {predict / read:.1f} reads")
+    print(f"one read {1000 * read:.0f} ms")
     kinds = {
         "four kinds": rng.normal(size=(5, 4))[:, rng.integers(0, 4, 1_000)],
         "whole numbers": rng.integers(-2, 3, (5, 1_000)).astype(float),
@@ -63,16 +61,16 @@ def times() -> None:
         decider = pippin.calibrate_decisions(probs, labels, utility, 0.1)
         calibrate = best(lambda u=utility: pippin.calibrate_decisions(probs, labels, u, 0.1))
         decide = best(lambda d=decider: d.decide(probs))
-        print(f"{name}: calibrate_decisions {calibrate / read:.1f} reads, decide {decide / predict:.2f} times predict")
+        print(f"{name}: calibrate_decisions {calibrate / read:.1f} reads, decide {decide / read:.1f} reads")
     row = probs[0].copy()
-    one, other = (best(lambda f=f: [f(row) for _ in range(2000)]) for f in (decider.decide_one, predictor.predict_one))
-    print(f"one of 1,000 classes: decide_one {one / 2e-3:.1f} µs, predict_one {other / 2e-3:.1f} µs")
+    one = best(lambda: [decider.decide_one(row) for _ in range(2000)])
+    print(f"one of 1,000 classes: decide_one {one / 2e-3:.1f} µs")
     data = pippin.load_example()
     utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes})
     small = pippin.calibrate_decisions(data.probs, data.labels, utility, 0.02, classes=data.classes)
-    sets, row = pippin.calibrate(data.probs, data.labels, "repip"), data.probs[0].copy()
-    one, other = (best(lambda f=f: [f(row) for _ in range(5000)]) for f in (small.decide_one, sets.predict_one))
-    print(f"one of 12 classes: decide_one {one / 5e-3:.1f} µs, predict_one {other / 5e-3:.1f} µs")
+    row = data.probs[0].copy()
+    one = best(lambda: [small.decide_one(row) for _ in range(5000)])
+    print(f"one of 12 classes: decide_one {one / 5e-3:.1f} µs")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pippin._engine.compiled import engine as compiled
-from pippin._engine.plain import engine as plain
+from pippin._engine.numba_engine import engine as compiled
+from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds, Engine
 from pippin._predictors.calibrating import calibrate, score
 from pippin._predictors.loading import load

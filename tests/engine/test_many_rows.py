@@ -3,23 +3,9 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from pippin._engine import dispatch
-from pippin._engine.protocol import Places
 from pippin._predictors.cells import Cells
-
-
-def places(*rows):
-    numbers = np.zeros(len(rows))
-    return Places(np.array(rows, dtype=np.int32), np.zeros(len(rows), dtype=np.int32), numbers, numbers)
-
-
-@pytest.mark.parametrize("start", [2**30 - 1, 2**30, 2**31 - 8, 2**31, 2**32 + 5, 2**40])
-def test_places_of_late_blocks_keep_their_rows(start):
-    """Rows of a block are counted from its begin, and joined from the first block's."""
-    joined = dispatch._joined({0: places(0, 7), start: places(0, 2**20 - 1)})
-    assert joined.row.tolist() == [0, 7, start, start + 2**20 - 1]
 
 
 def test_blocks_begin_past_32_bits():

@@ -1,4 +1,4 @@
-"""Sets under several thresholds: the compiled loops give the bits of NumPy."""
+"""Sets under bounds per class, per group and with rank limits are equal in both engines."""
 
 import os
 import subprocess
@@ -22,8 +22,8 @@ from support.scores import every_score
 
 @st.composite
 def limited(draw):
-    """Rows, a group for each, limits that occur among the scores or lie beside them, and ranks or none."""
-    probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 70)))
+    """Rows, a random generator, groups, the number of limits per group, and True for rank limits as well."""
+    probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 33, 70, 300)))
     n, n_classes = probs.shape
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     columns = n_classes if draw(st.booleans()) else 1
@@ -33,8 +33,8 @@ def limited(draw):
 
 @every_score
 @given(case=limited())
-def test_compiled_loops_give_the_bits_of_numpy(score, case):
-    """Ties with a limit, infinite limits of either sign, both precisions, with and without rank limits."""
+def test_both_engines_give_equal_bits(score, case):
+    """Limits at scores, next to them and infinite, in both precisions, with and without rank limits."""
     probs, rng, group, columns, ranked = case
     n, n_classes = probs.shape
     u = rng.random(n)
@@ -61,16 +61,16 @@ def test_compiled_loops_give_the_bits_of_numpy(score, case):
 
 
 @every_way
-def test_both_paths_predict_the_same(per, monkeypatch):
-    """Through the public door: with the compiled loops, and as if they had never been loaded."""
+def test_both_engines_predict_equal_sets(per, monkeypatch):
+    """Public functions give equal sets with the numba engine and in a process that has not loaded it."""
     pippin.warm_up()
     predictor = calibrated(per, "repip")
     in_loops = sets_of(predictor)
-    monkeypatch.delitem(sys.modules, "pippin._engine.compiled.engine")
+    monkeypatch.delitem(sys.modules, "pippin._engine.numba_engine.engine")
     monkeypatch.setattr(dispatch, "_scored_in_numpy", 0)
     monkeypatch.setattr(dispatch, "_loaded", None)
     in_numpy = sets_of(predictor)
-    assert "pippin._engine.compiled.engine" not in sys.modules
+    assert "pippin._engine.numba_engine.engine" not in sys.modules
     assert np.array_equal(in_numpy.members, in_loops.members)
 
 
@@ -90,7 +90,7 @@ except ValueError as error:
 
 
 def test_an_infinite_entry_is_an_error_where_a_class_has_no_limit():
-    """It has no rank. Memory is handed out full of large numbers: whoever looks up its class there is killed."""
+    """It has no rank. Fresh memory is filled with large numbers, so that an invalid class index is a crash."""
     environment = {**os.environ, "MALLOC_PERTURB_": "165"}
     done = subprocess.run(
         [sys.executable, "-c", INFINITE], env=environment, capture_output=True, text=True, check=False

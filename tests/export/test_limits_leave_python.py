@@ -149,8 +149,6 @@ def test_groups_go_by_name_and_number_and_strangers_as_was_said(cases, library):
 
 def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
     """Whole graphs, the operation's contract, any leading axes, state; groups where there are none are refused."""
-    from pippin.torch.limits import limited_sets
-
     predictor, probs, groups = next(case for case in cases if case[0].per == "class and group")
     head = pippin.torch.ConformalHead(predictor, from_probs=True, max_size=3)
     rows, group = torch.tensor(probs[:8]).reshape(2, 4, -1), head.group_codes(groups[:8]).reshape(2, 4)
@@ -161,8 +159,8 @@ def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
         assert torch.equal(mine, theirs)
     assert found.classes.shape == (2, 4, 3)
     numbers = (head.table_bits.view(torch.float64), head.number_bits.view(torch.float64))
-    given = (rows[0], *numbers, u[0], head._kind, head.limit_bits.view(torch.float64), head.rank_limits, group[0])
-    torch.library.opcheck(limited_sets, (*given, False, 2, True))
+    given = (rows[0], *numbers, u[0], head.linear, head.limit_bits.view(torch.float64), head.rank_limits, group[0])
+    torch.library.opcheck(torch.ops.pippin.prediction_sets.default, (*given, False, 2, True))
     again = pippin.torch.ConformalHead(predictor.at(0.5), from_probs=True, max_size=3)
     again.load_state_dict(head.state_dict())
     assert torch.equal(again(rows, u, group=group).classes, found.classes)

@@ -102,7 +102,7 @@ for use in (
         use(probs)
     except ValueError as error:
         print(error)
-print("pippin._engine.compiled.engine" in sys.modules)
+print("pippin._engine.numba_engine.engine" in sys.modules)
 """
 
 

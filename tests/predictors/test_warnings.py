@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pippin
-import pippin._engine.compiled.engine  # the loops serve from here on; Numba's import adds a filter of its own
+import pippin._engine.numba_engine.engine  # the loops serve from here on; Numba's import adds a filter of its own
 from support.rows import made_rows
 from support.trials import study_of
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._engine import watching
-from pippin._engine.compiled import watching as compiled
+from pippin._engine.martingale import new_martingale
+from pippin._engine.numba_engine.martingale import p_value
 from pippin._theory.bins import BINS, bin_of
 from support.false_alarms import highest_evidence
 from support.killing import NEVER, killed_in_turn
@@ -18,9 +18,9 @@ NEW, TRUE = np.ascontiguousarray(DATA.probs[2000:]), DATA.labels[2000:].tolist()
 
 
 def p_values(scores, v):
-    """Each ranked among those before it."""
-    held = watching.no_evidence()
-    return np.array([compiled.p_value(s, one, held.counts[0], held.tree[0]) for s, one in zip(scores, v, strict=True)])
+    """The conformal p-value of each score among those before it."""
+    state = new_martingale()
+    return np.array([p_value(s, draw, state.counts[0], state.tree[0]) for s, draw in zip(scores, v, strict=True)])
 
 
 def test_bins_never_fall_with_the_score():

@@ -1,8 +1,7 @@
-"""Rows in, scores or sets out: block by block, on all cores, by the engine that pays.
+"""Scores and sets of rows, computed block by block on all cores by one of two engines.
 
-Small work runs in NumPy. Once a process has scored about a million probabilities, the
-compiled loops are loaded and serve everything after. Both give the same bits, so nobody
-can tell but by the clock.
+Small work runs in NumPy. Once a process has scored about a million probabilities, the compiled loops are loaded, and
+they compute everything after that. Both engines give the same bits.
 """
 
 import hashlib
@@ -13,34 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.plain import engine as plain
-from pippin._engine.plain.scores import ranked_order
-from pippin._engine.protocol import Bounds, Draws, Engine, Held, Places
+from pippin._engine.numpy_engine import engine as numpy_engine
+from pippin._engine.numpy_engine.scores import ranked_order
+from pippin._engine.protocol import Bounds, Draws, Engine, Held, NearPlaces
 from pippin._inputs.rows import Rows, find_fault
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.disk import room_beside
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
+from pippin._theory.formula import score_at
 from pippin._theory.scores import Score, coefficients
 
 BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
-TILE = 1 << 17  # of p-values, which are ranked whole: small enough for a processor's own cache
+TILE = 1 << 17  # of p-values, whose rows are ranked whole: small enough for the cache of a core
 ALONE = 1 << 17  # probabilities that are not worth a second thread
 WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
-Sets = tuple[Codes, Indices]  # the size of each row's set, and the members of all sets row after row, best first
+Sets = tuple[Codes, Indices]  # size of each row's set; members of all sets, row by row, best first
 
-_COMPILED = "pippin._engine.compiled.engine"
+_COMPILED = "pippin._engine.numba_engine.engine"
 _scored_in_numpy = 0
 _loaded: Engine | None = None
 
 
 def engine_for(work: int) -> Engine:
-    """The one place that chooses: the compiled loops, once they are loaded or worth loading, else NumPy.
+    """Return the numba engine if it is loaded or worth loading, else the NumPy engine.
 
-    `work` is how many probabilities are about to be scored.
+    `work` is the number of probabilities to be scored now.
     """
     global _scored_in_numpy, _loaded
     if _loaded is not None:
@@ -48,37 +48,20 @@ def engine_for(work: int) -> Engine:
     if _COMPILED not in sys.modules:
         _scored_in_numpy += work
         if _scored_in_numpy < WORTH_COMPILING:
-            return plain
-    from pippin._engine.compiled import engine  # waits, if another thread is importing them
+            return numpy_engine
+    from pippin._engine.numba_engine import engine  # waits, if another thread is importing them
 
     _loaded = engine
     return engine
 
 
 def is_compiled() -> bool:
-    """Whether the compiled loops are in use, which do not hold the interpreter."""
-    return engine_for(0) is not plain
-
-
-def label_places(rows: Rows, labels: Codes, score: Score, u: Vector) -> tuple[Places, Vector]:
-    """What the formula needs of one class per row, and the score that it gives."""
-    c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
-    places: dict[int, Places] = {}
-    scores = np.empty(rows.n)
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        block = examined(engine, rows, start, stop)
-        places[start], scores[part], suspects = engine.label_places(block, labels[part], c, u[part])
-        if suspects:
-            rows.check(start, stop)
-
-    in_blocks(work, rows)
-    return _joined(places), scores
+    """Return True if the compiled loops, which release the GIL, are in use."""
+    return engine_for(0) is not numpy_engine
 
 
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
-    """The score of one class per row."""
+    """Return the score of one class per row."""
     n, n_classes = rows.array.shape
     c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
@@ -92,7 +75,7 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
 
 
 def accuracy(rows: Rows, labels: Codes) -> float:
-    """The share of rows whose most probable class, the first of equal ones, is the label."""
+    """Return the share of rows whose most probable class, the first of ties, is the label."""
     right: dict[int, int] = {}
 
     def work(start: int, stop: int) -> None:
@@ -103,25 +86,34 @@ def accuracy(rows: Rows, labels: Codes) -> float:
 
 
 def smallest(scores: Vector, k: int) -> float:
-    """The k-th smallest score, k from 1 on."""
-    return engine_for(0).smallest(scores, k)
+    """Return the k-th smallest score, k from 1 on."""
+    return float(np.partition(scores, k - 1)[k - 1])
 
 
-def band(rows: Rows, score: Score, low: float, high: float) -> tuple[Codes, Places]:
-    """Set sizes that every threshold from `low` to `high` reaches, and the places that only some reach."""
+def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> NearPlaces:
+    """Sets of sorted rows at every threshold from `low` to `high`; `ranks` are the labels as ranks."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
-    sizes = np.zeros(rows.n, dtype=np.int64)
-    places: dict[int, Places] = {}
+    blocks: dict[int, Any] = {}
 
     def work(start: int, stop: int) -> None:
-        sizes[start:stop], places[start] = engine.band(rows.block(start, stop), c, low, high)
+        sizes, row, *places = engine.near_places(rows.block(start, stop), ranks[start:stop], c, low, high)
+        blocks[start] = sizes, row + np.int32(start), *places
 
     in_blocks(work, rows)
-    return sizes, _joined(places)
+    sizes, *places = (np.concatenate(parts) for parts in zip(*(blocks[start] for start in sorted(blocks)), strict=True))
+    scores = np.empty(0)
+    if not score.randomized:
+        _, rank, _, p, mass = places
+        with np.errstate(divide="ignore", over="ignore"):
+            scores = score_at(c._replace(table=c.table[rank]), slice(None), p, mass, 0.0)
+        order = np.argsort(scores, kind="stable")
+        scores, *places = (column[order] for column in (scores, *places))
+    labels = np.flatnonzero(places[2]).astype(np.int32)
+    return NearPlaces(*map(read_only, (sizes, ranks < sizes, *places, labels, scores)))
 
 
 def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
-    """The score of every class of every row."""
+    """Return the score of every class of every row."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     scores = np.empty((rows.n, rows.n_classes))
 
@@ -134,7 +126,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
 
 
 def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
-    """The sets of all rows: the classes that keep to their bounds."""
+    """Return the sets of all rows: the classes whose scores and ranks are within their bounds."""
     n, n_classes = rows.array.shape
     c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.zeros(n, dtype=np.int64)
     found: dict[int, Indices] = {}
@@ -152,42 +144,40 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
 def p_values(
     rows: Rows, score: Score, held: Held, group: Codes | None, draws: Draws, use: Callable[[int, Vector], None]
 ) -> None:
-    """Calls use(start, p) with the p-values of all classes, tile by tile."""
+    """Call use(start, p) with the p-values of all classes, a few rows at a time."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
-    key = engine.INSPECTS, score  # which engine, in one word
+    key = engine.INSPECTS, score
     if key not in held.fills:
         held.fills[key] = engine.p_values(coefficients(score, rows.n_classes), held)
     fill = held.fills[key]
 
     def work(start: int, stop: int) -> None:
+        rows.check(start, stop)
         p = np.empty((stop - start, rows.n_classes))
-        if fill(examined(engine, rows, start, stop), group[start:stop], draws.of_rows(start, stop), p):
-            rows.check(start, stop)
+        fill(rows.block(start, stop), group[start:stop], draws.of_rows(start, stop), p)
         use(start, p)
 
     in_steps(work, rows.n, TILE // rows.n_classes)
 
 
 def one_set(score: Score, n_classes: int) -> OneSet:
-    """A function of one object's row, u and a threshold that gives the members of its set, best first; compiled."""
-    from pippin._engine.compiled import engine
+    """Return a function of one row, u and a threshold: the members of the row's set, best first; always compiled."""
+    from pippin._engine.numba_engine import engine
 
-    return _of_one_row(engine.one_set, score, n_classes)
+    return _of_one_row(engine.one_set(coefficients(score, n_classes)))
 
 
 def one_score(score: Score, n_classes: int) -> OneScore:
-    """A function of one object's row, u and a class that gives the score of that class; always compiled."""
-    from pippin._engine.compiled import engine
+    """Return a function of one row, u and a class: the score of the class; always compiled."""
+    from pippin._engine.numba_engine import engine
 
-    return _of_one_row(engine.one_score, score, n_classes)
+    return _of_one_row(engine.one_score(coefficients(score, n_classes)))
 
 
-def _of_one_row(loop: Callable[..., Any], score: Score, n_classes: int) -> Callable[[NDArray[Any], float, Any], Any]:
-    parts = coefficients(score, n_classes)[:]
-
+def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
     def find(row: NDArray[Any], u: float, asked: Any) -> Any:
-        found, suspect = loop(row if row.flags.writeable else row.copy(), parts, u, asked)
+        found, suspect = loop(row, u, asked)
         if suspect:
             refuse(row)
         return found
@@ -196,13 +186,13 @@ def _of_one_row(loop: Callable[..., Any], score: Score, n_classes: int) -> Calla
 
 
 def refuse(row: NDArray[Any]) -> None:
-    """Raises an InputError if one row is no distribution."""
+    """Raise an InputError if one row is no distribution."""
     if (fault := find_fault(row[None])) is not None:
         raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
 
 
 def best(rows: Rows) -> tuple[Codes, Vector]:
-    """The most probable class of every row, the first of equal ones, and its probability."""
+    """Return the most probable class of every row, the first of ties, and its probability."""
     classes, top = np.empty(rows.n, dtype=np.int64), np.empty(rows.n)
 
     def work(start: int, stop: int) -> None:
@@ -216,7 +206,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
-    """The most probable class of some rows; the first of equal ones."""
+    """Return the most probable class of some rows, the first of ties."""
     best = np.empty(len(chosen), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
@@ -227,7 +217,7 @@ def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
 
 
 def with_best(rows: Rows, sets: Sets) -> Sets:
-    """The sets with the most probable class in each one that was empty."""
+    """Return the sets with the most probable class in each one that was empty."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
     if not len(empty):
@@ -236,7 +226,7 @@ def with_best(rows: Rows, sets: Sets) -> Sets:
 
 
 def best_two(rows: Rows) -> tuple[Codes, Codes]:
-    """The two most probable classes of each row."""
+    """Return the two most probable classes of each row."""
     first, second = np.empty(rows.n, dtype=np.int64), np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
@@ -250,7 +240,7 @@ def best_two(rows: Rows) -> tuple[Codes, Codes]:
 
 
 def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
-    """Every row sorted downwards, and each label as its rank (from 0): the same scores, ranked already."""
+    """Return every row sorted in descending order, and each label as its rank (from 0)."""
     ranked = room_beside(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
     ranks = np.empty(rows.n, dtype=np.int64)
 
@@ -265,7 +255,7 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
 
 
 def row_orders(rows: Rows) -> Indices:
-    """The class at every rank of every row; equal probabilities are ranked by class index."""
+    """Return the class at every rank of every row; ties by rising class."""
     orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
@@ -276,7 +266,7 @@ def row_orders(rows: Rows) -> Indices:
 
 
 def label_ranks(rows: Rows, labels: Codes) -> Codes:
-    """The rank (from 0) of one class per row; equal probabilities are ranked by class index."""
+    """Return the rank (from 0) of one class per row; ties by rising class."""
     ranks = np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
@@ -293,7 +283,7 @@ def _ranks_in(block: Any, labels: Codes) -> Any:
 
 
 def checksum(rows: Rows, labels: Codes) -> str:
-    """The SHA-256 of rows and labels, whatever array they came in."""
+    """Return the SHA-256 of rows and labels."""
     digest = hashlib.sha256(repr(rows.array.shape).encode())
     for start, stop in _blocks(rows):
         digest.update(np.ascontiguousarray(rows.array[start:stop]).data)
@@ -302,26 +292,14 @@ def checksum(rows: Rows, labels: Codes) -> str:
 
 
 def examined(engine: Engine, rows: Rows, start: int, stop: int) -> Floats:
-    """A block of rows for an engine; checked before, unless it looks for itself."""
+    """Return a block of rows for an engine, checked unless the engine checks rows itself."""
     if not engine.INSPECTS:
         rows.check(start, stop)
     return rows.block(start, stop)
 
 
-def _joined(parts: dict[int, Places]) -> Places:
-    """The places of all blocks, their rows counted from the first block's."""
-    if len(parts) == 1:
-        return parts[0]
-    ordered = [(start, parts[start]) for start in sorted(parts)]
-    kind = np.int32 if ordered[-1][0] < 2**30 else np.int64  # a block has fewer rows than the other half
-    return Places(
-        np.concatenate([part.row + kind(start) for start, part in ordered]),
-        *(np.concatenate([part[column] for _, part in ordered]) for column in (1, 2, 3)),
-    )
-
-
 def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
-    """Calls work(start, stop) for every block of rows, on all cores."""
+    """Call work(start, stop) for every block of rows, on all cores."""
     if rows.array.size <= ALONE:
         work(0, rows.n)
     else:
@@ -335,6 +313,6 @@ def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
 
 
 def in_steps(work: Callable[[int, int], None], n: int, step: int) -> None:
-    """Calls work(start, stop) for every so many of n rows, on all cores."""
+    """Call work(start, stop) for every `step` of n rows, on all cores."""
     step = max(1, step)
     run(work, ((start, min(start + step, n)) for start in range(0, n, step)))

@@ -1,7 +1,6 @@
-"""What an engine does with a block of rows, and what it is given and gives back.
+"""The interface of an engine, and the types of its arguments and results.
 
-`plain/engine.py` does it in NumPy, `compiled/engine.py` in compiled loops, with the same
-bits; `dispatch.py` is the one place that chooses between them.
+`numpy_engine/` is the reference, `numba_engine/` computes the same bits in compiled loops; `dispatch.py` chooses.
 """
 
 from collections.abc import Callable
@@ -12,25 +11,14 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 
-
-class Places(NamedTuple):
-    """Classes and what the formula needs of each: its row, its rank (from 0), p and M."""
-
-    row: Indices
-    rank: Indices
-    p: Vector
-    mass: Vector
-
-
 Decided = tuple[Indices, Vector]  # actions and certificates, to fill in
-Scored = tuple[Indices, Vector, Vector, Vector]  # ranks, p, M and scores, to fill in
 
 
 class Bounds(NamedTuple):
-    """What the classes of rows must not exceed: a score, and where RC3P asks for it a rank (from 1).
+    """Largest score that a member of a set may have, and largest rank (from 1) for RC3P.
 
-    Row i uses `scores[group[i]]`, or `scores[0]` where there are no groups: a bound for every
-    class, or a single one for all of them; and so for `ranks`, if there are any.
+    Row i uses `scores[group[i]]`, or `scores[0]` without groups: one bound per class, or one for all. The same holds
+    for `ranks`, if there are any.
     """
 
     scores: Vector
@@ -43,11 +31,10 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The calibration scores that classes are held against, cell after cell, each cell sorted.
+    """Calibration scores by Mondrian cell, each cell sorted.
 
-    Class k of a row in group g is held against cell `of[g, k]`, and cell c is
-    `scores[offsets[c]:offsets[c + 1]]`. `fills` are what engines have made of them before, by engine and score:
-    the calibration scores may be many, and the rows one.
+    Class k of a row in group g is compared with cell `of[g, k]`, and cell c is `scores[offsets[c]:offsets[c + 1]]`.
+    `fills` caches what engines prepare from the scores, by engine and score.
     """
 
     of: Indices
@@ -57,7 +44,7 @@ class Held:
 
 
 class Draws(NamedTuple):
-    """Uniform numbers, one per row: u of a randomised score, and v of smoothed p-values, if they are."""
+    """Uniform numbers, one per row: u of a randomized score, and v of smoothed p-values or None."""
 
     u: Vector
     v: Vector | None
@@ -66,106 +53,74 @@ class Draws(NamedTuple):
         return Draws(self.u[start:stop], None if self.v is None else self.v[start:stop])
 
 
-class ScoredPlaces(NamedTuple):
-    """Some classes with what the formula needs of each, and their scores, if these take no u.
+class NearPlaces(NamedTuple):
+    """Sets of sorted rows at every threshold from a low one to a high one, without u.
 
-    `adaptive` says that the score is u·p + M + g and nothing else, as in APS and RAPS.
+    A row holds its first `sizes[i]` classes at the low threshold, its label among them if `sure[i]`. The places are
+    the classes that may enter up to the high threshold, depending on u: of each its row, its rank, if it is the label,
+    and p and M of the formula. `labels` numbers the places of labels. A score without u has its places sorted by
+    `scores`; for a randomized score these are empty, and the places are in row order.
     """
 
-    c: Coefficients
+    sizes: Indices
+    sure: Flags
+    row: Indices
+    rank: Indices
+    is_label: Flags
     p: Vector
     mass: Vector
+    labels: Indices
     scores: Vector
-    adaptive: bool
 
 
-class Shared(NamedTuple):
-    """What all splits of one score share.
-
-    The label of every row (`label`, its rows in `label_row`); if the score takes a u, only those that some threshold
-    that is prepared for leaves out and some lets in, and `sure` marks the rows whose label every one lets in,
-    whatever u is. The lowest threshold that is prepared for (`low`); the size that every set has at all
-    thresholds (`sizes[0]`), and the places above it (`place`, in `place_row`), with what each makes of its set
-    (`kind`): 0 a singleton, 1 a pair, 2 a larger set. If the score takes no u, labels
-    and places are sorted by score, and `sizes[j]` are the sizes after the first
-    `j * step` places; else the places are sorted by kind.
-    """
-
-    label: ScoredPlaces
-    label_row: Indices
-    sure: Flags
-    low: float
-    sizes: Indices
-    step: int
-    place: ScoredPlaces
-    place_row: Indices
-    kind: Any  # int8
-
-
-FillP = Callable[[Floats, Codes, Draws, Vector], int]  # block, group, draws, p-values to fill in -> suspects
+FillP = Callable[[Floats, Codes, Draws, Vector], None]  # block, group, draws, p-values to write
 
 
 class Engine(Protocol):
-    """Functions of blocks; those that return `suspects` count the rows that may be no distribution.
+    """Functions of blocks of rows; several return the number of suspect rows, which may be no distribution.
 
-    An engine that `inspects` finds such rows on its way; for another one, blocks are checked before.
+    An engine whose INSPECTS is True finds such rows on the way; for any other, blocks are checked before.
     """
 
     INSPECTS: bool
 
-    def label_places(self, block: Floats, labels: Codes, c: Coefficients, u: Vector) -> tuple[Places, Vector, int]:
-        """The place of one class per row, its score, and the suspects."""
-
     def label_scores(self, block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-        """Fills in the score of one class per row; returns the suspects."""
+        """Write the score of one class per row; return the number of suspect rows."""
 
     def class_scores(self, block: Floats, c: Coefficients, u: Vector) -> Vector:
-        """The score of every class, in the columns' own order."""
+        """Return the score of every class of checked rows, in the columns' own order."""
 
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-        """Fills in sizes; returns the members of all rows, best first, and the suspects."""
-
-    def smallest(self, scores: Vector, k: int) -> float:
-        """The k-th smallest score, k from 1 on."""
-
-    def band(self, block: Floats, c: Coefficients, low: float, high: float) -> tuple[Codes, Places]:
-        """Sizes that every threshold from `low` to `high` reaches, and the places that some reach, whatever u is."""
+        """Write the sizes of all sets; return their members, best first, and the number of suspect rows."""
 
     def p_values(self, c: Coefficients, held: Held) -> FillP:
-        """A function that fills in the p-value of every class of a block, and returns the suspects."""
+        """Return a function that writes the p-value of every class of a checked block."""
 
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
-        """Adds left · right to `out`, term after term in the order of the inner index."""
+        """Add left · right to `out`, term by term in the order of the inner index."""
 
-    def add_logits(self, u: Floats, z: Floats, both: Floats, a: Floats) -> None:
-        """Adds a₁·z + a₂·l of each member to `u`, (n, members, K), and takes away each row's largest logit."""
+    def near_places(
+        self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
+    ) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+        """Set sizes at `low`, and row, rank, is_label, p and mass of `NearPlaces`, of rows sorted in descending order.
 
-    def add_mixed(self, out: Floats, powers: Floats, weights: Floats) -> None:
-        """Adds Σ_m w_m·powers_m/Σ_k powers_mk to `out`, (n, K); sums run in four lanes."""
-
-    def centre(self, values: Floats) -> None:
-        """Takes its mean from every row of `values`, (parts, n, K)."""
-
-    def place_scores(self, places: Places, c: Coefficients, u: Vector) -> Vector:
-        """The score of every place; u has one number per row."""
-
-    def deal(self, calibration: Flags, drawn: Vector, u: Vector) -> None:
-        """Fills in u from the numbers drawn: the first go to who calibrates, in row order, the rest to the others."""
+        `ranks` are the labels as ranks, from 0.
+        """
 
     def count_splits(
-        self, shared: Shared, k: int, randomized: bool, calibrations: Flags, u: Vector, counts: Vector
+        self, near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector
     ) -> None:
-        """Fills in `counts`, one row per split, from (splits, n) arrays of who calibrates and of u.
+        """Fill `counts`, one row per split: threshold, test rows covered, sum of sizes, singletons, empty sets.
 
-        They are the threshold, test rows covered, the sum of sizes, singletons and empty sets. Where the threshold
-        is not one that is prepared for, it may be NaN, and the rest of no use.
+        `calibrations` and `u` are (splits, n): a mask of the calibration rows, and u of all rows. The threshold is the
+        k-th smallest calibration score; where that is not among the places, it is NaN, and the row is of no use.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-        """Fills in the smallest β from which on each label keeps its certificate; returns the suspects."""
+        """Compute the smallest β from which on each label keeps its certificate; return the number of suspect rows."""
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-        """Fills in each row's action and certificate; returns the suspects.
+        """Compute each row's action and certificate; return the number of suspect rows.
 
-        Row i keeps to `limits[group[i]]`: one β, or one per outcome.
+        Row i has the thresholds `limits[group[i]]`: one β, or one per outcome.
         """

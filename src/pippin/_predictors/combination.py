@@ -240,7 +240,7 @@ class Combination(Saved):
 
 def singletons(rows: Rows, b: float) -> Flags:
     """Where the margin's set at threshold b holds one class."""
-    alone: Flags = dispatch.band(rows, margin(), b, b)[0] == 1
+    alone: Flags = dispatch.members(rows, margin(), Bounds(np.array([[b]])), np.zeros(rows.n))[0] == 1
     return alone
 
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
-from pippin._engine.plain.scores import ranked_order
+from pippin._engine.numpy_engine.scores import ranked_order
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import agree, as_labelled, as_labels, as_whole, check_names, one_per_row, shortened
 from pippin._inputs.rows import Rows, as_array, as_rows

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
-from pippin._engine.plain.p_values import Among, among
+from pippin._engine.numpy_engine.p_values import Among, among
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._inputs.rows import Rows, as_array
 from pippin._predictors.cells import Cells

@@ -1,8 +1,8 @@
-"""Bets against "nothing has changed": capital that cannot be expected to grow while p-values are uniform.
+"""Conformal test martingales: bets against exchangeability, by betting functions of conformal p-values.
 
-A bettor turns the next p-value into a factor f(p) with ∫f = 1. While p-values are independent and
-uniform, the capital is a martingale that starts at 1, so by Ville's inequality
-P(it ever reaches 1/δ) ≤ δ. The same functions are compiled for use.
+A betting function f with ∫f = 1 multiplies the capital by f(p). While p-values are independent and uniform, the capital
+is a test martingale that starts at 1, so by Ville's inequality P(sup ≥ 1/δ) ≤ δ. The functions here are compiled in
+`_engine/numba_engine/martingale.py`.
 """
 
 import math
@@ -11,34 +11,33 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Vector
 
-RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # how often each jumper changes what it bets on
-BETTORS = len(RATES) + 1  # the jumpers, and one who bets on the density of the p-values before
-LOG, PAID, SUM = 0, 1, 2  # columns of a bettor: its capital's logarithm, what the last row paid, its detector's sum
-PIECES = 10  # of the density
-MEMORY = 1000  # rows that the density remembers
-WAKING = 1e-3  # how often the one who bets on it changes its mind whether to
-SLOPES = (-1.0, -0.25, 0.25, 1.0)  # of the bets that look for the beginning of a change
+RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
+BETTORS = len(RATES) + 1  # the Simple Jumpers and the plug-in bettor
+LOG, PAID, SUM = 0, 1, 2  # columns of a bettor: log capital, factor of the last row, detector statistic
+PIECES = 10  # bins of the plug-in density
+MEMORY = 1000  # time constant, in rows, of the plug-in density
+SWITCHING = 1e-3  # switching probability of the plug-in bettor between betting and not betting
+SLOPES = (-1.0, -0.25, 0.25, 1.0)  # of the linear bets that estimate the change point
 CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)  # simulated: 25 million uniform p-values
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
-EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # what the bettors' factors are gathered into
+EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # statistics: the martingale itself, or a detector
 
 
 def bettors() -> Vector:
-    """Each bettor before its first bet: its capital's logarithm, what it was paid, a sum, the shares of a jumper."""
+    """Return the initial state of all bettors: log capital, last factor, detector statistic, and a jumper's shares."""
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 
 
 def bet(held: Vector, density: Vector, p: float) -> None:
-    """Multiplies each bettor's capital by what the p-value pays.
+    """Update the capital of each bettor by the factor f(p).
 
-    A jumper of rate J holds its capital in three parts, ε = −1, 0, 1. Before each bet a share J of it is
-    divided anew among the three; then part ε is multiplied by 1 + ε(p − ½). So small p-values, large ones,
-    and changes between the two all pay. Logarithms and shares neither overflow nor vanish. Vovk, Petej,
+    The Simple Jumper of rate J divides its capital among ε = −1, 0, 1. Before each bet a share J of it is
+    redistributed equally; then part ε is multiplied by 1 + ε(p − ½). So it gains from small p-values, from large
+    ones, and from changes between the two. Log capital and shares avoid overflow and underflow. Vovk, Petej,
     Nouretdinov, Ahlberg, Carlsson, Gammerman (2021), Retrain or not retrain.
 
-    The last one bets on the density that p-values had (a plug-in martingale: Fedorova, Gammerman, Nouretdinov,
-    Vovk 2012), whatever its shape: f(p) = m(n_b + 1)/(n + m) in piece b of m, from counts that fade. It jumps too,
-    between betting so and not at all.
+    The plug-in bettor (Fedorova, Gammerman, Nouretdinov, Vovk 2012) uses the histogram of earlier p-values with
+    exponential forgetting: f(p) = m(n_b + 1)/(n + m) in bin b of m. It mixes by fixed share with not betting.
 
     >>> held, density = bettors(), np.zeros(PIECES)
     >>> for p in (0.01,) * 20:
@@ -55,7 +54,7 @@ def bet(held: Vector, density: Vector, p: float) -> None:
         one[PAID] = total
         one[3], one[4], one[5] = low / total, none / total, high / total
     piece, last = min(int(p * PIECES), PIECES - 1), held[BETTORS - 1]
-    idle, bold = (1 - WAKING) * last[3] + WAKING / 2, (1 - WAKING) * (1 - last[3]) + WAKING / 2
+    idle, bold = (1 - SWITCHING) * last[3] + SWITCHING / 2, (1 - SWITCHING) * (1 - last[3]) + SWITCHING / 2
     bold *= PIECES * (density[piece] + 1) / (density.sum() + PIECES)
     last[PAID], last[3] = idle + bold, idle / (idle + bold)
     density *= 1 - 1 / MEMORY
@@ -65,7 +64,7 @@ def bet(held: Vector, density: Vector, p: float) -> None:
 
 
 def log_capital(held: Vector) -> float:
-    """The logarithm of the mean capital of the bettors and of one who does not bet."""
+    """Return the log of the mean capital over the bettors and the constant 1."""
     top = 0.0
     for i in range(BETTORS):
         top = max(top, held[i, LOG])
@@ -76,9 +75,9 @@ def log_capital(held: Vector) -> float:
 
 
 def gather(held: Vector, detector: int) -> float:
-    """The logarithm of the mean over the bettors of what each has gained since any row before, after one more row.
+    """Update each bettor's detector statistic by its last factor f; return the log of their mean.
 
-    Shiryaev–Roberts: S ← (1 + S)·f, the sum over all beginnings; CUSUM: S ← max(1, S)·f, the largest of
+    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all change points; CUSUM: S ← max(1, S)·f, the maximum over
     them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
 
     >>> held = bettors()
@@ -95,11 +94,11 @@ def gather(held: Vector, detector: int) -> float:
 
 
 def limit_of(detector: int, mean_time: float) -> float:
-    """What the mean sum must reach for an alarm, so that so many rows pass on average between two false ones.
+    """Return the alarm limit of a detector for a mean number of rows between false alarms.
 
-    The sum of Shiryaev–Roberts less the number of rows is a martingale while nothing has changed, so the mean time to
-    reach N is at least N. That of CUSUM is never larger, and in fact far smaller. Since p-values are then uniform,
-    whatever the data are, its mean times were simulated once for all; beyond the table they grow like the limit.
+    Under exchangeability the Shiryaev–Roberts statistic less the number of rows is a martingale, so its mean time to
+    reach N is at least N. CUSUM is never larger and reaches N far later. As p-values are uniform whatever the
+    data, its mean times are simulated; beyond the table they grow in proportion to the limit.
 
     >>> limit_of(SHIRYAEV_ROBERTS, 1000.0), limit_of(CUSUM, 840.0), limit_of(CUSUM, 600_000.0)
     (1000.0, 3.0, 1000.0)
@@ -112,9 +111,10 @@ def limit_of(detector: int, mean_time: float) -> float:
 
 
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
-    """Looks for the beginning of a change: where the bet of a constant slope ε has gained most since.
+    """Update the change-point statistics: the log gain of a bet of constant slope ε since its last reset.
 
-    rise ← max(0, rise + log(1 + ε(p − ½))), and a rise of 0 begins anew after this row, the `rows`-th.
+    rise ← max(0, rise + log(1 + ε(p − ½))); a rise of 0 is a reset at this row, number `rows`. The change point is the
+    last reset of the largest rise.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):

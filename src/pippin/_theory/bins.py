@@ -1,21 +1,21 @@
-"""A pool of scores that never grows: how many lie in each of a fixed number of bins, counted in log₂ steps.
+"""Histogram of scores in a fixed number of logarithmic bins, for conformal p-values in constant memory.
 
-Which bin a score falls into depends on that score alone, so scores that are exchangeable stay so, and a
-tie within a bin is a tie like any other: p-values that break ties at random stay exactly uniform.
+The bin of a score depends on that score alone, so exchangeable scores stay exchangeable. Scores in one bin count as
+tied, and ties are broken at random, so smoothed p-values stay exactly uniform.
 """
 
 import math
 
 from pippin._runtime.arrays import Codes
 
-DIGITS = 10  # binary digits of a score that count
+DIGITS = 10  # binary digits of precision
 SMALLEST, LARGEST = -40, 24  # exponents of two; scores beyond them share the outermost bins
 HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # bins of the positive scores
 BINS = 2 * HALF + 1
 
 
 def bin_of(score: float) -> int:
-    """The bin of a score, from 0 to BINS − 1, never falling with the score: its sign, exponent and first digits.
+    """Return the bin of a score, from 0 to BINS − 1, monotone in the score: its sign, exponent and first digits.
 
     >>> bin_of(0.0) == HALF, bin_of(-math.inf), bin_of(math.inf) == BINS - 1
     (True, 0, True)
@@ -34,7 +34,7 @@ def bin_of(score: float) -> int:
 
 
 def add(tree: Codes, place: int, count: int) -> None:
-    """So many more in a bin of a Fenwick tree of BINS + 1 sums, the first of which holds the number of all."""
+    """Add `count` scores to a bin of a Fenwick tree of BINS + 1 sums; entry 0 holds the total."""
     tree[0] += count
     i = place + 1
     while i <= BINS:
@@ -43,7 +43,7 @@ def add(tree: Codes, place: int, count: int) -> None:
 
 
 def up_to(tree: Codes, place: int) -> int:
-    """How many lie in a bin or below.
+    """Return the number of scores in a bin or below it.
 
     >>> import numpy as np
     >>> tree = np.zeros(BINS + 1, dtype=np.int64)
@@ -52,8 +52,8 @@ def up_to(tree: Codes, place: int) -> int:
     >>> int(up_to(tree, bin_of(0.5))), int(tree[0])
     (2, 3)
     """
-    i, found = place + 1, 0
+    i, total = place + 1, 0
     while i > 0:
-        found += tree[i]
+        total += tree[i]
         i &= i - 1
-    return found
+    return total

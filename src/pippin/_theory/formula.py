@@ -9,7 +9,7 @@ with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear:
 
     s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
 
-`score_at` is the formula. The engines find p[r] and M_r for it.
+`formula` computes it. The engines find p[r] and M_r.
 """
 
 import math
@@ -62,12 +62,17 @@ class Family(NamedTuple):
     coefficients: Callable[..., Mapping[str, Column]]
 
 
-def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """s at `rank` (counted from 0): of numbers in compiled code, of whole arrays in NumPy."""
-    if np.isnan(c.price):
-        own = c.table[rank, OWN] + u * c.table[rank, OWN_U]
-        return (c.constant + own * p) + mass + (c.table[rank, PENALTY] + u * c.table[rank, PENALTY_U])
+def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: Any, u: Any) -> Any:
+    """The score s at `rank` (counted from 0): of numbers in compiled code, of whole arrays in NumPy."""
+    if np.isnan(price):
+        own = table[rank, OWN] + u * table[rank, OWN_U]
+        return (constant + own * p) + mass + (table[rank, PENALTY] + u * table[rank, PENALTY_U])
     return np.maximum(1.0 / (p + 0.0), mass)  # a probability of -0.0 counts as 0
+
+
+def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
+    """The formula with the numbers of `c`."""
+    return formula(c.table, c.constant, c.price, rank, p, mass, u)
 
 
 COLUMNS = ("own", "own_u", "above", "penalty", "penalty_u")

@@ -1,6 +1,6 @@
 """A decider as one C99 header: actions and certificates, to the last bit those of Python.
 
-The header walks the upper envelope of the lines as `_engine/plain/decisions.py` does, in its order.
+The header walks the upper envelope of the lines as `_engine/numpy_engine/decisions.py` does, in its order.
 """
 
 import math

@@ -1,7 +1,7 @@
 """A decider's part of an ONNX graph: masses of lines, and the line that β picks.
 
 Outputs: `actions` (n,) int64 and `certificates` (n,) in double. Sums run in double, in the order of
-`_engine/plain/decisions.py`, where there are at most SEVERAL outcomes. The line is the one of the largest
+`_engine/numpy_engine/decisions.py`, where there are at most SEVERAL outcomes. The line is the one of the largest
 v + β·m, of equal ones that with the larger m: the same as the envelope's, but for lines that tie
 within rounding. Where a probability is NaN, it is the action whose worst case is best, and −∞ is certified.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._engine import deciding, dispatch
+from pippin._engine import decisions, dispatch
 from pippin._inputs.labels import as_labelled, check_names
 from pippin._inputs.rows import Rows, as_array
 from pippin._predictors.answers import asked_rows
@@ -84,7 +84,7 @@ def calibrate_decisions(
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.Utility")
     policy = utility.policy(data.classes)
     grouping = _grouping(per, groups, unseen, utility, data.classes)
-    scores = deciding.decision_scores(data.rows, data.labels, policy)
+    scores = decisions.decision_scores(data.rows, data.labels, policy)
     if grouping is None:
         one = np.zeros((1, data.rows.n_classes), dtype=np.int64)
         cells = make_cells(scores, np.zeros(data.rows.n, dtype=np.int64), one)
@@ -298,7 +298,7 @@ class Decider(SavedWithScores):
         return made
 
     def _decide(self, rows: Rows, group: Codes | None) -> tuple[Any, Vector]:
-        return deciding.decisions(rows, self._policy, self._limits, group)
+        return decisions.decide(rows, self._policy, self._limits, group)
 
     def _as_row(self, row: Any) -> NDArray[Any]:
         check_names(self.classes, row)
@@ -318,11 +318,11 @@ class Decider(SavedWithScores):
         return limits
 
     @cached_property
-    def _one(self) -> "tuple[int, tuple[str, ...], deciding.OneDecision] | None":
+    def _one(self) -> "tuple[int, tuple[str, ...], decisions.OneDecision] | None":
         """What `decide_one` would otherwise look up for every row; None where there are several β."""
         if self._limits.size > 1:
             return None
-        return len(self.classes), self.utility.actions, deciding.one_decision(self._policy, float(self._limits[0, 0]))
+        return len(self.classes), self.utility.actions, decisions.one_decision(self._policy, float(self._limits[0, 0]))
 
 
 def _rare(decider: Decider) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._engine import deciding
+from pippin._engine import decisions as engine_decisions
 from pippin._inputs.index import same_index
 from pippin._inputs.labels import as_classes, as_labels
 from pippin._inputs.rows import as_rows
@@ -178,5 +178,5 @@ def best_response(
     """
     rows = as_rows(probs, from_logits)
     names = as_classes(classes, rows)
-    codes = deciding.best_response(rows, utility.of(names))
+    codes = engine_decisions.best_response(rows, utility.of(names))
     return Decisions(codes, np.full(rows.n, -np.inf), utility.actions, names, index=rows.index)

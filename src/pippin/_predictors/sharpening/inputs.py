@@ -71,7 +71,7 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
     np.log(pair, out=pair)
-    engine_for(probs.size).centre(pair)
+    pair -= pair.mean(axis=2, keepdims=True)
     return pair[0], pair[1]
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pippin._engine.dispatch import engine_for
 from pippin._predictors.sharpening.inputs import Inputs, Singles, logarithms, product
 from pippin._predictors.sharpening.members import Member
 from pippin._runtime.arrays import Floats
@@ -41,10 +40,12 @@ class Model:
     def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
         """The mean of the members under these weights."""
         out = np.zeros(probs.shape, dtype=np.float32)
-        engine, used = engine_for(probs.size), 0
+        used = 0
         for powers in self._powers(probs, features):
             members = powers.shape[1]
-            engine.add_mixed(out, powers, weights[used : used + members])
+            factors = weights[used : used + members] / powers.sum(axis=2)
+            for m in range(members):
+                out += factors[:, m, None] * powers[:, m]
             used += members
         return out
 
@@ -52,8 +53,7 @@ class Model:
         """exp(u − max u) of the members without φ, and of those with it: (n, members, K) each."""
         z, both = logarithms(probs)
         n, n_classes = z.shape
-        stack, engine = self._stack, engine_for(probs.size)
-        found = []
+        stack, found = self._stack, []
         if len(stack.plain):
             found.append((np.zeros((n, len(stack.plain), n_classes), dtype=np.float32), stack.plain))
         if self.inputs is not None and len(stack.seeing):
@@ -62,7 +62,9 @@ class Model:
                 phi = product(phi, stack.rotation, self.inputs.centre)
             found.append((product(phi, stack.w, stack.b).reshape(n, -1, n_classes), stack.seeing))
         for u, a in found:
-            engine.add_logits(u, z, both, a)
+            u += z[:, None] * a[:, :1]
+            u += both[:, None] * a[:, 1:]
+            u -= u.max(axis=2, keepdims=True)
             np.exp(u, out=u)
         return [u for u, _ in found]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._engine.watching import Evidence, no_evidence
+from pippin._engine.martingale import Martingale, new_martingale
 from pippin._predictors import loading
 from pippin._predictors.content import Content, need, vector_of, whole_numbers
 from pippin._predictors.saving import attributes, decoded, read_kind
@@ -126,7 +126,7 @@ def _monitor(content: Content) -> Monitor:
     monitor._labelled = content.take("labelled", lambda value: value in (None, True, False))
     monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
     monitor._last = content.number("last")
-    monitor._evidence = _evidence(content, monitor.n_rows, len(monitor._pools.scores) if monitor._labelled else 1)
+    monitor._evidence = _martingale(content, monitor.n_rows, len(monitor._pools.scores) if monitor._labelled else 1)
     monitor._trail.resume(content, "trail")
     if monitor._labelled:
         monitor._missed = Trail("sum")
@@ -139,9 +139,9 @@ def _monitor(content: Content) -> Monitor:
     return monitor
 
 
-def _evidence(content: Content, rows: int, n_cells: int) -> Evidence:
+def _martingale(content: Content, rows: int, n_cells: int) -> Martingale:
     """The pools and the bettors; the trees of sums are made anew."""
-    held, slopes = no_evidence(n_cells), len(SLOPES)
+    held, slopes = new_martingale(n_cells), len(SLOPES)
     cells, filled, counts = (_numbers(content, name) for name in ("cells", "bins", "counts"))
     need("bins", filled.shape == counts.shape == cells.shape and bool(((filled >= 0) & (filled < BINS)).all()))
     need("cells", bool(((cells >= 0) & (cells < n_cells)).all()))

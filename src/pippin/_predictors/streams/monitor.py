@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine import watching
+from pippin._engine import martingale
 from pippin._predictors.marginal import kth_smallest
 from pippin._predictors.protocol import ConformalPredictor
 from pippin._predictors.streams.alarm import Alarm, capital
@@ -94,12 +94,12 @@ class Monitor(Resumes):
         self._limit = math.log(self.limit)
         self._coin = Coin(seed)
         self.n_rows, self.n_alarms, self._last = 0, 0, 0.0
-        self._evidence, self._trail = watching.no_evidence(), Trail("largest")
+        self._evidence, self._trail = martingale.new_martingale(), Trail("largest")
         self._missed: Trail | None = None  # by the predictor's own sets, where labels come
         self._alarmed: Alarm | None = None
         self._labelled: bool | None = None  # not known before the first row
         if reference is not None:
-            watching.fill(self._evidence, surprises(predictor, reference))
+            martingale.add_scores(self._evidence, surprises(predictor, reference))
         self._surprise = OneObject(SURPRISE, predictor.classes)
 
     def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
@@ -182,8 +182,8 @@ class Monitor(Resumes):
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {asked})"
 
     @cached_property
-    def _watch(self) -> watching.Watch:
-        return watching.watcher(self._evidence, 0 if self.detector is None else DETECTORS[self.detector])
+    def _watch(self) -> martingale.Update:
+        return martingale.updater(self._evidence, 0 if self.detector is None else DETECTORS[self.detector])
 
     @cached_property
     def _pools(self) -> Pools:
@@ -202,7 +202,7 @@ class Monitor(Resumes):
         self._alarmed = Alarm(True, capital(log), self.n_rows - 1, int(began))
         self.n_alarms += 1
         if self.mean_time is not None:
-            watching.begin_anew(self._evidence, self.n_rows)
+            martingale.restart(self._evidence, self.n_rows)
 
     def _begin(self, labelled: bool) -> None:
         """Settles with the first row whether labels come; refuses a row that is not like the first."""
@@ -222,10 +222,10 @@ class Monitor(Resumes):
                 "Expected no labels, since the reference holds none, got one",
                 "leave reference out: with labels, the calibration scores are the reference",
             )
-        self._evidence, self._missed = watching.no_evidence(len(self._pools.scores)), Trail("sum")
+        self._evidence, self._missed = martingale.new_martingale(len(self._pools.scores)), Trail("sum")
         for cell, scores in enumerate(self._pools.scores):
             if cell not in self._pools.shared:  # a group that was not seen is held against itself
-                watching.fill(self._evidence, scores, cell)
+                martingale.add_scores(self._evidence, scores, cell)
 
     def _surprising(self, row: Any, group: Any) -> tuple[float, int]:
         if group is not None:

@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from pippin._engine import deciding, dispatch
+from pippin._engine import decisions, dispatch
 from pippin._inputs.rows import Rows
 from pippin._predictors.conditional import ConditionalPredictor
 from pippin._predictors.decisions.decider import Decider
@@ -160,7 +160,7 @@ def _scores(predictor: Any, training: Training) -> Vector | None:
         beside = training.features if "features" in predictor.takes else None
         rows, base = predictor.sharpeners[0].rows(training.logits, features=beside, from_logits=True), predictor.base
     if isinstance(base, Decider):
-        return np.sort(deciding.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
+        return np.sort(decisions.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
     if base.score.randomized:
         return None
     return np.sort(dispatch.label_scores(rows, training.labels, base.score, np.ones(rows.n)))

@@ -1,1 +1,0 @@
-"""The engine in compiled loops; importing one of these modules imports numba."""

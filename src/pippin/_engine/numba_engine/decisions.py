@@ -1,0 +1,230 @@
+"""Risk-averse decisions: one upper-envelope search per row, in the steps of `numpy_engine/decisions.py`.
+
+Masses of outcomes are computed first, from rows of either precision, so that the search is compiled once. Arrays of a
+named tuple are bound to local variables before a loop: each access inside it would count references.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pippin._engine.numba_engine.compilation import entry_point, inlined_part, part
+from pippin._engine.numba_engine.row_checks import check_row
+from pippin._engine.protocol import Decided
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
+from pippin._theory.policy import Policy
+
+SLACK = 1e-9  # relative to the utilities and to β: lines that are lower by more cannot be the highest by rounding
+
+
+class Lines(NamedTuple):
+    """Fields of `Policy` that the search reads."""
+
+    order: Indices
+    line: Indices
+    value: Vector
+    action: Indices
+    table: Vector
+    outcome: Indices
+
+
+class Envelope(NamedTuple):
+    """Buffers for one row: masses of lines, lines to search, and the stack of lines with the β at which each starts."""
+
+    mass: Vector
+    candidate: Codes
+    line: Codes
+    start: Vector
+
+
+def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
+    """Compute the smallest β from which on each label keeps its certificate; return the number of suspect rows."""
+    masses, suspects = _masses_of(block, policy)
+    _decision_scores(masses, read_only(labels), _lines_of(policy), scores)
+    return suspects
+
+
+def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
+    """Compute the action and certificate of each row under `limits[group]`; return the number of suspect rows."""
+    masses, suspects = _masses_of(block, policy)
+    safe = policy.safe, float(policy.table[policy.safe].min())
+    _decisions(masses, _lines_of(policy), safe, read_only(limits), read_only(group), found)
+    return suspects
+
+
+def row_arrays(policy: Policy) -> tuple[Indices, Indices, Indices, Indices, Vector]:
+    """Return the arrays of a policy that `line_of_row` takes."""
+    grouped, ends, order, line = map(read_only, (policy.grouped, policy.ends, policy.order, policy.line))
+    return grouped, ends, order, line, read_only(policy.value)
+
+
+def _masses_of(block: Any, policy: Policy) -> tuple[Vector, int]:
+    masses = np.empty((len(block), policy.n_outcomes))
+    return masses, _outcome_masses(read_only(block), read_only(policy.grouped), read_only(policy.ends), masses)
+
+
+def _lines_of(policy: Policy) -> Lines:
+    return Lines(*(read_only(getattr(policy, name)) for name in Lines._fields))
+
+
+@inlined_part
+def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) -> None:
+    """Compute the mass of every outcome, by rising class."""
+    distinct = masses.size == row.size
+    for c in range(masses.size):
+        total = np.float64(row[c] if distinct else 0.0)
+        for j in range(0 if distinct else ends[c], 0 if distinct else ends[c + 1]):
+            total += row[grouped[j]]
+        masses[c] = total
+
+
+@entry_point
+def _outcome_masses(block: Floats, grouped: Indices, ends: Indices, masses: Vector) -> int:
+    """Compute the masses of outcomes of every row; return the number of suspect rows."""
+    suspects = 0
+    for i in range(block.shape[0]):
+        suspects += check_row(block[i])[0]
+        _add_outcomes(block[i], grouped, ends, masses[i])
+    return suspects
+
+
+@part
+def _allocate(n_lines: int) -> Envelope:
+    return Envelope(np.empty(n_lines), np.arange(n_lines), np.zeros(n_lines, np.int64), np.empty(n_lines))
+
+
+@inlined_part
+def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
+    """Compute the mass of every line, summed in the order of its action's outcomes; of all outcomes, by number."""
+    (n_outcomes, n_actions), mass, whole = order.shape, envelope.mass, 0.0
+    for c in range(n_outcomes):
+        whole += by_outcome[c]
+    for a in range(n_actions):
+        total = 0.0
+        for step in range(n_outcomes):
+            total += by_outcome[order[step, a]]
+            t = line[step * n_actions + a]
+            if t >= 0:
+                mass[t] = whole if step == n_outcomes - 1 else total
+
+
+@inlined_part
+def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
+    """Choose the lines that may be the highest at β: all but those that are clearly lower; return how many."""
+    mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
+    for t in range(value.size):
+        highest = max(highest, value[t] + beta * mass[t])
+    lowest = highest - SLACK * (abs(value[0]) + abs(value[-1]) + beta)
+    for t in range(value.size):
+        candidate[count] = t
+        count += not value[t] + beta * mass[t] < lowest
+    return count
+
+
+@inlined_part
+def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
+    """Find the upper envelope of the first `count` candidates; return how many lines are on it."""
+    mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
+    line[0], start[0], size = candidate[0], 0.0, 1
+    v_last, m_last, s_last = value[line[0]], mass[line[0]], 0.0
+    for i in range(1, count):
+        t, s = candidate[i], 0.0
+        v, m = value[t], mass[t]
+        if not m > m_last:
+            continue
+        while size > 0:
+            s = (v_last - v) / (m - m_last)
+            if not s <= s_last:
+                break
+            size -= 1
+            if size > 0:
+                v_last, m_last, s_last = value[line[size - 1]], mass[line[size - 1]], start[size - 1]
+        s_last = s if size > 0 else 0.0
+        line[size], start[size] = t, s_last
+        v_last, m_last = v, m
+        size += 1
+    return size
+
+
+@inlined_part
+def _line_at(beta: float, size: int, envelope: Envelope) -> int:
+    """Return the line of the envelope at a finite β: the last that has taken over by then."""
+    last, start = size - 1, envelope.start
+    while last > 0 and not start[last] <= beta:
+        last -= 1
+    return int(envelope.line[last])
+
+
+@inlined_part
+def _kept_from(lines: Lines, size: int, outcome: int, envelope: Envelope) -> float:
+    """Return the β from which on an outcome keeps every certificate; inf if it does not keep the last one."""
+    first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
+    while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
+        first -= 1
+    return float(envelope.start[first]) if first < size else np.inf
+
+
+@inlined_part
+def _best_worst_case(lines: Lines, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
+    """Return the best action in the worst case over the outcomes within their limits, and that case; −1 if none is."""
+    table, best = lines.table, -1
+    n_actions, n_outcomes = table.shape
+    worst = np.full(n_actions, np.inf)
+    for c in range(n_outcomes):
+        if _kept_from(lines, size, c, envelope) <= limits[c]:
+            best = 0
+            for a in range(n_actions):
+                worst[a] = min(worst[a], table[a, c])
+    for a in range(1, n_actions if best == 0 else 0):
+        if worst[a] > worst[best]:
+            best = a
+    return best, worst[max(best, 0)]
+
+
+@entry_point
+def _decision_scores(masses: Vector, labels: Codes, lines: Lines, scores: Vector) -> None:
+    order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
+    envelope = _allocate(value.size)
+    for i in range(labels.size):
+        _add_lines(masses[i], order, line, envelope)
+        size = _stack_lines(value, value.size, envelope)
+        scores[i] = _kept_from(lines, size, outcome[labels[i]], envelope)
+
+
+@entry_point
+def _decisions(
+    masses: Vector, lines: Lines, safe: tuple[int, float], limits: Vector, group: Codes, found: Decided
+) -> None:
+    """Decide under one β per group, or one per group and outcome; `safe` is the decision at an infinite β."""
+    order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
+    envelope, several = _allocate(value.size), limits.shape[1] > 1
+    for i in range(group.size):
+        beta, count = limits[group[i], 0], value.size
+        if several:
+            beta = limits[group[i]].max()
+        actions[i], certificates[i] = safe
+        if not several and beta == np.inf:
+            continue
+        _add_lines(masses[i], order, line, envelope)
+        if not several:
+            count = _choose_candidates(value, beta, envelope)
+        size = _stack_lines(value, count, envelope)
+        best, certificate = -1, 0.0
+        if several:
+            best, certificate = _best_worst_case(lines, size, limits[group[i]], envelope)
+        if best < 0:
+            t = _line_at(beta, size, envelope)
+            best, certificate = action[t], value[t]
+        actions[i], certificates[i] = best, certificate
+
+
+@entry_point
+def line_of_row(
+    row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
+) -> tuple[int, bool]:
+    """Return the line of one row's envelope at a finite β, and True if the row is suspect."""
+    masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
+    _add_outcomes(row, grouped, ends, masses)
+    _add_lines(masses, order, line, envelope)
+    size = _stack_lines(value, _choose_candidates(value, beta, envelope), envelope)
+    return _line_at(beta, size, envelope), check_row(row)[0]

@@ -1,0 +1,150 @@
+"""The engine's functions for blocks of rows, and the choice between the tiled and the row-wise loop.
+
+Each loop is serial and releases the GIL; `dispatch.py` gives blocks of rows to threads. A loop is compiled, or loaded
+from disk, when it is first called. Arrays that are only read are passed as read-only views, so that one compilation
+serves all callers.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pippin._engine.numba_engine import p_values as whole_rows
+from pippin._engine.numba_engine import rowwise, tiled
+from pippin._engine.numba_engine.decisions import decision_scores, decisions
+from pippin._engine.numba_engine.products import add_product
+from pippin._engine.numba_engine.splits import count_splits, near_places
+from pippin._engine.protocol import Bounds, Draws, FillP, Held
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
+from pippin._theory.formula import Coefficients
+
+__all__ = [
+    "INSPECTS",
+    "add_product",
+    "class_scores",
+    "count_splits",
+    "decision_scores",
+    "decisions",
+    "label_scores",
+    "members",
+    "near_places",
+    "one_score",
+    "one_set",
+    "p_values",
+]
+
+INSPECTS = True
+LABEL_TILES, SET_TILES = 24, 32  # classes up to which the tiled loop is the faster one
+FIRST_GUESS = 4  # members per row
+
+OneSet = Callable[[Floats, float, float], tuple[Indices, bool]]
+OneScore = Callable[[Floats, float, int], tuple[float, bool]]
+
+_INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
+_NO_GROUPS = read_only(np.zeros(0, np.int64))
+_NO_DRAW = read_only(np.zeros(1))
+
+
+@lru_cache(maxsize=64)
+def _network(n_classes: int) -> Indices:
+    return read_only(tiled.network(n_classes))
+
+
+def _bits(block: Floats) -> Any:
+    return block.view(_INTEGERS[block.itemsize])
+
+
+def _short_bits(block: Floats) -> Any:
+    """Return bit patterns of the probabilities rounded to float32."""
+    if block.itemsize == 4:
+        return block.view(np.int32)
+    with np.errstate(over="ignore"):
+        return read_only(block.astype(np.float32)).view(np.int32)
+
+
+def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
+    """See `Engine`."""
+    given = read_only(labels), c.table, c[:4], read_only(u), scores
+    if c.reach > 1 and block.shape[1] <= LABEL_TILES:
+        return tiled.label_scores(block, _short_bits(block), _network(block.shape[1]), *given)
+    return rowwise.label_scores(block, _bits(block), *given)
+
+
+def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """See `Engine`."""
+    (n, n_classes), u, numbers = block.shape, read_only(u), c[:4]
+    if bounds.scores.size == 1 and bounds.ranks is None and n_classes <= SET_TILES:
+        found, threshold, pairs = np.empty(n * n_classes + 2, np.int32), bounds.scores.item(), _network(n_classes)
+        used, suspects = tiled.members(block, _short_bits(block), pairs, c.table, numbers, threshold, u, sizes, found)
+        return found[:used].copy(), suspects
+    ranks = _NO_RANK_LIMITS if bounds.ranks is None else read_only(bounds.ranks)
+    group = _NO_GROUPS if bounds.group is None else read_only(bounds.group)
+    limits, bits, pieces = read_only(bounds.scores), _bits(block), []
+    done, suspects, guess = 0, 0, float(FIRST_GUESS)
+    while done < n:
+        found = np.empty(int(guess * (n - done)) + n_classes + 4, np.int32)
+        done, used, more = rowwise.members(block, bits, c.table, numbers, limits, ranks, group, u, sizes, done, found)
+        suspects += more
+        pieces.append(found[:used].copy())
+        guess = max(guess, 1.2 * sum(map(len, pieces)) / max(done, 1))
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), suspects
+
+
+def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
+    """See `Engine`."""
+    scores = np.empty(block.shape)
+    whole_rows.class_scores(_wide(block), read_only(whole_rows.order_of(block)), c.table, c[:4], read_only(u), scores)
+    return scores
+
+
+def p_values(c: Coefficients, held: Held) -> FillP:
+    """See `Engine`."""
+    cells, offsets, calibration = read_only(held.of), read_only(held.offsets), read_only(held.scores)
+    ends = read_only(whole_rows.run_ends(calibration, offsets))
+
+    def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> None:
+        v = np.full(len(block), -1.0) if draws.v is None else draws.v
+        given = c.table, c[:4], read_only(draws.u), read_only(v), read_only(group)
+        orders, scores = read_only(whole_rows.order_of(block)), (calibration, ends)
+        whole_rows.p_values(_wide(block), orders, *given, cells, offsets, *scores, p)
+
+    return fill
+
+
+def _wide(block: Floats) -> Vector:
+    return read_only(block.astype(np.float64, copy=False))
+
+
+def one_set(c: Coefficients) -> OneSet:
+    """Return a function of a row, u and a threshold: the members of the row's set, and True if the row is suspect."""
+    n_classes, table, numbers = len(c.table), c.table, c[:4]
+
+    @lru_cache(maxsize=1)
+    def limits_of(threshold: float) -> Vector:
+        return read_only(np.array([[threshold]]))
+
+    def find(row: Floats, u: float, threshold: float) -> tuple[Indices, bool]:
+        limits = limits_of(threshold)
+        block: Any = read_only(row[None])
+        draws = _NO_DRAW if u == 0.0 else read_only(np.array([u]))
+        found, sizes = np.empty(n_classes + 4, np.int32), np.empty(1, np.int64)
+        given = block, _bits(block), table, numbers, limits, _NO_RANK_LIMITS, _NO_GROUPS, draws, sizes, 0, found
+        _, used, suspects = rowwise.members(*given)
+        return found[:used], suspects > 0
+
+    return find
+
+
+def one_score(c: Coefficients) -> OneScore:
+    """Return a function of a row, u and a class: the score of the class, and True if the row is suspect."""
+
+    def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
+        scores, labels = np.empty(1), read_only(np.array([label]))
+        block: Any = read_only(row[None])
+        suspects = label_scores(block, labels, c, np.array([u]), scores)
+        return scores.item(), bool(suspects)
+
+    return find

@@ -1,0 +1,47 @@
+"""One step of a conformal test martingale, compiled: the p-value of a score among all earlier ones, and the bets."""
+
+from pippin._engine.numba_engine.compilation import entry_point, part
+from pippin._runtime.arrays import Codes, Vector
+from pippin._theory import betting, bins
+
+_add, _bin_of, _up_to = part(bins.add), part(bins.bin_of), part(bins.up_to)
+_bet, _follow, _gather = part(betting.bet), part(betting.follow), part(betting.gather)
+_log_capital = part(betting.log_capital)
+EVER = betting.EVER
+
+
+@entry_point
+def add_scores(scores: Vector, counts: Codes, tree: Codes) -> None:
+    """Add scores to a histogram and to the Fenwick tree of its prefix sums."""
+    for i in range(scores.size):
+        place = _bin_of(scores[i])
+        counts[place] += 1
+        _add(tree, place, 1)
+
+
+@entry_point
+def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
+    """Compute p = (#greater + v(#equal + 1))/(n + 1) among the earlier scores, then add the score to them."""
+    place, n = _bin_of(score), tree[0]
+    p: float = (n - _up_to(tree, place) + v * (counts[place] + 1)) / (n + 1)
+    counts[place] += 1
+    _add(tree, place, 1)
+    return p
+
+
+@entry_point
+def update(
+    histogram: tuple[Codes, Codes],
+    bettors: tuple[Vector, Vector],
+    change: tuple[Vector, Codes],
+    detector: int,
+    score: float,
+    v: float,
+    row: int,
+    cell: int,
+) -> float:
+    """Update the martingale by one row, counted from 1; return the log of its value or of a detector's statistic."""
+    p = p_value(score, v, histogram[0][cell], histogram[1][cell])
+    _bet(bettors[0], bettors[1], p)
+    _follow(change[0], change[1], p, row)
+    return _log_capital(bettors[0]) if detector == EVER else _gather(bettors[0], detector)

@@ -1,0 +1,119 @@
+"""Scores and conformal p-values of all classes: every row is ranked whole.
+
+The loops take float64 only, which holds every float32: next to sorting a row, copying it costs nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._engine.numba_engine.compilation import entry_point, part
+from pippin._engine.numba_engine.rowwise import Numbers, compiled_formula, lowest_ratio
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
+from pippin._theory.formula import ABOVE
+
+_STEPS = 4  # places looked at one by one before a binary search
+
+
+def order_of(block: Floats) -> NDArray[np.int64]:
+    """Return the classes of each row by falling probability, ties by rising class."""
+    if block.dtype == np.float32:
+        keys = (np.int64(0x7FFFFFFF) - (block.view(np.int32) & 0x7FFFFFFF)) << 32  # NumPy sorts integers with SIMD
+        keys |= np.arange(block.shape[1])
+        keys.sort(axis=1)
+        return keys & 0x7FFFFFFF
+    order = np.argsort(-block, axis=1)  # with SIMD, but not stable
+    ranked = np.take_along_axis(block, order, axis=1)
+    tied = (ranked[:, 1:] == ranked[:, :-1]).any(axis=1)
+    order[tied] = np.argsort(-block[tied], axis=1, kind="stable")
+    return order
+
+
+@part
+def _scores_by_rank(block: Vector, i: int, order: Codes, table: Vector, c: Numbers, u: float, scores: Vector) -> None:
+    """Write the score at every rank of row i."""
+    mass = c.second * block[i, order[1]]
+    for rank in range(order.size):
+        scores[rank] = compiled_formula(table, c.constant, c.price, rank, block[i, order[rank]], mass, u)
+        if np.isnan(c.price):
+            mass = (0.0 if rank == 0 else mass) + table[rank, ABOVE] * block[i, order[rank]]
+        elif rank == 0:
+            mass = lowest_ratio(block, i, order, c.price, -np.inf, order.size, 1, 0.0, np.inf)[2]
+
+
+@entry_point
+def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector) -> None:
+    """Write the score of every class, in the columns' own order."""
+    n_classes = block.shape[1]
+    by_rank = np.empty(n_classes)
+    for i in range(block.shape[0]):
+        order = orders[i]
+        _scores_by_rank(block, i, order, table, Numbers(*numbers), u[i], by_rank)
+        for rank in range(n_classes):
+            scores[i, order[rank]] = by_rank[rank]
+
+
+@entry_point
+def run_ends(scores: Vector, offsets: Codes) -> Codes:
+    """Return where the run of scores equal to each one ends, within its cell."""
+    ends = np.empty(scores.size, np.int64)
+    for cell in range(offsets.size - 1):
+        stop = offsets[cell + 1]
+        for i in range(stop - 1, offsets[cell] - 1, -1):
+            ends[i] = ends[i + 1] if i + 1 < stop and scores[i + 1] == scores[i] else i + 1
+    return ends
+
+
+@part
+def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
+    """Return the first place from `low` to `stop` whose score is not smaller: a few steps, then binary search."""
+    near = min(low + _STEPS, stop)
+    while low < near and scores[low] < score:
+        low += 1
+    left = stop - low if low == near else 0
+    while left > 0:
+        half = (left + 1) >> 1
+        low += half * (scores[low + half - 1] < score)
+        left -= half
+    return low
+
+
+@entry_point
+def p_values(
+    block: Vector,
+    orders: Codes,
+    table: Vector,
+    numbers: Any,
+    u: Vector,
+    v: Vector,
+    group: Codes,
+    cells: Indices,
+    offsets: Codes,
+    calibration: Vector,
+    ends: Codes,
+    p: Vector,
+) -> None:
+    """Write the p-value of every class against the sorted calibration scores of its cell; see `Held`.
+
+    A v below 0 stands for p-values that are not smoothed. Scores grow with the rank, so the place among the scores of a
+    cell only moves up while the cell stays the same.
+    """
+    n_classes = block.shape[1]
+    by_rank = np.empty(n_classes)
+    for i in range(block.shape[0]):
+        order = orders[i]
+        _scores_by_rank(block, i, order, table, Numbers(*numbers), u[i], by_rank)
+        last, low = -1, 0
+        for rank in range(n_classes):
+            k, score = order[rank], by_rank[rank]
+            cell = cells[group[i], k]
+            begin, stop = offsets[cell], offsets[cell + 1]
+            low = _first_at_least(calibration, low if cell == last else begin, stop, score)
+            high = ends[low] if low < stop and calibration[low] == score else low
+            larger, equal = stop - high, high - low
+            if v[i] < 0:
+                p[i, k] = (1 + larger + equal) / (stop - begin + 1)
+            else:
+                p[i, k] = (larger + v[i] * (1 + equal)) / (stop - begin + 1)
+            last = cell

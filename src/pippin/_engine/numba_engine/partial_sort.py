@@ -1,0 +1,226 @@
+"""Lazy partial sort of one row: its classes by falling probability, in bands, ranked only as far as needed.
+
+A band holds the classes whose probability lies between two limits. A vectorized comparison gives 64 classes as the bits
+of one word, and only the classes of a band are appended and sorted. Ties keep their order, by rising class.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pippin._engine.numba_engine.compilation import inlined_part, part
+from pippin._engine.numba_engine.row_checks import number_of
+from pippin._runtime.arrays import Codes, Floats, Indices
+
+WORD = 64
+FIRST_BAND = 1 / 32  # at most 32 classes reach it
+FEW = 8  # classes that insertion sort takes
+_RUN = 256  # classes that are sorted by counting
+_LANES = 16
+_DIGIT = 11  # bits of radix sort
+_MASK = (1 << _DIGIT) - 1
+_MODEST = 32  # members of a set up to which the first band adapts to it
+_LOWER, _HIGHER = 0.8, 1.02  # factors of the first band; in equilibrium, one set in ten does not fit into it
+_ONE = np.uint64(1)
+
+
+def _bit_numbers() -> tuple[np.uint64, Any]:
+    """Return a de Bruijn factor and the number of a single bit by the first six bits of its product."""
+    factor = 0x03F79D71B4CB0A89
+    numbers = np.zeros(WORD, np.uint8)
+    for number in range(WORD):
+        numbers[((factor << number) & (2**WORD - 1)) >> 58] = number
+    numbers.flags.writeable = False
+    return np.uint64(factor), numbers
+
+
+_FACTOR, _NUMBERS = _bit_numbers()
+
+
+@part
+def sort_buffers(block: Floats) -> tuple[Indices, Floats, Indices, Codes]:
+    """Return `order`, which begins with a row's ranked classes, and the scratch `values`, `counts` and `keys`."""
+    n_classes = block.shape[1]
+    values, counts = np.zeros(_RUN + _LANES, block.dtype), np.zeros(1 << _DIGIT, np.int32)
+    return np.zeros(2 * n_classes + _LANES, np.int32), values, counts, np.zeros(2 * n_classes, np.int64)
+
+
+@inlined_part
+def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
+    """Return the bits of the WORD classes from `start` on whose probability is at least `limit`."""
+    word, row, first = np.uint64(0), np.uint64(i), np.uint64(start)  # unsigned indices: no check for negative ones
+    for j in range(np.uint64(WORD)):
+        word |= np.uint64(block[row, first + j] >= limit) << j
+    return word
+
+
+@inlined_part
+def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
+    """Return the bits of the classes from `start` on, at most WORD, whose probability is at least `limit`."""
+    n_classes = block.shape[1]
+    if n_classes >= WORD:
+        first = min(start, n_classes - WORD)  # the last word ends with the row
+        return _word_at_least(block, i, first, limit) >> np.uint64(start - first)
+    word = np.uint64(0)
+    for j in range(n_classes):
+        word |= np.uint64(block[i, j] >= limit) << np.uint64(j)
+    return word
+
+
+@inlined_part
+def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) -> int:
+    """Append the classes of a word's bits; return the new size.
+
+    Each class is in one band, so there is room for all, unless another thread writes to the row.
+    """
+    while word != 0 and size < n_classes:
+        rest = word & (word - _ONE)
+        order[size] = start + _NUMBERS[((word ^ rest) * _FACTOR) >> np.uint64(58)]
+        size += 1
+        word = rest
+    return size
+
+
+@inlined_part
+def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> None:
+    """Sort order[begin:end], if at most FEW, by falling probability; ties keep their order."""
+    for place in range(begin + 1, end if end - begin <= FEW else begin):
+        k, hole = order[place], place
+        p = block[i, k]
+        while hole > begin and block[i, order[hole - 1]] < p:
+            order[hole] = order[hole - 1]
+            hole -= 1
+        order[hole] = k
+
+
+@part
+def sort_many(
+    block: Floats, bits: Any, i: int, order: Indices, begin: int, end: int, values: Floats, counts: Indices, keys: Codes
+) -> None:
+    """Sort order[begin:end] by falling probability; ties keep their order. The second half of `order` is scratch."""
+    size, half = end - begin, order.size // 2
+    if size <= _RUN:
+        # A class goes where the number of classes before it says, which SIMD counts for all at once.
+        larger, padded = 0, (size + _LANES - 1) // _LANES * _LANES
+        for j in range(padded):
+            values[j], counts[j] = -1, 0
+        for j in range(size):
+            values[j], order[half + j] = block[i, order[begin + j]], order[begin + j]
+        for a in range(0, size, 4):
+            p, q, r, s = values[a], values[a + 1], values[a + 2], values[a + 3]
+            for j in range(padded):
+                v = values[j]
+                counts[j] += np.int32(p > v) + np.int32(q > v) + np.int32(r > v) + np.int32(s > v)
+        for j in range(size):
+            larger += counts[j]
+        if 2 * larger < size * (size - 1):  # there are ties
+            for a in range(size):
+                for j in range(a + 1, size):
+                    counts[j] += values[a] == values[j]
+        for j in range(size):
+            order[begin + counts[j]] = order[half + j]
+    if size > _RUN:
+        # Radix sort, least significant digit first, of bit patterns that are negated so that the largest comes first.
+        n_bits, largest = 8 * block.itemsize - 1, np.int64(np.iinfo(np.int64).max)
+        source, target = 0, keys.size // 2
+        for j in range(size):
+            keys[j], order[half + j] = largest - max(int(bits[i, order[begin + j]]), 0), order[begin + j]
+        place, other = half, begin
+        for shift in range(0, n_bits, _DIGIT):
+            for digit in range(1 << _DIGIT):
+                counts[digit] = 0
+            for j in range(size):
+                counts[(keys[source + j] >> shift) & _MASK] += 1
+            before = 0
+            for digit in range(1 << _DIGIT):
+                before += counts[digit]
+                counts[digit] = before - counts[digit]
+            for j in range(size):
+                digit = (keys[source + j] >> shift) & _MASK
+                keys[target + counts[digit]], order[other + counts[digit]] = keys[source + j], order[place + j]
+                counts[digit] += 1
+            source, target, place, other = target, source, other, place
+        if place == half:
+            for j in range(size):
+                order[begin + j] = order[half + j]
+
+
+@inlined_part
+def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: Indices) -> int:
+    """Append the classes with low <= p < high to the `known` ones; return how many there are then."""
+    size = known
+    for start in range(0, block.shape[1], WORD):
+        word = _at_least(block, i, start, low)
+        if known > 0 and word != 0:
+            word &= ~_at_least(block, i, start, high)
+        size = _append(word, start, order, size, block.shape[1])
+    return size
+
+
+@inlined_part
+def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) -> int:
+    """Collect the classes before a label: larger probability, or equal and smaller index; return their number."""
+    own, size = block[i, label], 0
+    above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger number
+    for start in range(0, block.shape[1], WORD):
+        word = _at_least(block, i, start, own if start + WORD <= label else above)
+        if start <= label < start + WORD:
+            word |= _at_least(block, i, start, own) & ((_ONE << np.uint64(label - start)) - _ONE)
+        size = _append(word, start, order, size, block.shape[1])
+    return min(size, int(block.shape[1]) - 1)
+
+
+@inlined_part
+def is_first(block: Floats, i: int, label: int) -> bool:
+    """Return True if no class before the label has the same probability."""
+    tied = False
+    for k in range(label):
+        tied |= block[i, k] == block[i, label]
+    return not tied
+
+
+@inlined_part
+def second_largest(block: Floats, bits: Any, i: int, top: Any) -> Any:
+    """Return the second largest probability of row i, whose largest is `top`."""
+    none, ties = bits.dtype.type(-1), 0
+    pattern = none
+    for k in range(block.shape[1]):
+        ties += block[i, k] >= top
+        pattern = max(pattern, bits[i, k] if block[i, k] < top else none)
+    below = number_of(pattern, block)
+    return top if ties > 1 else below
+
+
+@part
+def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
+    """Return the limit of the next band, below `low`.
+
+    It is half the largest probability m that is left, or 16·m², since a walk that has come so far may go on for long.
+    """
+    none, real = bits.dtype.type(-1), block.dtype.type
+    pattern = none
+    for k in range(block.shape[1]):
+        pattern = max(pattern, bits[i, k] if block[i, k] < low else none)
+    largest = number_of(pattern, block)
+    return largest * min(real(0.5), real(16) * largest)
+
+
+@part
+def rank_more(
+    block: Floats, bits: Any, i: int, low: Any, known: int, order: Indices, values: Floats, counts: Indices, keys: Codes
+) -> tuple[int, Any]:
+    """Rank the next band, below `low`; return how many classes are known then, and the new limit."""
+    limit = next_limit(block, bits, i, low)
+    size = collect_band(block, i, limit, low, known, order)
+    sort_few(block, i, order, known, size)
+    if size - known > FEW:
+        sort_many(block, bits, i, order, known, size, values, counts, keys)
+    return (size if size > known else block.shape[1]), limit
+
+
+@part
+def adapted(first_band: float, size: int, fits: bool) -> float:
+    """Return the first band for the next row: lower if this row's set did not fit into it, else a little higher."""
+    if size > _MODEST:
+        return first_band
+    return min(first_band * _HIGHER, FIRST_BAND) if fits else first_band * _LOWER

@@ -1,0 +1,229 @@
+"""Row-wise loop: sets and label scores of any score, one row after another, for rows of many classes.
+
+A set is found by walking down the ranking until a score exceeds the threshold. Two things keep the ranked part short.
+The first band is the probability that a member must have at least, where the formula gives one. And behind it, one
+evaluation of the formula at the limit of the band shows that no further class can be a member: the score of a class
+that is ranked later is never smaller, since rounding is monotone.
+
+Arrays are passed one by one, and only numbers in tuples: numba counts references to arrays in tuples.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from pippin._engine.numba_engine.compilation import entry_point, inlined_part, part
+from pippin._engine.numba_engine.partial_sort import (
+    FEW,
+    FIRST_BAND,
+    adapted,
+    collect_above,
+    collect_band,
+    is_first,
+    rank_more,
+    second_largest,
+    sort_buffers,
+    sort_few,
+    sort_many,
+)
+from pippin._engine.numba_engine.row_checks import rows_at_once, scan_rows
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
+
+ZERO = cast(int, np.int64(0))  # a bare 0 as an argument has a function compiled once more, for that number
+_ROUNDING = 1e-6  # more than a limit is off in float32, in units of the formula's largest term
+
+compiled_formula = inlined_part(formula)
+
+
+class Numbers(NamedTuple):
+    """Coefficients of a score without its table; see `Coefficients`."""
+
+    constant: float
+    second: float
+    price: float
+    reach: int
+
+
+@part
+def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
+    """Return (base, slope): most members but the best one have at least the probability base + slope·p[1].
+
+    With a = −1, c + a·p[r] + w_1·p[1] + g_2 <= s(r) gives a limit for every r > 1. It is exact for IP and the margin.
+    """
+    own, base, slope = table[1, OWN], 0.0, 0.0
+    if np.isnan(c.price) and own < 0:
+        fixed = c.constant + table[1, PENALTY]
+        base = (fixed - threshold - _ROUNDING * (1 + abs(fixed) + table[0, ABOVE] + abs(threshold))) / -own
+        slope = table[0, ABOVE] / -own
+    return base, slope
+
+
+@inlined_part
+def lowest_ratio(
+    block: Floats, i: int, order: Any, price: float, enough: float, known: int, m: int, mass: float, tau: float
+) -> tuple[int, float, float]:
+    """Continue SOCOP's τ over the known ranks from m on, as long as the ratio falls and exceeds `enough`.
+
+    Return the next m, or −1 at the end, the mass of the ranks before it, and the ratio.
+    """
+    while (m > 0) & (m < known):
+        mass += np.float64(block[i, order[m]])
+        ratio = (m + price) / mass
+        falls = ratio < tau
+        tau = ratio if falls else tau
+        m = m + 1 if falls and tau > enough else -1
+    return m, mass, tau
+
+
+@entry_point
+def label_scores(
+    block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
+) -> int:
+    """Write the score of one class per row; return the number of suspect rows.
+
+    The rank is found only as far as the score depends on it: not for IP, 0 or 1 for the margin and SOCOP.
+    """
+    c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
+    order, values, counts, keys = sort_buffers(block)
+    tops, first, scanned = np.empty(rows_at_once(n_classes), block.dtype), 0, 0
+    for i in range(labels.size):
+        if i == scanned:
+            first, scanned = i, min(i + tops.size, labels.size)
+            suspects += scan_rows(block, bits, first, scanned, tops)
+        own, top, rank, mass = block[i, labels[i]], tops[i - first], 0, 0.0
+        if c.reach == 0:
+            scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+            continue
+        is_best, second = own == top, top
+        if is_best and c.second != 0.0:
+            second = second_largest(block, bits, i, top)
+            mass = c.second * np.float64(second)
+        if is_best and second == top:
+            is_best = is_first(block, i, labels[i])
+        if c.reach == 1 and not is_best:
+            rank, mass = 1, table[0, ABOVE] * np.float64(top)
+        # The classes that the score depends on.
+        if c.reach > 1 and not is_best and top >= 0:
+            low = min(top, block.dtype.type(FIRST_BAND))
+            if linear:
+                size = collect_above(block, bits, i, labels[i], order)
+            else:
+                size = collect_band(block, i, low, low, ZERO, order)
+            sort_few(block, i, order, ZERO, size)
+            if size > FEW:
+                sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
+            # Its rank and M.
+            if linear:
+                rank, mass = size, 0.0
+                for above in range(rank):
+                    mass += table[above, ABOVE] * np.float64(block[i, order[above]])
+            else:
+                rank, enough = 1, 1.0 / (np.float64(own) + 0.0)
+                m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, ZERO + 1, 0.0, np.inf)
+                while 0 < m < n_classes and (m + c.price) / (below + np.float64(low)) < mass:
+                    size, low = rank_more(block, bits, i, low, size, order, values, counts, keys)
+                    m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, m, below, mass)
+        scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+    return suspects
+
+
+@entry_point
+def members(
+    block: Floats,
+    bits: Any,
+    table: Vector,
+    numbers: Any,
+    score_limits: Vector,
+    rank_limits: Indices,
+    group: Codes,
+    u: Vector,
+    sizes: Codes,
+    begin: int,
+    found: Indices,
+) -> tuple[int, int, int]:
+    """Write sizes and members, best first, of the sets of row `begin` and those after it, while `found` has room.
+
+    Return the first row without a set, the number of members, and the number of suspect rows. Limits are one number
+    per group, or one for each of its classes; no rank limits are an array without rows. Without groups, `group` is
+    empty and the first row of the limits counts.
+    """
+    c, (n, n_classes), first_band = Numbers(*numbers), block.shape, FIRST_BAND
+    order, values, counts, keys = sort_buffers(block)
+    highest, base, slope = np.empty(score_limits.shape[0]), np.empty(score_limits.shape[0]), 0.0
+    linear = np.isnan(c.price)
+    for g in range(highest.size):
+        highest[g] = score_limits[g, 0]
+        for k in range(score_limits.shape[1]):
+            highest[g] = max(highest[g], score_limits[g, k])
+        base[g], slope = _member_limit(table, c, highest[g])
+    by_class, by_rank = score_limits.shape[1] > 1, rank_limits.shape[0] > 0
+    tops, first, scanned = np.empty(rows_at_once(n_classes), block.dtype), begin, begin
+    used, suspects = 0, 0
+    for i in range(begin, n):
+        if used + n_classes + 4 > found.size:
+            return i, used, suspects
+        if i == scanned:
+            first, scanned = i, min(i + tops.size, n)
+            suspects += scan_rows(block, bits, first, scanned, tops)
+        top = tops[i - first]
+        sizes[i] = 0
+        if top < 0:
+            continue
+        # Rank the first band.
+        g = group[i] if group.size > 0 else 0
+        threshold, size, mass = highest[g], 0, 0.0
+        limit = max(base[g] + slope * np.float64(top), 0.0 if c.reach <= 1 else first_band)
+        low = min(top, block.dtype.type(limit))
+        known = collect_band(block, i, low, low, ZERO, order)
+        sort_few(block, i, order, ZERO, known)
+        if known > FEW:
+            sort_many(block, bits, i, order, ZERO, known, values, counts, keys)
+        first_size = known
+        if c.second != 0.0:
+            mass = c.second * np.float64(second_largest(block, bits, i, top))
+        # Where M is that of the best class alone, members are known from the last one.
+        rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
+        while rank > 1:
+            last = np.float64(block[i, order[rank - 1]])
+            if compiled_formula(table, c.constant, c.price, rank - 1, last, fixed, u[i]) <= threshold:
+                mass = fixed
+                break
+            rank -= 1
+        if rank == 1:
+            rank = 0
+        for place in range(4):  # whatever the size: most have no more
+            found[used + place] = order[place]
+        for place in range(4, rank):
+            found[used + place] = order[place]
+        size = rank
+        # Walk down the ranks.
+        while rank < n_classes:
+            if rank == 1 and not linear:
+                enough = -np.inf if by_class else threshold
+                m, above, mass = lowest_ratio(block, i, order, c.price, enough, known, ZERO + 1, 0.0, np.inf)
+                while 0 < m < n_classes and (m + c.price) / (above + np.float64(low)) < mass:
+                    known, low = rank_more(block, bits, i, low, known, order, values, counts, keys)
+                    m, above, mass = lowest_ratio(block, i, order, c.price, enough, known, m, above, mass)
+            if rank == known:
+                falling = not linear or table[rank, OWN] + u[i] * table[rank, OWN_U] <= 0
+                bound = np.float64(low) if falling else 0.0
+                if not compiled_formula(table, c.constant, c.price, rank, bound, mass, u[i]) <= threshold:
+                    break
+                known, low = rank_more(block, bits, i, low, known, order, values, counts, keys)
+            k = order[rank]
+            p = np.float64(block[i, k])
+            score = compiled_formula(table, c.constant, c.price, rank, p, mass, u[i])
+            if not score <= threshold:
+                break
+            found[used + size] = k
+            size += (not by_class or score <= score_limits[g, k]) and (
+                not by_rank or rank < rank_limits[g, k if rank_limits.shape[1] > 1 else 0]
+            )
+            if linear:
+                mass = (0.0 if rank == 0 else mass) + table[rank, ABOVE] * p
+            rank += 1
+        first_band = adapted(first_band, rank, known == first_size)
+        sizes[i] = size
+        used += size
+    return n, used, suspects

@@ -1,0 +1,153 @@
+"""Repeated random splits of sorted rows: the classes near the threshold, and counts on many splits.
+
+Equals `numpy_engine/splits.py` to the last bit. Rows are sorted in descending order, so that the rank of a class is its
+position and the mass above it is a running sum.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pippin._engine.numba_engine.compilation import entry_point, part
+from pippin._engine.numba_engine.rowwise import compiled_formula
+from pippin._engine.protocol import NearPlaces
+from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
+from pippin._theory.formula import ABOVE, Coefficients
+
+
+@part
+def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> Any:
+    return compiled_formula(c.table, c.constant, c.price, rank, p, mass, u)
+
+
+@part
+def _lowest_price(row: Floats, price: float) -> float:
+    """SOCOP's τ: the ratio (m − 1 + μ)/(p[2] + … + p[m]) for m = 2, 3, … as long as it falls."""
+    below, tau = 0.0, np.inf
+    for m in range(1, row.size):
+        below += row[m]
+        ratio = (m + price) / below
+        if not ratio < tau:
+            break
+        tau = ratio
+    return tau
+
+
+@part
+def _next_mass(row: Floats, c: Coefficients, rank: int, mass: float) -> Any:
+    """M at `rank`, given M at the rank before."""
+    if rank == 0:
+        return c.second * row[1]
+    if not np.isnan(c.price):
+        return _lowest_price(row, c.price) if rank == 1 else mass
+    return (mass if rank > 1 else 0.0) + c.table[rank - 1, ABOVE] * row[rank - 1]
+
+
+@entry_point
+def near_places(
+    block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
+) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+    """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`.
+
+    The first pass counts the classes, the second writes them.
+    """
+    n, n_classes = block.shape
+    sizes, ends, used = np.zeros(n, np.int32), np.zeros(n, np.int32), 0
+    for i in range(n):
+        mass = 0.0
+        for rank in range(n_classes):
+            mass = _next_mass(block[i], c, rank, mass)
+            p = np.float64(block[i, rank])
+            if not _score_at(c, rank, p, mass, 0.0) <= high:
+                break
+            ends[i] = rank + 1
+            if _score_at(c, rank, p, mass, 1.0) <= low:
+                sizes[i] = rank + 1
+        used += ends[i] - sizes[i]
+    row, rank_of, is_label = np.empty(used, np.int32), np.empty(used, np.int32), np.empty(used, np.bool_)
+    ps, masses, j = np.empty(used), np.empty(used), 0
+    for i in range(n):
+        mass = 0.0
+        for rank in range(ends[i] if ends[i] > sizes[i] else 0):
+            mass = _next_mass(block[i], c, rank, mass)
+            if rank >= sizes[i]:
+                row[j], rank_of[j], is_label[j], ps[j], masses[j] = i, rank, rank == ranks[i], block[i, rank], mass
+                j += 1
+    return sizes, row, rank_of, is_label, ps, masses
+
+
+@part
+def _score(near: NearPlaces, c: Coefficients, j: int, u: Vector) -> Any:
+    return _score_at(c, near.rank[j], near.p[j], near.mass[j], u[near.row[j]])
+
+
+@part
+def _kth_smallest(values: Vector, k: int) -> Any:
+    """Quickselect (Hoare): the k-th smallest value, k from 0; reorders the values."""
+    left, right = 0, values.size - 1
+    while left < right:
+        pivot, i, j = values[k], left, right
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while pivot < values[j]:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        left, right = i if j < k else left, j if k < i else right
+    return values[k]
+
+
+@part
+def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector) -> Any:
+    """k-th smallest calibration score of a split; NaN if it is not among the near places."""
+    below, unsure = 0, 0
+    for i in range(calibration.size):
+        below += calibration[i] & near.sure[i]
+    for j in near.labels:
+        scores[unsure] = _score(near, c, j, u)
+        unsure += calibration[near.row[j]]
+    if not below < k <= below + unsure:
+        return np.nan
+    return _kth_smallest(scores[:unsure], k - below - 1)
+
+
+@part
+def _entering(
+    near: NearPlaces, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
+) -> tuple[int, int, int, int]:
+    """Count the places before `stop` that enter a set of a test row: labels, all, those of rank 0 and of rank 1."""
+    labels, places, firsts, seconds = 0, 0, 0, 0
+    for j in range(stop):
+        enters = not calibration[near.row[j]]
+        if not sure:
+            enters &= _score(near, c, j, u) <= threshold
+        labels += enters & near.is_label[j]
+        places += enters
+        firsts += enters & (near.rank[j] == 0)
+        seconds += enters & (near.rank[j] == 1)
+    return labels, places, firsts, seconds
+
+
+@entry_point
+def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector) -> None:
+    """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
+    scores = np.empty(near.labels.size + 1)
+    for s in range(calibrations.shape[0]):
+        calibration = calibrations[s]
+        threshold = _threshold(near, c, k, calibration, u[s], scores)
+        covered, total, singletons, empty = 0, 0, 0, 0
+        for i in range(calibration.size):
+            test, size = not calibration[i], near.sizes[i]
+            covered += test & near.sure[i]
+            total += test * size
+            singletons += test & (size == 1)
+            empty += test & (size == 0)
+        if near.scores.size:
+            stop = np.searchsorted(near.scores, threshold, side="right")
+            labels, places, firsts, seconds = _entering(near, c, calibration, u[s], threshold, stop, True)
+        else:
+            labels, places, firsts, seconds = _entering(near, c, calibration, u[s], threshold, near.row.size, False)
+        counts[s, 0], counts[s, 1], counts[s, 2] = threshold, covered + labels, total + places
+        counts[s, 3], counts[s, 4] = singletons + firsts - seconds, empty - firsts

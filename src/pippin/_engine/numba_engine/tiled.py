@@ -1,0 +1,251 @@
+"""Tiled loop: sets and label scores of few classes, many rows at a time.
+
+A tile holds the rows of a block as columns, one line per class, so that each step of the computation is one SIMD
+operation on several rows. The entries are integer keys, the bit pattern of the probability above the class number
+counted downwards, so that one integer comparison ranks by falling probability and ties by rising class. A sorting
+network (Batcher's odd-even merge sort) ranks all columns, and the formula runs down the ranks.
+
+A float64 is rounded to float32 in its key; columns in which two keys share a probability are then sorted again.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pippin._engine.numba_engine.compilation import entry_point, inlined_part, part
+from pippin._engine.numba_engine.row_checks import is_suspect_sum
+from pippin._engine.numba_engine.rowwise import Numbers, compiled_formula
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
+from pippin._theory.formula import ABOVE
+
+WIDTH = 256  # rows of a tile
+_PADDING = 8  # more columns: lines that begin a power of two apart share cache sets
+_AT_ONCE = 8
+_LAST = 0xFF  # class k has _LAST − k in the low bits of its key
+
+
+def network(n_classes: int) -> Indices:
+    """Return the comparators of Batcher's odd-even merge sort (Knuth, TAOCP 5.2.2, algorithm M)."""
+    pairs, top = [], 1
+    while 2 * top < n_classes:
+        top *= 2
+    p = top
+    while p > 0:
+        q, r, d = top, 0, p
+        while True:
+            pairs += [(i, i + d) for i in range(n_classes - d) if i & p == r]
+            if q == p:
+                break
+            q, r, d = q // 2, p, q - p
+        p //= 2
+    return np.array(pairs, np.int32)
+
+
+@inlined_part
+def _key(pattern: Any, k: int) -> Any:
+    return (np.int64(pattern) << 32) | (_LAST - k)
+
+
+@part
+def _load(bits: Any, begin: int, rows: int, keys: Codes, totals: Any, signs: Codes) -> int:
+    """Write the keys of some rows into the columns of a tile; return the number of suspect rows."""
+    n_classes, whole, suspects, negative = bits.shape[1], rows - rows % _AT_ONCE, 0, np.int64(0)
+    for first in range(0, whole, _AT_ONCE):  # several rows at once: a few registers are transposed
+        for k in range(n_classes):
+            for i in range(_AT_ONCE):
+                keys[k, first + i] = _key(bits[begin + first + i, k], k)
+    for i in range(whole, rows):
+        for k in range(n_classes):
+            keys[k, i] = _key(bits[begin + i, k], k)
+    for i in range(WIDTH):
+        totals[i], signs[i] = 0, 0
+    for k in range(n_classes):
+        for i in range(WIDTH):
+            totals[i] += np.int32(keys[k, i] >> 32).view(np.float32)
+            signs[i] |= keys[k, i]
+    for i in range(rows):
+        suspects += (signs[i] < 0) | is_suspect_sum(totals[i])
+        negative |= signs[i]
+    if negative < 0:
+        for k in range(n_classes):
+            for i in range(WIDTH):
+                keys[k, i] &= np.int64(0x7FFFFFFFFFFFFFFF)  # -0.0 counts as 0
+    return suspects
+
+
+@part
+def _sort(keys: Codes, pairs: Indices) -> None:
+    """Sort all columns downwards."""
+    for pair in range(pairs.shape[0]):
+        a, b = pairs[pair, 0], pairs[pair, 1]
+        for i in range(WIDTH):
+            first, second = keys[a, i], keys[b, i]
+            keys[a, i] = max(first, second)
+            keys[b, i] = min(first, second)
+
+
+@inlined_part
+def _class_of(key: int) -> int:
+    return _LAST - (key & _LAST)
+
+
+@part
+def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) -> None:
+    """Sort those columns again whose float64 probabilities may differ where their keys do not."""
+    n_classes = block.shape[1]
+    for i in range(WIDTH):
+        tied[i] = 0
+    for rank in range(1, n_classes):
+        for i in range(WIDTH):
+            tied[i] |= (keys[rank - 1, i] ^ keys[rank, i]) >> 32 == 0
+    for i in range(rows):
+        for place in range(1, n_classes if tied[i] else 1):
+            key, hole = keys[place, i], place
+            p = block[begin + i, _class_of(key)]
+            while hole > 0 and block[begin + i, _class_of(keys[hole - 1, i])] < p:
+                keys[hole, i] = keys[hole - 1, i]
+                hole -= 1
+            keys[hole, i] = key
+
+
+@part
+def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single: Any, line: Vector) -> None:
+    """Write the probabilities at a rank; `single` are the float32 numbers in the keys of a tile."""
+    if block.itemsize == 4:
+        for i in range(WIDTH):
+            line[i] = single[rank, 2 * i + 1]
+    else:
+        for i in range(rows):
+            line[i] = block[begin + i, _class_of(keys[rank, i])]
+
+
+@part
+def _lowest_ratios(
+    block: Floats,
+    begin: int,
+    rows: int,
+    keys: Codes,
+    single: Any,
+    price: float,
+    line: Vector,
+    above: Vector,
+    tau: Vector,
+) -> None:
+    """Write SOCOP's τ of all columns."""
+    for i in range(WIDTH):
+        above[i], tau[i] = 0.0, np.inf
+    for m in range(1, block.shape[1]):
+        _values(block, begin, rows, keys, m, single, line)
+        falling = 0
+        for i in range(WIDTH):
+            mass = above[i] + line[i]
+            ratio = (m + price) / mass
+            falls = ratio < tau[i]
+            tau[i] = ratio if falls else tau[i]
+            above[i] = mass if falls else np.nan  # no later ratio falls then
+            falling += falls
+        if falling == 0:
+            break
+
+
+@inlined_part
+def _tile(n_classes: int) -> Codes:
+    return np.zeros((n_classes, WIDTH + _PADDING), np.int64)
+
+
+@entry_point
+def members(
+    block: Floats,
+    bits: Any,
+    pairs: Indices,
+    table: Vector,
+    numbers: Any,
+    threshold: float,
+    u: Vector,
+    sizes: Codes,
+    found: Indices,
+) -> tuple[int, int]:
+    """Write sizes and members, best first, of all sets; return the number of members and of suspect rows.
+
+    `found` has room for all classes of all rows, and two more.
+    """
+    c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
+    keys, used, suspects = _tile(n_classes), 0, 0
+    single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
+    line, mass, above, tile_u = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
+    counts = np.zeros(WIDTH, np.int64)
+    for begin in range(0, n, WIDTH):
+        rows = min(WIDTH, n - begin)
+        suspects += _load(bits, begin, rows, keys, totals, tied)
+        _sort(keys, pairs)
+        if block.itemsize > 4:
+            _resolve_ties(block, begin, rows, keys, tied)
+        for i in range(rows):
+            tile_u[i] = u[begin + i]
+        _values(block, begin, rows, keys, 1, single, line)
+        for i in range(WIDTH):
+            mass[i], counts[i] = c.second * line[i], 0
+        for rank in range(n_classes):
+            if rank == 1 and not linear:
+                _lowest_ratios(block, begin, rows, keys, single, c.price, line, above, mass)
+            _values(block, begin, rows, keys, rank, single, line)
+            inside, weight = 0, table[rank, ABOVE]
+            for i in range(WIDTH):
+                enters = compiled_formula(table, c.constant, c.price, rank, line[i], mass[i], tile_u[i]) <= threshold
+                counts[i] += enters
+                inside += enters
+            if inside == 0:
+                break
+            if linear and (c.reach > 1 or rank == 0):  # else M stays the same
+                for i in range(WIDTH):
+                    mass[i] = (mass[i] if rank > 0 else 0.0) + weight * line[i]
+        for i in range(rows):
+            size = counts[i]
+            sizes[begin + i] = size
+            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # most have no more
+            for rank in range(2, size):
+                found[used + rank] = _class_of(keys[rank, i])
+            used += size
+    return used, suspects
+
+
+@entry_point
+def label_scores(
+    block: Floats, bits: Any, pairs: Indices, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
+) -> int:
+    """Write the score of one class per row; return the number of suspect rows."""
+    c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
+    keys, suspects = _tile(n_classes), 0
+    single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
+    line, mass, above = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
+    wanted, places = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
+    for begin in range(0, n, WIDTH):
+        rows, deepest = min(WIDTH, n - begin), 0
+        suspects += _load(bits, begin, rows, keys, totals, tied)
+        _sort(keys, pairs)
+        if block.itemsize > 4:
+            _resolve_ties(block, begin, rows, keys, tied)
+        for i in range(rows):
+            wanted[i] = labels[begin + i]
+        for i in range(WIDTH):
+            places[i] = 0
+        for rank in range(1, n_classes):
+            for i in range(WIDTH):
+                places[i] += rank if _class_of(keys[rank, i]) == wanted[i] else 0
+        for i in range(rows):
+            deepest = max(deepest, places[i])
+        _values(block, begin, rows, keys, 1, single, line)
+        for i in range(WIDTH):
+            mass[i] = c.second * line[i] if places[i] == 0 else 0.0
+        for rank in range(deepest if linear else 0):
+            _values(block, begin, rows, keys, rank, single, line)
+            weight = table[rank, ABOVE]
+            for i in range(WIDTH):
+                mass[i] = mass[i] + weight * line[i] if rank < places[i] else mass[i]
+        if not linear:
+            _lowest_ratios(block, begin, rows, keys, single, c.price, line, above, mass)
+        for i in range(rows):
+            row, rank = begin + i, places[i]
+            own, above_it = np.float64(block[row, labels[row]]), mass[i] if linear or rank > 0 else 0.0
+            scores[row] = compiled_formula(table, c.constant, c.price, rank, own, above_it, u[row])
+    return suspects
