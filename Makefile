@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip $(QUIETLY)
 # Processes keep the bytecode of what they import, whatever the caller's settings: a test starts many.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test docs lint compiled tests bench format clean
+.PHONY: run test check size docs lint warm tests bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -20,10 +20,25 @@ test:  ## lint, types, import contract, all tests
 IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
 	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
 
-# Three processes test: on two cores, one of them often waits. Each uses one thread of the numerical libraries, and all
-# load what is compiled once before.
-tests: $(VENV)/installed-test browser compiled
-	$(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores, since tests often wait for files and subprocesses. One file is tested in one process, which
+# makes the fixtures of a module once.
+PYTEST := $(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile
+
+tests: $(VENV)/installed-test browser warm
+	$(PYTEST)
+
+# The parts that need NumPy, SciPy and numba only; test files that name an optional package are left out.
+CORE := $(addprefix tests/,engine theory predictors inputs decisions compare)
+OPTIONAL := torch|sklearn|mapie|crepes|peers|array_kinds|blobs
+check: $(VENV)/installed-check warm  ## a quick look: lint, types, import contract and tests of the core
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy $(wildcard src/pippin/_*/)
+	$(PYTEST) $(CORE) $(addprefix --ignore=,$(shell grep -rlwE '$(OPTIONAL)' --include='*.py' $(CORE)))
+
+size:  ## code lines (without blanks, comments and docstrings) of each part
+	@$(PYTHON) tests/support/size.py
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -31,9 +46,9 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# In two processes, though another installs packages meanwhile: that one waits for the network.
-compiled: $(VENV)/installed
-	PYTHONPATH=tests $(BIN)/python -m support.compiled
+# Compiled once before the tests, or each of their processes would compile.
+warm: $(VENV)/installed
+	$(BIN)/python -c "import pippin; pippin.warm_up()"
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
@@ -65,6 +80,11 @@ $(BIN)/python:
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "Setting up $(VENV) (once) …"
 	@$(PIP) install --no-compile --editable ".[report]"
+	@touch $@
+
+$(VENV)/installed-check: pyproject.toml | $(VENV)/installed
+	@echo "Setting up the checks (once) …"
+	@$(PIP) install --no-compile --editable ".[check]"
 	@touch $@
 
 # TorchCP's own requirements cannot all be installed beside a CPU build of torch; what

@@ -1,11 +1,8 @@
 """How much hypothesis looks for, and fixtures of more than one file."""
 
-import atexit
-import gc
 import os
 import shlex
 import sys
-from importlib import import_module
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,56 +15,7 @@ settings.register_profile(
 settings.register_profile("thorough", parent=settings.get_profile("laws"), max_examples=2000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 
-# By process: what it imports first.
-LATE = {
-    "gw1": ("torch",),
-    "gw2": ("sklearn.ensemble", "onnx", "matplotlib.pyplot", "pandas"),
-}
-
 collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
-
-
-def pytest_configure(config):
-    """Processes import all the tests in one order; all but one begin with what that comes to late.
-
-    So each compiles some of the bytecode that a new environment has none of.
-    """
-    if config.args == config.getini("testpaths"):
-        for name in LATE.get(getattr(config, "workerinput", {}).get("workerid"), ()):
-            import_module(name)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Whole files go to one process, and all files of some rooms to the same."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Rooms(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            return next(filter(nodeid.startswith, TOGETHER), None) or super()._split_scope(nodeid)
-
-    return Rooms(config, log) if config.option.dist == "loadfile" else None
-
-
-def pytest_collection():
-    """What is imported stays to the end: the garbage collector looks for none in it, now or later."""
-    gc.disable()
-
-
-# One test of each takes very long: begun last, they would leave the other processes with nothing to do.
-LONG = ("test_on_device.py", "test_sklearn_checks.py", "test_reference.py")
-# A process that has these makes the report once and opens one browser for it, or alone imports transformers.
-TOGETHER = ("tests/report/", "tests/images/")
-
-
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in LONG and not item.nodeid.startswith(TOGETHER))
-
-
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
-    atexit.register(gc.unfreeze)  # at the very end all may go: who counts what is left would call it leaked
 
 
 @pytest.fixture
