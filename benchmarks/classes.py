@@ -1,6 +1,6 @@
 """Time per row over the number of classes: every score of the paper, and IP and margin beside TorchCP.
 
-    python benchmarks/classes.py [--quick] [--plot docs/classes.svg]
+    python benchmarks/classes.py [--quick] [--plot out/classes.svg]
 
 10,000 rows in float32, one thread for both, whose own processor time is read. All works of all sizes run in turn, and
 the best of several rounds counts: other work on the machine can only add to it. "Check" is the row check that ours
@@ -84,6 +84,7 @@ def main() -> None:
     for name, times in micro.items():
         print(f"{name:36}" + " ".join(f"{time:5.3f}" for time in times) + f"  {steps(sizes, times)}")
     if arguments.plot:
+        arguments.plot.parent.mkdir(parents=True, exist_ok=True)
         shown = {name.removesuffix(", predict"): times for name, times in micro.items() if name.endswith("predict")}
         arguments.plot.write_text(curves(sizes, shown, "classes", "µs per row to predict"))
 
