@@ -191,6 +191,16 @@ def second_largest(block: Floats, bits: Any, i: int, top: Any) -> Any:
     return top if ties > 1 else below
 
 
+@inlined_part
+def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
+    """Return the largest probability of row i but that of one class."""
+    none = bits.dtype.type(-1)
+    pattern = none
+    for k in range(block.shape[1]):
+        pattern = max(pattern, bits[i, k] if k != label else none)
+    return number_of(pattern, block)
+
+
 @part
 def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
     """Return the limit of the next band, below `low`.

@@ -20,6 +20,7 @@ from pippin._engine.numba_engine.partial_sort import (
     collect_above,
     collect_band,
     is_first,
+    largest_other,
     rank_more,
     second_largest,
     sort_buffers,
@@ -95,16 +96,22 @@ def label_scores(
         if c.reach == 0:
             scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
             continue
-        is_best, second = own == top, top
-        if is_best and c.second != 0.0:
-            second = second_largest(block, bits, i, top)
-            mass = c.second * np.float64(second)
-        if is_best and second == top:
+        if c.reach == 1:  # the largest other probability is p[1], or p[2] of the best class
+            other = largest_other(block, bits, i, labels[i])
+            is_best = own > other
+            if own == other:
+                is_best = is_first(block, i, labels[i])
+            rank, weight = (0, c.second) if is_best else (1, table[0, ABOVE])
+            mass = weight * np.float64(other)
+            scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+            continue
+        is_best = own == top
+        if is_best:
             is_best = is_first(block, i, labels[i])
-        if c.reach == 1 and not is_best:
-            rank, mass = 1, table[0, ABOVE] * np.float64(top)
+        if is_best and c.second != 0.0:
+            mass = c.second * np.float64(second_largest(block, bits, i, top))
         # The classes that the score depends on.
-        if c.reach > 1 and not is_best and top >= 0:
+        if not is_best and top >= 0:
             low = min(top, block.dtype.type(FIRST_BAND))
             if linear:
                 size = collect_above(block, bits, i, labels[i], order)
