@@ -41,9 +41,6 @@ class Coefficients(NamedTuple):
     table: Vector
 
 
-Parts = tuple[float, float, float, int, Vector]  # Coefficients without their names, which compiled code reads faster
-
-
 class Family(NamedTuple):
     """A named score before its parameters are filled in.
 

@@ -75,8 +75,8 @@ def part(function: F) -> F:
 def inlined_part(function: F) -> F:
     """Compile a function that only compiled code calls, and copy its machine code into its callers.
 
-    A loop that calls it for every row should not count references to arrays there: numba removes the counting if the
-    function has one end, and loops in no more than one of two branches.
+    Use it for functions that a loop calls for every row. numba removes their reference counts of arrays only if the
+    function has a single return, and at most one branch of each `if` contains a loop.
     """
     return cast(F, numba.njit(forceinline=True, **_OPTIONS)(function))
 

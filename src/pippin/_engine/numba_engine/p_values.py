@@ -19,7 +19,8 @@ _STEPS = 4  # places looked at one by one before a binary search
 def order_of(block: Floats) -> NDArray[np.int64]:
     """Return the classes of each row by falling probability, ties by rising class."""
     if block.dtype == np.float32:
-        keys = (np.int64(0x7FFFFFFF) - (block.view(np.int32) & 0x7FFFFFFF)) << 32  # NumPy sorts integers with SIMD
+        patterns = block.view(np.int32).astype(np.int64) & 0x7FFFFFFF  # -0.0 counts as 0
+        keys = (0x7FFFFFFF - patterns) << 32  # NumPy sorts integers with SIMD
         keys |= np.arange(block.shape[1])
         keys.sort(axis=1)
         return keys & 0x7FFFFFFF

@@ -19,8 +19,8 @@ _RUN = 256  # classes that are sorted by counting
 _LANES = 16
 _DIGIT = 11  # bits of radix sort
 _MASK = (1 << _DIGIT) - 1
-_MODEST = 32  # members of a set up to which the first band adapts to it
-_LOWER, _HIGHER = 0.8, 1.02  # factors of the first band; in equilibrium, one set in ten does not fit into it
+_MODEST = 32  # the first band is adapted after sets of at most this many classes
+_LOWER, _HIGHER = 0.8, 1.02  # factors after a set that did not fit, or fitted; they balance if one in ten does not
 _ONE = np.uint64(1)
 
 
@@ -100,7 +100,7 @@ def sort_many(
     """Sort order[begin:end] by falling probability; ties keep their order. The second half of `order` is scratch."""
     size, half = end - begin, order.size // 2
     if size <= _RUN:
-        # A class goes where the number of classes before it says, which SIMD counts for all at once.
+        # Rank by counting: the position of a class is the number of larger probabilities, counted with SIMD.
         larger, padded = 0, (size + _LANES - 1) // _LANES * _LANES
         for j in range(padded):
             values[j], counts[j] = -1, 0

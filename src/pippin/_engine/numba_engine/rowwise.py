@@ -31,7 +31,7 @@ from pippin._engine.numba_engine.row_checks import rows_at_once, scan_rows
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
 
-ZERO = cast(int, np.int64(0))  # a bare 0 as an argument has a function compiled once more, for that number
+ZERO = cast(int, np.int64(0))  # for a literal 0 as an argument, numba compiles another specialization
 _ROUNDING = 1e-6  # more than a limit is off in float32, in units of the formula's largest term
 
 compiled_formula = inlined_part(formula)
@@ -50,7 +50,8 @@ class Numbers(NamedTuple):
 def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
     """Return (base, slope): most members but the best one have at least the probability base + slope·p[1].
 
-    With a = −1, c + a·p[r] + w_1·p[1] + g_2 <= s(r) gives a limit for every r > 1. It is exact for IP and the margin.
+    Solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], a < 0. The left side is a lower bound of s(r), r > 1, and
+    equal to it for IP and the margin. `members` evaluates the formula at the limit, so one too high costs time only.
     """
     own, base, slope = table[1, OWN], 0.0, 0.0
     if np.isnan(c.price) and own < 0:
@@ -189,7 +190,7 @@ def members(
         first_size = known
         if c.second != 0.0:
             mass = c.second * np.float64(second_largest(block, bits, i, top))
-        # Where M is that of the best class alone, members are known from the last one.
+        # Where M depends on the best class only (IP, margin), find the last member backwards from the end of the band.
         rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
         while rank > 1:
             last = np.float64(block[i, order[rank - 1]])
