@@ -128,7 +128,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
 def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     """Return the sets of all rows: the classes whose scores and ranks are within their bounds."""
     n, n_classes = rows.array.shape
-    c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.zeros(n, dtype=np.int64)
+    c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n, dtype=np.int64)
     found: dict[int, Indices] = {}
 
     def work(start: int, stop: int) -> None:

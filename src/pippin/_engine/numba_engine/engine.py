@@ -79,7 +79,8 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
     if bounds.scores.size == 1 and bounds.ranks is None and n_classes <= SET_TILES:
         found, threshold, pairs = np.empty(n * n_classes + 2, np.int32), bounds.scores.item(), _network(n_classes)
         used, suspects = tiled.members(block, _short_bits(block), pairs, c.table, numbers, threshold, u, sizes, found)
-        return found[:used].copy(), suspects
+        found.resize(used, refcheck=False)  # in place
+        return found, suspects
     ranks = _NO_RANK_LIMITS if bounds.ranks is None else read_only(bounds.ranks)
     group = _NO_GROUPS if bounds.group is None else read_only(bounds.group)
     limits, bits, pieces = read_only(bounds.scores), _bits(block), []

@@ -89,6 +89,7 @@ def label_scores(
     c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
     order, values, counts, keys = sort_buffers(block)
     tops, first, scanned = np.empty(rows_at_once(n_classes), block.dtype), 0, 0
+    best_weight = table[0, ABOVE]
     for i in range(labels.size):
         if i == scanned:
             first, scanned = i, min(i + tops.size, labels.size)
@@ -102,8 +103,7 @@ def label_scores(
             is_best = own > other
             if own == other:
                 is_best = is_first(block, i, labels[i])
-            rank, weight = (0, c.second) if is_best else (1, table[0, ABOVE])
-            mass = weight * np.float64(other)
+            rank, mass = 0 if is_best else 1, (c.second if is_best else best_weight) * np.float64(other)
             scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
             continue
         is_best = own == top
