@@ -68,7 +68,7 @@ def _short_bits(block: Floats) -> Any:
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """See `Engine`."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
-    if c.reach > 1 and block.shape[1] <= LABEL_TILES:
+    if block.shape[1] <= LABEL_TILES and (c.reach > 1 or (c.reach == 1 and block.itemsize == 4)):
         return tiled.label_scores(block, _short_bits(block), _network(block.shape[1]), *given)
     return rowwise.label_scores(block, _bits(block), *given)
 

@@ -219,14 +219,28 @@ def label_scores(
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
     line, mass, above = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
     wanted, places = np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.int64)
+    best_weight = table[0, ABOVE]
     for begin in range(0, n, WIDTH):
         rows, deepest = min(WIDTH, n - begin), 0
         suspects += _load(bits, begin, rows, keys, totals, tied)
+        for i in range(rows):
+            wanted[i] = labels[begin + i]
+        if c.reach == 1:  # no ranking: the score depends on the largest other probability only
+            for i in range(WIDTH):
+                places[i] = 0
+            for k in range(n_classes):
+                for i in range(WIDTH):
+                    places[i] = max(places[i], keys[k, i] if k != wanted[i] else 0)
+            for i in range(rows):
+                row, key, other = begin + i, keys[wanted[i], i], np.int32(places[i] >> 32).view(np.float32)
+                rank = 0 if key > places[i] else 1
+                above_it = (c.second if key > places[i] else best_weight) * np.float64(other)
+                own = np.float64(block[row, labels[row]])
+                scores[row] = compiled_formula(table, c.constant, c.price, rank, own, above_it, u[row])
+            continue
         _sort(keys, pairs)
         if block.itemsize > 4:
             _resolve_ties(block, begin, rows, keys, tied)
-        for i in range(rows):
-            wanted[i] = labels[begin + i]
         for i in range(WIDTH):
             places[i] = 0
         for rank in range(1, n_classes):
