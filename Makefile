@@ -28,7 +28,7 @@ tests: $(VENV)/installed-test browser warm
 	$(PYTEST)
 
 # The parts that need NumPy, SciPy and numba only; test files that name an optional package are left out.
-CORE := $(addprefix tests/,engine theory predictors inputs decisions compare)
+CORE := $(addprefix tests/,engine theory conformal validation decisions compare)
 OPTIONAL := torch|sklearn|mapie|crepes|peers|array_kinds|blobs
 check: $(VENV)/installed-check warm  ## a quick look: lint, types, import contract and tests of the core
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ from measure import per_call
 
 import pippin
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows
+from pippin._validation.rows import as_rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support import peers
@@ -58,7 +58,7 @@ def present() -> dict[str, bool]:
 def disagreements(rival: Rival, probs: np.ndarray, labels: np.ndarray) -> int:
     """Classes that are in one set and not in the other, though not within SLACK of the threshold; in float64."""
     P, T = (np.array(part, dtype=np.float64) for part in (probs[:AGREED], probs[AGREED:]))  # noqa: N806 - the matrices
-    score = pippin.parse_score(rival.ours)
+    score = pippin.scores.parse(rival.ours)
     u = peers.mapie_uniforms if score.randomized else np.zeros
     calibration = dispatch.label_scores(as_rows(P), labels[:AGREED], score, u(len(P)))
     threshold = np.sort(calibration)[1800 - 1]
@@ -93,7 +93,7 @@ def whole(
 
 
 def _times(rival: Rival, cal: tuple[Any, Any], test: Any, repeats: int) -> dict[str, float]:
-    seed = 0 if pippin.parse_score(rival.ours).randomized else None
+    seed = 0 if pippin.scores.parse(rival.ours).randomized else None
     works = {
         "ours_s": lambda: pippin.calibrate(*cal, rival.ours, seed=seed).predict(test, seed=seed),
         "theirs_s": lambda: rival.calibrate(*cal)(test),

@@ -18,9 +18,11 @@ WORTH = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "as
 def table(alpha: float = 0.02, splits: int = 200) -> None:
     """Calibrated decisions, the worst case over the sets of seven scores, and the best response."""
     data = pippin.load_example()
-    utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes})
-    scores = [*map(str, pippin.PAPER_SCORES), "socop"]
-    found = pippin.compare_decisions(
+    utility = pippin.decisions.Utility(
+        WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes}
+    )
+    scores = [*map(str, pippin.scores.PAPER), "socop"]
+    found = pippin.decisions.compare(
         data.probs, data.labels, utility, scores, alpha, splits=splits, classes=data.classes
     )
     print("| decisions | kept | certificate | utility | spray | leave | ask |\n|---|---|---|---|---|---|---|")
@@ -57,17 +59,19 @@ def times() -> None:
         "any numbers": rng.normal(size=(5, 1_000)),
     }
     for name, values in kinds.items():
-        utility = pippin.Utility(values, actions=list("abcde"))
-        decider = pippin.calibrate_decisions(probs, labels, utility, 0.1)
-        calibrate = best(lambda u=utility: pippin.calibrate_decisions(probs, labels, u, 0.1))
+        utility = pippin.decisions.Utility(values, actions=list("abcde"))
+        decider = pippin.decisions.calibrate(probs, labels, utility, 0.1)
+        calibrate = best(lambda u=utility: pippin.decisions.calibrate(probs, labels, u, 0.1))
         decide = best(lambda d=decider: d.decide(probs))
         print(f"{name}: calibrate_decisions {calibrate / read:.1f} reads, decide {decide / read:.1f} reads")
     row = probs[0].copy()
     one = best(lambda: [decider.decide_one(row) for _ in range(2000)])
     print(f"one of 1,000 classes: decide_one {one / 2e-3:.1f} µs")
     data = pippin.load_example()
-    utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes})
-    small = pippin.calibrate_decisions(data.probs, data.labels, utility, 0.02, classes=data.classes)
+    utility = pippin.decisions.Utility(
+        WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in data.classes}
+    )
+    small = pippin.decisions.calibrate(data.probs, data.labels, utility, 0.02, classes=data.classes)
     row = data.probs[0].copy()
     one = best(lambda: [small.decide_one(row) for _ in range(5000)])
     print(f"one of 12 classes: decide_one {one / 5e-3:.1f} µs")

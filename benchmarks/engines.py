@@ -47,8 +47,8 @@ if __name__ == "__main__":
     os.chdir(tempfile.mkdtemp())
     names: dict[str, Any] = {"pippin": pippin, "names": data.classes, **started(engine, rows)}
     for most in (1_000_000, 0):  # by gathering the scores, and by counting alone
-        pippin.Calibration.__init__.__kwdefaults__["most_scores"] = most
-        names["calibration"] = pippin.Calibration("repip", 0.1, classes=data.classes, seed=0)
+        pippin.distributed.Calibration.__init__.__kwdefaults__["most_scores"] = most
+        names["calibration"] = pippin.distributed.Calibration("repip", 0.1, classes=data.classes, seed=0)
         exec(code, names)
         same = names["predictor"].content(scores=most > 0) == whole.content(scores=most > 0)
         assert same, "other bits"

@@ -40,8 +40,8 @@ def models(folder):
     empty = np.empty((0, len(classes)), np.float32)
     training = Training(classes, (), np.empty(0, np.str_), empty, np.empty(0, np.int64), "")
     graph = OnnxNetwork(make_graph(network, SIZE, training, []), folder, network.mean, network.sd)
-    utility = pippin.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in classes})
-    decider = pippin.calibrate_decisions(data.probs, data.labels, utility, 0.02, classes=classes)
+    utility = pippin.decisions.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in classes})
+    decider = pippin.decisions.calibrate(data.probs, data.labels, utility, 0.02, classes=classes)
     for per in (None, "class"):
         predictor = pippin.calibrate(data.probs, data.labels, "repip", classes=classes, per=per)
         for name, seer in (("torch", network), ("onnxruntime", graph)):

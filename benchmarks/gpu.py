@@ -145,7 +145,7 @@ def beside_torchcp(n: int, n_classes: int) -> list[dict[str, Any]]:
 def checks() -> dict[str, dict[str, int]]:
     """Results that differ from the core: of the example, and of made logits of both shapes."""
     example, found = pippin.load_example(), {}
-    for score in (*map(pippin.parse_score, SCORES), *pippin.PAPER_SCORES):
+    for score in (*map(pippin.scores.parse, SCORES), *pippin.scores.PAPER):
         found[f"example {score}"] = differing(torch.tensor(example.probs).cuda(), score, logits=False)
         for n, n_classes in ((1_000, 1_000), (48, 128_256)):
             for dtype in DTYPES:

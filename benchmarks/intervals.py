@@ -21,7 +21,7 @@ from pippin._compare.methods import parse_method
 N, CLASSES, SPLITS = 1_000, 8, 200
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PAIRS = (("ip", "pip"), ("ip", "socop"), ("repip", "socop"), ("ip", "ip per class"))
-METRICS = {"efficiency": "size", "informativeness": "singletons"}
+METRICS = {"mean_size": "size", "singleton_rate": "singletons"}
 
 
 def draw(rng):

@@ -19,7 +19,7 @@ import polars
 from scale_traffic import measure_traffic
 
 import pippin
-from pippin._predictors.partitions.batches import Held
+from pippin._distributed.batches import Held
 
 NAMES = [f"class_{k:02d}" for k in range(12)]
 READ = "import polars, sys; polars.read_parquet(sys.argv[1] + '/*.parquet', columns={!r})".format([*NAMES, "label"])
@@ -103,7 +103,7 @@ def measure_growth(most: int) -> None:
     print("\n| rows | µs per row | of it merging | rounds | bytes of a part's largest answer |\n|---|---|---|---|---|")
     n = 10**6
     while n <= most:
-        calibration = pippin.Calibration("repip", 0.1, classes=range(12), most_scores=0)
+        calibration = pippin.distributed.Calibration("repip", 0.1, classes=range(12), most_scores=0)
         sizes: list[int] = []
         began = time.perf_counter()
         with Held() as held:

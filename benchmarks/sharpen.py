@@ -45,7 +45,7 @@ def load(path):
 def point(calibration, test, score, alpha, **how):
     """Size, singletons and coverage of one score."""
     sets = pippin.calibrate(*calibration, score, alpha, **how).predict(test[0])
-    return pippin.efficiency(sets), pippin.informativeness(sets), pippin.coverage(sets, test[1])
+    return pippin.metrics.mean_size(sets), pippin.metrics.singleton_rate(sets), pippin.metrics.coverage(sets, test[1])
 
 
 def measure(path, alpha, few, seed):
@@ -65,8 +65,8 @@ def measure(path, alpha, few, seed):
 
     both, tested = np.concatenate([learn, calibrate]), rows(probs, test)
     plain = [point(rows(probs, both), tested, score, alpha) for score in PLAIN]
-    front = [point(rows(probs, both), tested, pippin.socop(mu), alpha) for mu in PRICES]
-    sharp = [point(rows(better, calibrate), rows(better, test), pippin.socop(mu), alpha) for mu in PRICES]
+    front = [point(rows(probs, both), tested, pippin.scores.socop(mu), alpha) for mu in PRICES]
+    sharp = [point(rows(better, calibrate), rows(better, test), pippin.scores.socop(mu), alpha) for mu in PRICES]
     per = point(rows(better, calibrate), rows(better, test), "socop", alpha, per="class")
     return np.array([*plain, *front, *sharp, per])
 
@@ -158,9 +158,9 @@ def times():
 
 def with_confusions(sharper, probs):
     """The sharpener with one temperature and two members that look at the whole row, of any weights."""
-    from pippin._predictors.sharpening.inputs import fit_inputs, logarithms
-    from pippin._predictors.sharpening.members import Member
-    from pippin._predictors.sharpening.model import Model
+    from pippin._sharpening.inputs import fit_inputs, logarithms
+    from pippin._sharpening.members import Member
+    from pippin._sharpening.model import Model
 
     z, _ = logarithms(probs[:3_000])
     inputs, psi, _ = fit_inputs(z, None, seed=0)

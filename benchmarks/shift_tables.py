@@ -75,7 +75,11 @@ def suffering(changes, labels, splits):
             predictor = pippin.calibrate(plain[old], labels[old], score, seed=seed)
             for name, (probs, true) in shown.items():
                 sets = predictor.predict(probs, seed=seed)
-                told = pippin.coverage(sets, true), pippin.efficiency(sets), pippin.informativeness(sets)
+                told = (
+                    pippin.metrics.coverage(sets, true),
+                    pippin.metrics.mean_size(sets),
+                    pippin.metrics.singleton_rate(sets),
+                )
                 found.setdefault((name, score), []).append(told)
     return {key: np.mean(values, axis=0) for key, values in found.items()}
 
@@ -96,10 +100,10 @@ def delays(changes, labels, splits):
             rows = np.concatenate([plain[new[:GOOD]], probs[new[GOOD:]]])
             true = labels[new].tolist()
             made = (
-                (pippin.Monitor(predictor, seed=seed), zip(rows, true, strict=True)),
-                (pippin.Monitor(predictor, reference=plain[old], seed=seed), ((row,) for row in rows)),
-                (pippin.Monitor(predictor, mean_time=10_000, seed=seed), zip(rows, true, strict=True)),
-                (pippin.RiskMonitor(0.1), ((bool(m),) for m in ~predictor.predict(rows).contains(true))),
+                (pippin.online.Monitor(predictor, seed=seed), zip(rows, true, strict=True)),
+                (pippin.online.Monitor(predictor, reference=plain[old], seed=seed), ((row,) for row in rows)),
+                (pippin.online.Monitor(predictor, mean_time=10_000, seed=seed), zip(rows, true, strict=True)),
+                (pippin.online.RiskMonitor(0.1), ((bool(m),) for m in ~predictor.predict(rows).contains(true))),
             )
             for kind, (monitor, given) in zip(kinds, made, strict=True):
                 alarm = first(monitor, given)
@@ -121,7 +125,7 @@ def repairs(changes, labels, splits):
         for name, probs in changes.items():
             later = new[GOOD:]
             for way in WAYS:
-                stream = pippin.Stream(predictor, way, seed=seed, window=300 if way == "window" else None)
+                stream = pippin.online.Stream(predictor, way, seed=seed, window=300 if way == "window" else None)
                 told = []
                 for row, label in zip(probs[later], labels[later].tolist(), strict=True):
                     ticket = stream.predict_one(row)
@@ -131,7 +135,7 @@ def repairs(changes, labels, splits):
             logs = [np.log(np.maximum(one, 1e-6)) for one in (plain[old], probs[later])]
             known, asked = estimate_ratios(*logs, random_state=seed)
             sets = pippin.calibrate_weighted(plain[old], labels[old], known, "pip", 0.1).predict(probs[later], asked)
-            told = pippin.coverage(sets, labels[later]), pippin.efficiency(sets)
+            told = pippin.metrics.coverage(sets, labels[later]), pippin.metrics.mean_size(sets)
             found.setdefault((name, "weights"), []).append(told)
     return {key: np.mean(values, axis=0) for key, values in found.items()}
 
@@ -143,11 +147,13 @@ def frequencies(probs, labels, splits):
         old, new = divided(labels, seed)
         more = more_of(new, probs, labels)
         plain = pippin.calibrate(probs[old], labels[old], "pip").predict(probs[more])
-        ratios = pippin.label_ratios(probs[old], labels[old], probs[more])
+        ratios = pippin.shift.label_ratios(probs[old], labels[old], probs[more])
         weighted = pippin.calibrate_weighted(probs[old], labels[old], ratios, "pip", 0.1)
         moved = weighted.predict(probs[more], ratios)
         for name, sets in (("as calibrated", plain), ("label ratios", moved)):
-            found.setdefault(name, []).append((pippin.coverage(sets, labels[more]), pippin.efficiency(sets)))
+            found.setdefault(name, []).append(
+                (pippin.metrics.coverage(sets, labels[more]), pippin.metrics.mean_size(sets))
+            )
     return {name: np.mean(values, axis=0) for name, values in found.items()}
 
 
@@ -160,13 +166,19 @@ def unseen_tables(plain, labels, unseen, splits):
         predictor = pippin.calibrate(plain[old], labels[old], "pip")
         sets = predictor.predict(unseen[chosen])
         batch = np.concatenate([plain[new], unseen[chosen]])
-        p = pippin.novelty(predictor, batch, reference=plain[old])
-        flagged = pippin.discoveries(p, level=0.2)
+        p = pippin.shift.novelty(predictor, batch, reference=plain[old])
+        flagged = pippin.shift.discoveries(p, level=0.2)
         right = flagged[len(new) :].sum()
         wrong = (flagged.sum() - right) / max(1, flagged.sum())
         least = p[len(new) :] <= 0.1
         found.append(
-            (pippin.efficiency(sets), pippin.informativeness(sets), right / len(chosen), wrong, np.mean(least))
+            (
+                pippin.metrics.mean_size(sets),
+                pippin.metrics.singleton_rate(sets),
+                right / len(chosen),
+                wrong,
+                np.mean(least),
+            )
         )
     return np.mean(found, axis=0)
 

@@ -11,14 +11,14 @@ from measure import interleaved, timed
 
 import pippin
 from pippin._compare.splits import draw_split, make_trial
-from pippin._inputs.labels import as_labelled
-from pippin._inputs.rows import as_rows
+from pippin._validation.labels import as_labelled
+from pippin._validation.rows import as_rows
 
 
 def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:
     """Six scores of ours on all splits; every score of a peer on some of the same splits."""
     seconds = median(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
-    ours = seconds / splits / len(pippin.PAPER_SCORES)
+    ours = seconds / splits / len(pippin.scores.PAPER)
     trial = make_trial(as_labelled(probs, labels), 0.1, 0.45, 0)
     cuts = [draw_split(trial, i).calibration for i in range(peer_splits)]
     rows = []

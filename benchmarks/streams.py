@@ -39,7 +39,7 @@ def times(steps):
 
 def step_time(predictor, way, probs, labels):
     """The median over the steps after the first hundred."""
-    stream, monitor = pippin.Stream(predictor, way, seed=0), pippin.Monitor(predictor, seed=0)
+    stream, monitor = pippin.online.Stream(predictor, way, seed=0), pippin.online.Monitor(predictor, seed=0)
     took = []
     for row, label in zip(probs, labels.tolist(), strict=True):
         began = time.perf_counter()
@@ -57,9 +57,10 @@ def detectors(predictor, seed):
     """Each as a function of a row, its label and its score that tells an alarm; river's have seen the old scores."""
     from river import drift
 
-    ville = pippin.Monitor(predictor, seed=seed)
+    ville = pippin.online.Monitor(predictor, seed=seed)
     roberts, cusum = (
-        pippin.Monitor(predictor, mean_time=10_000, detector=name, seed=seed) for name in ("shiryaev-roberts", "cusum")
+        pippin.online.Monitor(predictor, mean_time=10_000, detector=name, seed=seed)
+        for name in ("shiryaev-roberts", "cusum")
     )
     rivers = {"ADWIN (0.002)": drift.ADWIN(), "Page–Hinkley": drift.PageHinkley(threshold=50)}
     for one in rivers.values():
@@ -114,7 +115,7 @@ def seen(data, rows, share=0, power=1):
     probs = data.probs[rows].astype(float) ** power
     probs = (1 - share) * probs / probs.sum(axis=1, keepdims=True) + share / 12
     labels = data.labels[rows]
-    return list(zip(probs, labels.tolist(), pippin.score(probs, labels, "pip").tolist(), strict=True))
+    return list(zip(probs, labels.tolist(), pippin.scores.score(probs, labels, "pip").tolist(), strict=True))
 
 
 def novelties(batches):
@@ -130,7 +131,7 @@ def novelties(batches):
         false, power = [], []
         for _ in range(batches):
             batch = np.vstack([rows(80, 6), rows(20, 0.5)])
-            found = pippin.discoveries(pippin.novelty(predictor, batch, reference=rows(300, 6)), level)
+            found = pippin.shift.discoveries(pippin.shift.novelty(predictor, batch, reference=rows(300, 6)), level)
             false.append(found[:80].sum() / max(1, found.sum()))
             power.append(found[80:].mean())
         error = np.std(false) / np.sqrt(batches)

@@ -109,12 +109,12 @@ RETURNED = (
     "pippin._compare.decisions.DecisionCurve",
     "pippin._compare.evidence.Difference",
     "pippin._compare.influence.Influence",
-    "pippin._inputs.batched.Batch",
-    "pippin._inputs.example.Example",
-    "pippin._predictors.coverage_by.Tally",
-    "pippin._predictors.explaining.ExplainedClass",
-    "pippin._predictors.partitions.part.Part",
-    "pippin._predictors.sharpening.sharpener.Learnt",
+    "pippin._validation.batched.Batch",
+    "pippin._validation.example.Example",
+    "pippin._conformal.coverage_by.Tally",
+    "pippin._conformal.explaining.ExplainedClass",
+    "pippin._distributed.part.Part",
+    "pippin._sharpening.sharpener.Learnt",
 )
 
 NEVER = {"as it is written": "NotToBeEvaluated"}  # no such name: Sphinx then leaves every annotation as it is

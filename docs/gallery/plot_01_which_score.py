@@ -47,7 +47,7 @@ plt.show()
 
 gaps = {
     (str(gap.first), str(gap.second)): gap
-    for gap in pippin.differences(comparison, "informativeness")
+    for gap in pippin.differences(comparison, "singleton_rate")
 }
 gap = gaps["ip", "socop"]
 print(
@@ -77,7 +77,8 @@ tuned.calibrate()
 
 import numpy as np
 
-from pippin import calibrate, coverage, efficiency
+from pippin import calibrate
+from pippin.metrics import coverage, mean_size
 
 candidates = [
     f"repip(gamma={g}, k_reg={k})"
@@ -95,7 +96,7 @@ candidates += [f"linear(weights=[{w}])" for w in (0, 0.2, 0.4, 0.6, 0.8, 1)] + [
 
 def mean_size(score, rows):
     """Classes per set, of the rows that calibrated."""
-    return efficiency(
+    return mean_size(
         calibrate(data.probs[rows], data.labels[rows], score).predict(data.probs[rows])
     )
 

@@ -84,7 +84,7 @@ for name in (
 # errors *among the objects acted on*, and with ``per="class"`` among those taken for
 # each class.
 
-selective = pippin.calibrate_selective(
+selective = pippin.decisions.select(
     data.probs[:2000], data.labels[:2000], error=0.05, classes=data.classes
 )
 print(selective.describe())
@@ -103,4 +103,4 @@ print(
 # - :doc:`/guarantees`: what is promised, for whom, with proofs
 # - :doc:`/decisions`: acting only when sure
 # - :func:`pippin.evaluate`, :class:`pippin.Evaluation`,
-#   :func:`pippin.calibrate_selective`
+#   :func:`pippin.decisions.select`

@@ -83,8 +83,8 @@ print(f"in {accuracy:.1%} of the new rows")
 for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
     sets = predictor.at(alpha).predict(new)
     print(
-        f"alpha {alpha:4}: {pippin.efficiency(sets):.2f} classes per set, "
-        f"{pippin.empty_rate(sets):.1%} empty"
+        f"alpha {alpha:4}: {pippin.metrics.mean_size(sets):.2f} classes per set, "
+        f"{pippin.metrics.empty_rate(sets):.1%} empty"
     )
 
 # %%
@@ -97,7 +97,7 @@ for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
 for nonempty in (False, True):
     sets = loose.predict(new, nonempty=nonempty)
     print(
-        f"nonempty={nonempty!s:5}: {pippin.coverage(sets, truth):.1%} covered, 70 "
+        f"nonempty={nonempty!s:5}: {pippin.metrics.coverage(sets, truth):.1%} covered, 70 "
         "% asked for"
     )
 
@@ -113,7 +113,7 @@ for score in ("pip", "repip", "repip(gamma=0.1)"):
     full = (sets.sizes == 12).sum()
     print(
         f"{score:17} {full:3} of {len(sets):,} sets hold all 12 classes; "
-        f"{pippin.efficiency(sets):.2f} on average"
+        f"{pippin.metrics.mean_size(sets):.2f} on average"
     )
 
 # %%
@@ -122,4 +122,4 @@ for score in ("pip", "repip", "repip(gamma=0.1)"):
 # - :doc:`/guarantees`: sets that are never empty, p-values and credibility
 # - :doc:`plot_10_unknown_objects`: when an object is really new
 # - :meth:`pippin.Predictor.explain`, :class:`pippin.Explanation`,
-#   :func:`pippin.empty_rate`
+#   :func:`pippin.metrics.empty_rate`

@@ -54,7 +54,7 @@ for seed in range(40):
             predictor.predict(data.probs[outer]), data.labels[outer]
         )
         shares[name].append([found.class_coverage[species] for species in data.classes])
-        sizes[name].append(found.efficiency)
+        sizes[name].append(found.mean_size)
 means = {name: np.mean(found, axis=0) for name, found in shares.items()}
 for name, found in means.items():
     print(f"{name:23} worst species {found.min():.0%}, best {found.max():.0%}")

@@ -22,7 +22,7 @@ import pippin
 
 data = pippin.load_example()
 crops = ("maize", "common_wheat", "sugar_beet")
-utility = pippin.Utility(
+utility = pippin.decisions.Utility(
     {
         "spray": {"weed": 1, "crop": -2},
         "leave": {"weed": -1, "crop": 1},
@@ -33,7 +33,7 @@ utility = pippin.Utility(
 rows, labels = data.probs[:2000], data.labels[:2000]
 new, truth = data.probs[2000:], data.labels[2000:]
 
-decider = pippin.calibrate_decisions(
+decider = pippin.decisions.calibrate(
     rows, labels, utility, alpha=0.02, classes=data.classes
 )
 decisions = decider.decide(new)
@@ -44,7 +44,7 @@ decisions
 # -----------------
 
 print(
-    pippin.evaluate_decisions(decisions, truth, utility, alpha=0.02, n_calibration=2000)
+    pippin.decisions.evaluate(decisions, truth, utility, alpha=0.02, n_calibration=2000)
 )
 
 # %%
@@ -67,7 +67,7 @@ for alpha in levels:
             rows, labels, score, alpha, classes=data.classes
         ).predict(new)
         asked[f"worst case over {score} sets"].append(
-            pippin.decide(sets, utility, fallback="ask")
+            pippin.decisions.decide(sets, utility, fallback="ask")
         )
 
 # %%
@@ -109,7 +109,7 @@ print(
 # %%
 # Ask for the promise per kind, with a level for each:
 
-careful = pippin.calibrate_decisions(
+careful = pippin.decisions.calibrate(
     rows, labels, utility, {"weed": 0.1, "crop": 0.01}, per="kind", classes=data.classes
 )
 spared = careful.decide(new)
@@ -124,7 +124,7 @@ spared
 # needs no calibration, and promises nothing. What it expects of itself here, and what
 # it gets:
 
-best = pippin.best_response(new, utility, classes=data.classes)
+best = pippin.decisions.best_response(new, utility, classes=data.classes)
 expected = (new.astype(float) @ worth.T)[np.arange(len(new)), best.codes]
 print(
     f"expected utility {expected.mean():.3f}, had {worth[best.codes, truth].mean():.3f}"
@@ -139,5 +139,5 @@ print(
 # -------
 # - :doc:`/decisions`: how it works, acting only when sure, any expected loss
 # - :doc:`plot_15_onnx_and_c`: the same decisions in C, on a device
-# - :class:`pippin.Utility`, :func:`pippin.calibrate_decisions`, :func:`pippin.decide`,
-#   :func:`pippin.evaluate_decisions`
+# - :class:`pippin.decisions.Utility`, :func:`pippin.decisions.calibrate`, :func:`pippin.decisions.decide`,
+#   :func:`pippin.decisions.evaluate`

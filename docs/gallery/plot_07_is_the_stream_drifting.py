@@ -36,7 +36,7 @@ labels = data.labels[2000:]
 # %%
 # The monitor gets one object at a time, with its label:
 
-monitor = pippin.Monitor(predictor, delta=0.01, seed=0)
+monitor = pippin.online.Monitor(predictor, delta=0.01, seed=0)
 for row, label in zip(stream, labels, strict=True):
     alarm = monitor.update(row, label)
     if alarm:
@@ -63,7 +63,9 @@ plt.show()
 # Where labels keep coming, sets can follow them. ``"track"`` moves the threshold after
 # every label, and in the long run covers what was asked for, *whatever* the sequence:
 
-still, following = (pippin.Stream(predictor, update=way) for way in ("none", "track"))
+still, following = (
+    pippin.online.Stream(predictor, update=way) for way in ("none", "track")
+)
 for one in (still, following):
     for row, label in zip(stream, labels, strict=True):
         one.learn(one.predict_one(row), label)
@@ -91,7 +93,7 @@ plt.show()
 # rightly, that they could not:
 
 by_species = np.argsort(labels[:1200], kind="stable")
-sorted_monitor = pippin.Monitor(predictor, delta=0.01, seed=0)
+sorted_monitor = pippin.online.Monitor(predictor, delta=0.01, seed=0)
 alarms = (sorted_monitor.update(data.probs[2000 + i], labels[i]) for i in by_species)
 print(next((alarm for alarm in alarms if alarm), "no alarm"))
 
@@ -105,13 +107,13 @@ print(next((alarm for alarm in alarms if alarm), "no alarm"))
 # stays silent:
 
 less_sure = 0.5 * data.probs[2000:] + 0.5 / 12
-changed = pippin.Monitor(predictor, delta=0.01, seed=0)
+changed = pippin.online.Monitor(predictor, delta=0.01, seed=0)
 alarms = (
     changed.update(row, label) for row, label in zip(less_sure, labels, strict=True)
 )
 print("Monitor:    ", next((alarm for alarm in alarms if alarm), "no alarm"))
 
-risk = pippin.RiskMonitor(predictor.alpha, tolerance=0.02, delta=0.01)
+risk = pippin.online.RiskMonitor(predictor.alpha, tolerance=0.02, delta=0.01)
 for missed in ~predictor.predict(less_sure).contains(labels):
     risk.update(missed)
 print("RiskMonitor:", risk.describe())
@@ -123,5 +125,5 @@ print("RiskMonitor:", risk.describe())
 #   state
 # - :doc:`/shift`: blur, dusk, another camera: what is noticed, and after how many
 #   photographs
-# - :class:`pippin.Monitor`, :class:`pippin.RiskMonitor`, :class:`pippin.Stream`;
+# - :class:`pippin.online.Monitor`, :class:`pippin.online.RiskMonitor`, :class:`pippin.online.Stream`;
 #   ``pippin monitor`` on the command line

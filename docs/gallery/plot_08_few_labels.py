@@ -54,7 +54,9 @@ for seed in range(20):
             .fit(X[few], y[few])
             .predict_set(X[others])
         )
-        found[name].append((pippin.coverage(sets, y[others]), pippin.efficiency(sets)))
+        found[name].append(
+            (pippin.metrics.coverage(sets, y[others]), pippin.metrics.mean_size(sets))
+        )
 found = {name: np.array(values) for name, values in found.items()}
 for name, values in found.items():
     covered, size = values.mean(axis=0)
@@ -109,7 +111,7 @@ few, others = slice(0, 100), slice(100, None)
 fitted = LogisticRegression(max_iter=1000, C=100).fit(X[few], y[few])
 cheated = pippin.calibrate(fitted.predict_proba(X[few]), y[few], "pip", alpha=0.1)
 sets = cheated.predict(fitted.predict_proba(X[others]))
-print(f"asked for 90 %, got {pippin.coverage(sets, y[others]):.1%}")
+print(f"asked for 90 %, got {pippin.metrics.coverage(sets, y[others]):.1%}")
 
 # %%
 # What a fitted model saw cannot be known, but one that is right on *every* calibration

@@ -65,7 +65,7 @@ def by_covariates(here, labels, there):
 
 plain, weighted = by_covariates(here, labels, there)
 for name, sets in (("plain", plain), ("weighted", weighted)):
-    share, size = pippin.coverage(sets, truth), pippin.efficiency(sets)
+    share, size = pippin.metrics.coverage(sets, truth), pippin.metrics.mean_size(sets)
     print(f"{name:8} {share:.1%} covered, {size:.2f} classes per set")
 
 # %%
@@ -94,7 +94,7 @@ def more_of_the_hard(seed):
 
 
 here, labels, there, truth = more_of_the_hard(seed=0)
-ratios = pippin.label_ratios(here, labels, there, classes=classes)
+ratios = pippin.shift.label_ratios(here, labels, there, classes=classes)
 for name in ("black_grass", "shepherds_purse", "maize"):
     k = classes.index(name)
     real = (truth == k).mean() / (labels == k).mean()
@@ -108,7 +108,7 @@ for name in ("black_grass", "shepherds_purse", "maize"):
 
 def by_labels(here, labels, there):
     """Sets in the new field, plain and weighted by how common each species is there."""
-    ratios = pippin.label_ratios(here, labels, there)
+    ratios = pippin.shift.label_ratios(here, labels, there)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
     weighted = pippin.calibrate_weighted(here, labels, ratios, "ip", 0.1)
     return plain.predict(there), weighted.predict(there, ratios)
@@ -116,7 +116,7 @@ def by_labels(here, labels, there):
 
 plain, weighted = by_labels(here, labels, there)
 for name, sets in (("plain", plain), ("weighted", weighted)):
-    share, size = pippin.coverage(sets, truth), pippin.efficiency(sets)
+    share, size = pippin.metrics.coverage(sets, truth), pippin.metrics.mean_size(sets)
     print(f"{name:8} {share:.1%} covered, {size:.2f} classes per set")
 
 # %%
@@ -151,7 +151,10 @@ for name, (field, mended) in cases.items():
     for seed in range(10):
         here, labels, there, truth = field(seed)
         found[name].append(
-            [100 * pippin.coverage(sets, truth) for sets in mended(here, labels, there)]
+            [
+                100 * pippin.metrics.coverage(sets, truth)
+                for sets in mended(here, labels, there)
+            ]
         )
     plain, weighted = np.mean(found[name], axis=0)
     print(f"{name.splitlines()[0]:18} plain {plain:.1f} %, weighted {weighted:.1f} %")
@@ -211,4 +214,4 @@ print(f"{weighted.n_calibration:,} rows, worth {weighted.effective_sample_size:,
 # - :doc:`/guarantees`: weighted calibration, and what wrong ratios cost
 # - :doc:`/shift`: real photographs, changed in many ways
 # - :func:`pippin.calibrate_weighted`, :func:`pippin.sklearn.estimate_ratios`,
-#   :func:`pippin.label_ratios`
+#   :func:`pippin.shift.label_ratios`

@@ -60,16 +60,16 @@ def distance(images):
     return near.kneighbors(images)[0][:, 0]
 
 
-by_surprise = pippin.novelty(
+by_surprise = pippin.shift.novelty(
     predictor,
     model.predict_proba(X[batch]),
     reference=model.predict_proba(X[calibration]),
 )
-by_distance = pippin.novelty(
+by_distance = pippin.shift.novelty(
     predictor, X[batch], reference=X[calibration], measure=distance
 )
 for name, p in (("1 − max p", by_surprise), ("distance ", by_distance)):
-    flagged = pippin.discoveries(p, level=0.1)
+    flagged = pippin.shift.discoveries(p, level=0.1)
     false = (flagged & ~is_new).sum()
     print(
         f"{name}: {flagged.sum():2} flagged, {(flagged & is_new).sum():2} of "
@@ -106,7 +106,7 @@ plt.show()
 # flagged by distance, the strangest first, with what they are; a number that is not
 # orange is a false alarm:
 
-flagged = np.flatnonzero(pippin.discoveries(by_distance, level=0.1))
+flagged = np.flatnonzero(pippin.shift.discoveries(by_distance, level=0.1))
 strangest = flagged[np.argsort(by_distance[flagged], kind="stable")][:12]
 fig, axes = plt.subplots(1, 12, figsize=(9, 1.3))
 for ax, i in zip(axes, strangest, strict=True):
@@ -123,7 +123,7 @@ plt.show()
 # %%
 # A set carries the flag along:
 
-sets.flagged(pippin.discoveries(by_distance, level=0.1))
+sets.flagged(pippin.shift.discoveries(by_distance, level=0.1))
 
 # %%
 # What can go wrong
@@ -139,8 +139,10 @@ print(f"{(surest > 0.9).mean():.0%} of the eights and nines")
 # **A reference that the model was trained on.** It fits those too well, so ordinary new
 # objects look strange, and most alarms are false:
 
-trained_on = pippin.novelty(predictor, X[batch], reference=X[train], measure=distance)
-flagged = pippin.discoveries(trained_on, level=0.1)
+trained_on = pippin.shift.novelty(
+    predictor, X[batch], reference=X[train], measure=distance
+)
+flagged = pippin.shift.discoveries(trained_on, level=0.1)
 false = (flagged & ~is_new).sum()
 print(f"{flagged.sum()} flagged, {false} of them false: {false / flagged.sum():.0%}")
 
@@ -149,5 +151,5 @@ print(f"{flagged.sum()} flagged, {false} of them false: {false / flagged.sum():.
 # -------
 # - :doc:`/streams`: novelty, other measures, p-values per class
 # - :doc:`/shift`: species that a network was never shown
-# - :func:`pippin.novelty`, :func:`pippin.discoveries`,
+# - :func:`pippin.shift.novelty`, :func:`pippin.shift.discoveries`,
 #   :meth:`pippin.PredictionSets.flagged`

@@ -141,7 +141,7 @@ for side, sets, name, colour in (
     (0.2, trained, "trained for seconds", "C0"),
 ):
     share = 100 * np.bincount(sets.sizes, minlength=11) / len(sets)
-    covered = pippin.coverage(sets, labels[test].numpy())
+    covered = pippin.metrics.coverage(sets, labels[test].numpy())
     ax.bar(
         sizes + side,
         share,

@@ -114,9 +114,9 @@ new = [entry(rng) for _ in range(1000)]
 probs, came, text = next_tokens(new)
 sets = predictor.predict(probs)
 print(
-    f"{pippin.coverage(sets, came):.1%} of {len(came):,} new tokens are in their sets"
+    f"{pippin.metrics.coverage(sets, came):.1%} of {len(came):,} new tokens are in their sets"
 )
-print(f"{pippin.efficiency(sets):.2f} words per set")
+print(f"{pippin.metrics.mean_size(sets):.2f} words per set")
 
 # %%
 # One line of the log, word by word: where the grammar leaves no choice the set is one
@@ -184,7 +184,7 @@ night = [
 ]
 probs, came, _ = next_tokens(night)
 print(
-    f"by night {pippin.coverage(predictor.predict(probs), came):.1%} of the "
+    f"by night {pippin.metrics.coverage(predictor.predict(probs), came):.1%} of the "
     "tokens are in their sets"
 )
 

@@ -138,8 +138,8 @@ before, after = [], []
 for b in bits:
     seen = on_device(b)
     again = pippin.calibrate(seen[:2000], data.labels[:2000], "repip", alpha=0.1)
-    before.append(100 * pippin.coverage(predictor.predict(seen[2000:]), truth))
-    after.append(100 * pippin.coverage(again.predict(seen[2000:]), truth))
+    before.append(100 * pippin.metrics.coverage(predictor.predict(seen[2000:]), truth))
+    after.append(100 * pippin.metrics.coverage(again.predict(seen[2000:]), truth))
     print(
         f"{b} bits: {before[-1]:.1f} % covered; {after[-1]:.1f} % when calibrated "
         "on the device's own outputs"

@@ -68,7 +68,7 @@ print(predictor.content() == alone.content())
 
 found = pippin.dask.evaluate(predictor, probs, labels)
 print(
-    f"{found.coverage:.3f} covered, {found.efficiency:.2f} classes per set, over "
+    f"{found.coverage:.3f} covered, {found.mean_size:.2f} classes per set, over "
     f"{found.n:,} rows"
 )
 client.close()
@@ -132,7 +132,7 @@ thresholds = [
     pippin.calibrate(rows[truth == k], truth[truth == k], "ip").threshold
     for k in range(12)
 ]
-new = pippin.score(data.probs[2500:], data.labels[2500:], "ip")
+new = pippin.scores.score(data.probs[2500:], data.labels[2500:], "ip")
 together = pippin.calibrate(rows, truth, "ip").threshold
 print(f"mean of twelve thresholds: {(new <= np.mean(thresholds)).mean():.1%} covered")
 print(f"one threshold of all rows: {(new <= together).mean():.1%} covered")
@@ -148,4 +148,4 @@ print(f"one threshold of all rows: {(new <= together).mean():.1%} covered")
 # - :doc:`/scale`: tables past memory without a cluster, Spark, Ray, lost workers
 # - :doc:`/performance`: times and ratios
 # - :func:`pippin.dask.calibrate`, :func:`pippin.dask.predict`, :func:`pippin.scan`,
-#   :class:`pippin.Calibration`
+#   :class:`pippin.distributed.Calibration`

@@ -29,15 +29,15 @@ def steep(ranks, power):
     return {"constant": 1, "own": -1, "above": ranks**-power}
 
 
-pippin.register("steep", pippin.Family({"power": 2.0}, steep))
+pippin.scores.register("steep", pippin.scores.Family({"power": 2.0}, steep))
 pippin.testing.check_score("steep(power=3)")  # raises, with the law that fails
 
 # %%
 # It is now a score like any other. With ``power=1`` it is PIP, to the last bit:
 
 data = pippin.load_example()
-scores = pippin.score(data.probs, data.labels, "steep(power=1)")
-print((scores == pippin.score(data.probs, data.labels, "pip")).all())
+scores = pippin.scores.score(data.probs, data.labels, "steep(power=1)")
+print((scores == pippin.scores.score(data.probs, data.labels, "pip")).all())
 pippin.calibrate(
     data.probs[:2000], data.labels[:2000], "steep(power=3)", classes=data.classes
 ).predict(data.probs[2000:])
@@ -59,9 +59,9 @@ others = pippin.compare(
 
 fig, ax = plt.subplots()
 line = swept.summary()
-ax.plot(line["efficiency"], 100 * line["informativeness"], "o-", label="steep")
+ax.plot(line["mean_size"], 100 * line["singleton_rate"], "o-", label="steep")
 for value, size, share in zip(
-    values, line["efficiency"], 100 * line["informativeness"], strict=True
+    values, line["mean_size"], 100 * line["singleton_rate"], strict=True
 ):
     ax.annotate(
         f"{value:g}",
@@ -72,7 +72,7 @@ for value, size, share in zip(
         fontsize=9.5,
     )
 for name, size, share in (
-    others.summary().select("score", "efficiency", "informativeness").iter_rows()
+    others.summary().select("score", "mean_size", "singleton_rate").iter_rows()
 ):
     ax.scatter(size, 100 * share, color="C6", marker="s", s=50, zorder=3)
     ax.annotate(name, (size, 100 * share), xytext=(8, -4), textcoords="offset points")
@@ -96,11 +96,11 @@ plt.show()
 # never score better than one above it. Here is a bonus for unlikely classes, against a
 # network's blind spots, and it is refused as soon as it is registered:
 
-generous = pippin.Family(
+generous = pippin.scores.Family(
     {}, lambda ranks: {"constant": 1, "own": -1, "penalty": -0.1 * ranks}
 )
 try:
-    pippin.register("generous", generous)
+    pippin.scores.register("generous", generous)
 except pippin.InputError as error:
     print(error)
 
@@ -131,5 +131,5 @@ print(elsewhere.stderr.splitlines()[-1].replace(str(file.parent) + "/", ""))
 # - :doc:`/scores`: the formula, its columns, and the laws that ``check_score`` holds a
 #   score against
 # - :doc:`plot_01_which_score`: comparing scores on your data
-# - :class:`pippin.Family`, :func:`pippin.register`, :func:`pippin.testing.check_score`,
-#   :func:`pippin.linear`
+# - :class:`pippin.scores.Family`, :func:`pippin.scores.register`, :func:`pippin.testing.check_score`,
+#   :func:`pippin.scores.linear`

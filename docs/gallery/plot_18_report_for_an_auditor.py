@@ -101,7 +101,7 @@ for name, one in (("one threshold", found), ("per class", again)):
     worst = one.class_coverage[one.worst_class]
     print(
         f"{name:13} worst class {one.worst_class}, {worst:.1%} covered; "
-        f"{one.efficiency:.2f} classes per set"
+        f"{one.mean_size:.2f} classes per set"
     )
 
 # %%

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from pippin._conformal.calibrating import calibrate, score
+from pippin._conformal.loading import load
+from pippin._conformal.marginal import Predictor
 from pippin._engine.numba_engine import engine as compiled
 from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds, Engine
-from pippin._predictors.calibrating import calibrate, score
-from pippin._predictors.loading import load
-from pippin._predictors.marginal import Predictor
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector, read_only
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.laws import beta_binomial

@@ -9,6 +9,7 @@ import pytest
 import pippin
 from pippin._theory.formula import OURS
 from pippin.cli.inputs import read_scores
+from pippin.metrics import coverage
 from support.cli_data import DATA, LABELS, PROBS, write_data
 
 
@@ -40,7 +41,7 @@ def test_calibrate_predict_and_evaluate_are_the_same_on_every_format(data, call,
     assert polars.read_ndjson("sets.jsonl").equals(polars.read_parquet("sets.parquet"))
     code, out, err = call(f"evaluate p.json {data} --seed 2")
     assert (code, err) == (0, "")
-    assert f"coverage     {pippin.coverage(sets, LABELS):.4f}" in out
+    assert f"coverage     {pippin.metrics.coverage(sets, LABELS):.4f}" in out
     assert ("weed" in out) == ("npy" not in file)
 
 
@@ -105,21 +106,18 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
     frame.with_columns(label=polars.Series(np.array([30, 10, 20])[LABELS])).write_csv("numbered.csv")
     code, out, err = call("evaluate p.json numbered.csv")
     assert (code, err.count("seem to be those that calibrated"), err.count("\n")) == (0, 1, 1)
-    assert (
-        f"coverage     {pippin.coverage(pippin.load('p.json').predict(PROBS), np.array([30, 10, 20])[LABELS]):.4f}"
-        in out
-    )
+    assert f"coverage     {coverage(pippin.load('p.json').predict(PROBS), np.array([30, 10, 20])[LABELS]):.4f}" in out
 
 
 def test_lists_of_scores():
     """Commas in parentheses do not split; paper and all stand for several."""
-    assert read_scores("paper") == pippin.PAPER_SCORES
+    assert read_scores("paper") == pippin.scores.PAPER
     every = [method.score.name for method in read_scores("all")]
     assert [name for name in every if name in OURS][6:] == ["saps", "topk", "socop"]
     assert read_scores("linear(weights=(1, 0.5), penalties=(0, 1)), ip , raps(lam=0.1, k_reg=2)") == (
-        pippin.linear((1, 0.5), (0, 1)),
-        pippin.ip(),
-        pippin.raps(0.1, 2),
+        pippin.scores.linear((1, 0.5), (0, 1)),
+        pippin.scores.ip(),
+        pippin.scores.raps(0.1, 2),
     )
 
 

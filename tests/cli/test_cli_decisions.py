@@ -34,7 +34,7 @@ def test_from_data_to_actions(here, call, name):
     assert code == 0
     assert "each action is worth at least its certificate 98 % of the time" in out
     assert call("decide d.json test.npz --out a.csv")[0] == 0
-    decider = pippin.calibrate_decisions(DATA.probs[:1500], DATA.labels[:1500], UTILITY, 0.02, classes=DATA.classes)
+    decider = pippin.decisions.calibrate(DATA.probs[:1500], DATA.labels[:1500], UTILITY, 0.02, classes=DATA.classes)
     wanted = decider.decide(DATA.probs[1500:2500])
     found = polars.read_csv("a.csv")
     assert found.columns == ["row", "action", "certificate"]
@@ -46,7 +46,7 @@ def test_from_data_to_actions(here, call, name):
     assert out.splitlines()[1].startswith("0,")
     assert "Decisions between" in err
     code, out, _ = call("evaluate d.json test.npz")
-    told = pippin.evaluate_decisions(wanted, DATA.labels[1500:2500], UTILITY)
+    told = pippin.decisions.evaluate(wanted, DATA.labels[1500:2500], UTILITY)
     assert f"certificate kept   {told.kept:.4f}" in out
     assert "The best response, which maximises expected utility and promises nothing, had" in out
     assert "as promised" in out

@@ -104,7 +104,7 @@ def test_compare_tells_of_classes_and_groups(call, folder, blank_figures):
 
 @pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
 def test_the_combination(score, call, folder):
-    guarantee = pippin.parse_method(score).margin
+    guarantee = pippin.scores.parse_method(score).margin
     expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, variant=guarantee, classes=NAMES, seed=3)
     code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
     assert (code, err) == (0, "")
@@ -115,7 +115,7 @@ def test_the_combination(score, call, folder):
     code, out, err = call("evaluate p.json data.csv")
     assert (code, err) == (0, "")
     assert f"ip/ms {guarantee} with the thresholds" in out
-    assert f"{pippin.coverage(expected.predict(PROBS), LABELS):.4f}" in out
+    assert f"{pippin.metrics.coverage(expected.predict(PROBS), LABELS):.4f}" in out
 
 
 def test_weights(call, folder):
@@ -130,7 +130,7 @@ def test_weights(call, folder):
     code, out, err = call("evaluate p.json data.csv --weights w.npy")
     assert (code, err) == (0, "")
     assert "pip with weights, from 60 rows worth 5" in out
-    assert f"{pippin.coverage(expected, LABELS):.4f}" in out
+    assert f"{pippin.metrics.coverage(expected, LABELS):.4f}" in out
 
 
 @pytest.mark.parametrize("calibrating", [["1", "2"], ["1", "b"]])

@@ -43,7 +43,7 @@ def test_an_alarm_and_the_state(here, call):
     assert [(line["rows"], line["alarm"]) for line in lines(out)] == [(100, False), (200, False), (250, False)]
     code, out, _ = call("monitor p.json dim.csv --state s.json --every 1000")
     first, last = lines(out)
-    watched = pippin.Monitor(pippin.load("p.json"), seed=1)
+    watched = pippin.online.Monitor(pippin.load("p.json"), seed=1)
     for part, scale in ((slice(1000, 1250), 1.0), (slice(1250, 1450), 0.5)):
         probs = scale * DATA.probs[part] + (1 - scale) / 12
         for row, label in zip(np.asarray(probs, dtype=np.float64), DATA.labels[part], strict=True):
@@ -53,7 +53,7 @@ def test_an_alarm_and_the_state(here, call):
     assert first["changepoint"] == watched.changepoint
     assert last["rows"] == 450
     assert last["evidence"] == watched.evidence
-    assert pippin.Monitor.load("s.json").evidence == watched.evidence
+    assert pippin.online.Monitor.load("s.json").evidence == watched.evidence
 
 
 @pytest.mark.parametrize(("cell", "told"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
@@ -93,7 +93,7 @@ def test_killed_it_has_kept_what_it_printed(here):
     arguments = ("monitor", "p.json", "good.csv", "--state", "s.json", "--every", "50", "--seed", "1")
     done = run_until("os:replace", 3, *arguments, folder=here)
     assert done.returncode == -9
-    assert pippin.Monitor.load("s.json").n_rows == lines(done.stdout)[-1]["rows"] == 100
+    assert pippin.online.Monitor.load("s.json").n_rows == lines(done.stdout)[-1]["rows"] == 100
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     summary = polars.read_csv(tmp_path / "out/summary.csv")
     n = round(0.45 * 120)
     level = np.ceil(0.9 * (n + 1)) / (n + 1)
-    assert summary["score"].to_list() == list(map(str, pippin.PAPER_SCORES))
+    assert summary["score"].to_list() == list(map(str, pippin.scores.PAPER))
     assert np.abs(summary["coverage"].to_numpy() - level).max() < 0.01
-    assert summary["efficiency"].max() < 4
+    assert summary["mean_size"].max() < 4
     for score in ("repip", "raps"):
         swept = polars.read_csv(tmp_path / f"out/sweep-{score}/sweep.csv")
         assert len(swept) == 10

@@ -57,7 +57,7 @@ def test_one_word_for_one_thing(compared):
     out, page = compared("ip,pip")
     assert "score ┃ coverage ┃ size ┃ singletons ┃ empty ┃" in out
     for text in (out, page):
-        for word in ("efficiency", "informativeness", "classes per set", "with one class"):
+        for word in ("mean_size", "singleton_rate", "classes per set", "with one class"):
             assert text.count(word) == 1, word
         assert not re.search("mean set size|fewest classes|sets with no class.*sets with no class", text)
     assert "score threshold coverage size singletons empty" in page
@@ -70,7 +70,7 @@ def test_documents_have_the_same_heads():
     for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.py")):
         for line in path.read_text("utf-8").splitlines():
             if line.startswith("|") or "| score |" in line:
-                assert not re.search("classes per set|one class|efficiency|informativeness|set size", line), path
+                assert not re.search("classes per set|one class|mean_size|singleton_rate|set size", line), path
 
 
 def test_evaluate_has_the_same_words(call, tmp_path):

@@ -11,7 +11,7 @@ from pippin._compare.methods import parse_methods
 from pippin._compare.report_data import study
 from pippin._compare.splits import make_trial
 from pippin._compare.verdict import on_sample
-from pippin._inputs.labels import as_labelled
+from pippin._validation.labels import as_labelled
 
 MOST = 1500
 
@@ -42,7 +42,7 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
         assert np.array_equal(one.classes, other.classes)
         assert np.array_equal(one.strata, other.strata)
     ip, repip, _ = methods
-    for metric in ("efficiency", "informativeness"):
+    for metric in ("mean_size", "singleton_rate"):
         wide, narrow = (difference(one, metric, ip, repip) for one in (near, found.comparison))
         assert narrow.mean == difference(whole.comparison, metric, ip, repip).mean
         over_rows = _variance(wide, near.splits) - _over_splits(near, metric)

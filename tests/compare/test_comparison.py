@@ -9,7 +9,7 @@ import pippin
 from pippin._compare import split_evaluation
 from pippin._compare.split_evaluation import AT_ONCE, METRICS
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows
+from pippin._validation.rows import as_rows
 from support.engines import compiled, plain
 from support.killing import run_until
 from support.rows import KINDS, made_rows
@@ -27,9 +27,7 @@ def naive(probs, labels, score, alpha, splits, fraction, seed):
         outer = np.setdiff1d(np.arange(n), inner)
         predictor = pippin.calibrate(probs[inner], labels[inner], score, alpha, seed=generator)
         result = pippin.evaluate(predictor.predict(probs[outer], seed=generator), labels[outer])
-        found.append(
-            (predictor.threshold, result.coverage, result.efficiency, result.informativeness, result.empty_rate)
-        )
+        found.append((predictor.threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
     return np.array(found)
 
 
@@ -109,7 +107,8 @@ def test_rows_are_ranked_once_for_all():
     ranked, ranks = dispatch.ranked_rows(as_rows(data.probs), data.labels)
     for score in EVERY_SCORE:
         assert np.array_equal(
-            pippin.score(ranked.array, ranks, score, seed=1), pippin.score(data.probs, data.labels, score, seed=1)
+            pippin.scores.score(ranked.array, ranks, score, seed=1),
+            pippin.scores.score(data.probs, data.labels, score, seed=1),
         )
 
 
@@ -144,7 +143,7 @@ def test_the_table_and_its_summary():
     summary = comparison.summary()
     assert summary["score"].to_list() == ["ip", "pip(beta=2)"]
     rows = comparison.table.filter(comparison.table["score"] == "ip")
-    assert summary["efficiency"][0] == pytest.approx(rows["efficiency"].mean())
+    assert summary["mean_size"][0] == pytest.approx(rows["mean_size"].mean())
     assert summary["coverage_sd"][0] == pytest.approx(rows["coverage"].std())
 
 
@@ -154,7 +153,7 @@ def test_orderings_of_the_paper_on_the_example():
     comparison = pippin.compare(data.probs, data.labels, splits=200)
     size, single = (
         dict(zip(map(str, comparison.scores), comparison.metric(m).mean(axis=1), strict=True))
-        for m in ("efficiency", "informativeness")
+        for m in ("mean_size", "singleton_rate")
     )
     assert min(size, key=size.get) == "ip"
     assert max(size, key=size.get) == "margin"

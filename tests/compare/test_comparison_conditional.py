@@ -47,7 +47,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         sets = predictor.predict(probs[outer], nonempty=method.nonempty, **asked)
         result = pippin.evaluate(sets, labels[outer])
         threshold = np.nan if method.per or method.margin else predictor.threshold
-        found.append((threshold, result.coverage, result.efficiency, result.informativeness, result.empty_rate))
+        found.append((threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
         if pooled is not None:
             pooled.append((sets.sizes, sets.contains(labels[outer]), labels[outer], groups[outer]))
     return np.array(found)
@@ -59,7 +59,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
     """`compare` equals the naive loop to the last bit: ties, zeros, infinite thresholds; in one block and in many."""
-    method = pippin.parse_method(f"{score} {end}")
+    method = pippin.scores.parse_method(f"{score} {end}")
     for n, n_classes, alpha, block in ((160, 4, 0.2, dispatch.BLOCK), (60, 6, 0.1, 50)):
         probs, labels, groups = made(kind, n, n_classes, n)
         monkeypatch.setattr(dispatch, "BLOCK", block)
@@ -75,7 +75,7 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_the_combination_is_counted_exactly(method, kind):
     """With both thresholds, and where it has no room for the margin's errors."""
-    chosen = pippin.parse_method(method)
+    chosen = pippin.scores.parse_method(method)
     assert str(chosen) == method
     for n, alpha in ((400, 0.3), (160, 0.2), (60, 0.1)):
         probs, labels, groups = made(kind, n, 4, n)
@@ -88,7 +88,7 @@ def test_the_combination_is_counted_exactly(method, kind):
 )
 def test_the_example_is_counted_exactly(method):
     """On real rows."""
-    data, chosen = pippin.load_example(), pippin.parse_method(method)
+    data, chosen = pippin.load_example(), pippin.scores.parse_method(method)
     values = pippin.compare(data.probs, data.labels, [method], splits=2, seed=5).values[0]
     assert np.array_equal(values, naive(data.probs, data.labels, None, chosen, 0.1, 2, 0.45, 5), equal_nan=True)
 
@@ -99,7 +99,7 @@ def test_who_is_covered_is_counted_exactly(method):
     """Coverage by class, by group and by set size against plain loops over the pooled sets."""
     probs, labels, groups = made("spread", 150, 14)
     names = tuple("abcdefghijklmn")
-    chosen, pooled, alpha = pippin.parse_method(method), [], 0.3
+    chosen, pooled, alpha = pippin.scores.parse_method(method), [], 0.3
     naive(probs, labels, groups, chosen, alpha, 7, 0.45, 0, pooled)
     sizes, covered, truth, where = (np.concatenate(part) for part in zip(*pooled, strict=True))
     found = pippin.compare(probs, labels, [method], alpha, splits=7, classes=names, groups=groups)
@@ -219,14 +219,18 @@ def test_the_table_and_its_summary():
     """A method has no single threshold; plain scores beside it keep theirs."""
     data = pippin.load_example()
     found = pippin.compare(data.probs, data.labels, ["ip", "ip per class", "ip nonempty"], splits=4)
-    assert found.scores == (pippin.ip(), pippin.Method(pippin.ip(), "class"), pippin.Method(pippin.ip(), None, True))
+    assert found.scores == (
+        pippin.scores.ip(),
+        pippin.scores.Method(pippin.scores.ip(), "class"),
+        pippin.scores.Method(pippin.scores.ip(), None, True),
+    )
     assert found.table.columns == ["score", "split", *METRICS]
     assert found.table["score"].unique(maintain_order=True).to_list() == ["ip", "ip per class", "ip nonempty"]
     summary = found.summary()
     assert np.isnan(summary["threshold"].to_numpy()).tolist() == [False, True, False]
     assert summary["threshold_sd"][0] > 0
     assert summary["empty_rate"][2] == 0
-    gaps = pippin.differences(found, "efficiency")
+    gaps = pippin.differences(found, "mean_size")
     assert [(str(gap.first), str(gap.second)) for gap in gaps[:1]] == [("ip", "ip per class")]
 
 

@@ -17,8 +17,8 @@ def test_a_difference_is_paired_and_signed():
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, ["ip", "pip"], splits=50)
     n, n_cal = 4986, 2244
-    gaps = comparison.metric("efficiency")[0] - comparison.metric("efficiency")[1]
-    found = difference(comparison, "efficiency", pippin.ip(), pippin.pip())
+    gaps = comparison.metric("mean_size")[0] - comparison.metric("mean_size")[1]
+    found = difference(comparison, "mean_size", pippin.scores.ip(), pippin.scores.pip())
     whole = [pippin.calibrate(data.probs, data.labels, name).predict(data.probs).sizes for name in ("ip", "pip")]
     own = whole[0] - whole[1]
     tests = [~draw_split(comparison.trial, index).calibration for index in range(50)]
@@ -27,17 +27,17 @@ def test_a_difference_is_paired_and_signed():
     variance = own.var() / n + n_cal / (n - n_cal) * rest.var(ddof=1) - 2 * np.cov(tested, rest)[0, 1]
     half = stats.t.ppf(0.975, 49) * np.sqrt(variance + gaps.var(ddof=1) / 50)
     assert (found.mean, found.high - found.mean) == pytest.approx((gaps.mean(), half), rel=1e-6)
-    turned = difference(comparison, "efficiency", pippin.pip(), pippin.ip())
+    turned = difference(comparison, "mean_size", pippin.scores.pip(), pippin.scores.ip())
     assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
-    assert len(pippin.differences(comparison, "efficiency")) == 1
+    assert len(pippin.differences(comparison, "mean_size")) == 1
     two = pippin.compare(data.probs, data.labels, ["ip", "pip"], splits=2)
-    assert pippin.differences(two, "efficiency")[0].clear is False
-    unknown = difference(replace(comparison, trial=None), "efficiency", pippin.ip(), pippin.pip())
+    assert pippin.differences(two, "mean_size")[0].clear is False
+    unknown = difference(replace(comparison, trial=None), "mean_size", pippin.scores.ip(), pippin.scores.pip())
     assert unknown.high - unknown.mean > half
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("metric", ["efficiency", "informativeness"])
+@pytest.mark.parametrize("metric", ["mean_size", "singleton_rate"])
 def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
     """Over 200 simulated data sets, the 95 % interval holds the true difference at least 95 % of the time.
 
@@ -64,7 +64,7 @@ def test_coverage_of_honest_rows_behaves_as_guaranteed():
     assert found.good, found.message
     assert "behaves as guaranteed" in found.message
     trial = trial_of(data.probs, data.labels)
-    assert check_order(trial, pippin.ip()).good
+    assert check_order(trial, pippin.scores.ip()).good
 
 
 def test_ties_are_noticed():
@@ -79,10 +79,10 @@ def test_ties_are_noticed():
 def test_drift_is_noticed():
     """Rows that get harder along the file: random splits cannot show it, the order does."""
     data = pippin.load_example()
-    easy_first = np.argsort(pippin.score(data.probs, data.labels, "ip"), kind="stable")
+    easy_first = np.argsort(pippin.scores.score(data.probs, data.labels, "ip"), kind="stable")
     probs, labels = data.probs[easy_first], data.labels[easy_first]
     assert check_spread(pippin.compare(probs, labels, ["ip"], splits=100)).good
-    found = check_order(trial_of(probs, labels), pippin.ip())
+    found = check_order(trial_of(probs, labels), pippin.scores.ip())
     assert not found.good
     assert "may not be exchangeable" in found.message
 
@@ -94,5 +94,5 @@ def test_the_look_along_the_file_seldom_errs():
     for _ in range(300):
         probs = rng.dirichlet(np.full(4, 0.5), 200)
         labels = (rng.random(200)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
-        accused += not check_order(trial_of(probs, labels, fraction=0.5), pippin.ip()).good
+        accused += not check_order(trial_of(probs, labels, fraction=0.5), pippin.scores.ip()).good
     assert accused <= 3

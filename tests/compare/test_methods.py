@@ -6,46 +6,55 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._compare.methods import parse_methods
-from pippin._predictors.grouping import PER
+from pippin._conformal.grouping import PER
 from support.scores import EVERY_SCORE
 
-methods = st.builds(pippin.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())
+methods = st.builds(pippin.scores.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())
 
 
 @given(methods)
 def test_every_spelling_parses_back(method):
-    assert pippin.parse_method(str(method)) == method
-    assert pippin.parse_method(f"  {str(method).replace(' ', '  ')} ") == method
+    assert pippin.scores.parse_method(str(method)) == method
+    assert pippin.scores.parse_method(f"  {str(method).replace(' ', '  ')} ") == method
 
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_a_plain_method_is_spelled_like_its_score(score):
-    assert str(pippin.Method(score)) == str(score)
-    assert pippin.parse_method(score) == pippin.parse_method(str(score)) == pippin.Method(score)
-    assert parse_methods([pippin.Method(score)]) == (score,)
+    assert str(pippin.scores.Method(score)) == str(score)
+    assert pippin.scores.parse_method(score) == pippin.scores.parse_method(str(score)) == pippin.scores.Method(score)
+    assert parse_methods([pippin.scores.Method(score)]) == (score,)
 
 
 @pytest.mark.parametrize(
     ("method", "spelling"),
     [
-        (pippin.Method(pippin.pip(), "class"), "pip per class"),
-        (pippin.Method(pippin.pip(), "group"), "pip per group"),
-        (pippin.Method(pippin.repip(gamma=0.05), "class and group"), "repip(gamma=0.05) per class and group"),
-        (pippin.Method(pippin.pip(), "cluster"), "pip per cluster"),
-        (pippin.Method(pippin.pip(), "rc3p"), "pip rc3p"),
-        (pippin.Method(pippin.pip(), nonempty=True), "pip nonempty"),
-        (pippin.Method(pippin.pip(), "class", True), "pip per class nonempty"),
+        (pippin.scores.Method(pippin.scores.pip(), "class"), "pip per class"),
+        (pippin.scores.Method(pippin.scores.pip(), "group"), "pip per group"),
+        (
+            pippin.scores.Method(pippin.scores.repip(gamma=0.05), "class and group"),
+            "repip(gamma=0.05) per class and group",
+        ),
+        (pippin.scores.Method(pippin.scores.pip(), "cluster"), "pip per cluster"),
+        (pippin.scores.Method(pippin.scores.pip(), "rc3p"), "pip rc3p"),
+        (pippin.scores.Method(pippin.scores.pip(), nonempty=True), "pip nonempty"),
+        (pippin.scores.Method(pippin.scores.pip(), "class", True), "pip per class nonempty"),
     ],
 )
 def test_known_spellings(method, spelling):
     assert str(method) == repr(method) == spelling
-    assert pippin.parse_method(spelling) == method
+    assert pippin.scores.parse_method(spelling) == method
 
 
 def test_each_candidate_once_and_plain_ones_as_scores():
-    given = ["pip", pippin.pip(), "pip per class", pippin.Method(pippin.pip(), "class"), pippin.Method(pippin.pip())]
-    assert parse_methods(given) == (pippin.pip(), pippin.Method(pippin.pip(), "class"))
-    assert parse_methods("pip per class") == parse_methods(pippin.Method(pippin.pip(), "class"))
+    given = [
+        "pip",
+        pippin.scores.pip(),
+        "pip per class",
+        pippin.scores.Method(pippin.scores.pip(), "class"),
+        pippin.scores.Method(pippin.scores.pip()),
+    ]
+    assert parse_methods(given) == (pippin.scores.pip(), pippin.scores.Method(pippin.scores.pip(), "class"))
+    assert parse_methods("pip per class") == parse_methods(pippin.scores.Method(pippin.scores.pip(), "class"))
 
 
 @pytest.mark.parametrize(
@@ -69,9 +78,9 @@ def test_each_candidate_once_and_plain_ones_as_scores():
 )
 def test_what_cannot_be_read_is_said(text, message):
     with pytest.raises(ValueError, match=message):
-        pippin.parse_method(text)
+        pippin.scores.parse_method(text)
 
 
 def test_an_unknown_kind_is_said():
     with pytest.raises(ValueError, match=r"Expected per to be None or one of 'class', .* got 'species'"):
-        pippin.Method(pippin.pip(), "species")
+        pippin.scores.Method(pippin.scores.pip(), "species")

@@ -19,13 +19,13 @@ from support.trials import trial_of
 def test_a_sharpened_method_is_spelled_after_its_score():
     """Between the score and its thresholds."""
     for text in ("socop sharpened", "ip sharpened per class", "pip(beta=2) sharpened nonempty", "ip/ms sharpened sum"):
-        method = pippin.parse_method(text)
+        method = pippin.scores.parse_method(text)
         assert str(method) == text
         assert method.sharpened
         assert not method.plain
-    assert pippin.parse_method("ip sharpened") != pippin.parse_method("ip")
+    assert pippin.scores.parse_method("ip sharpened") != pippin.scores.parse_method("ip")
     with pytest.raises(pippin.InputError, match="Cannot read 'blunted'"):
-        pippin.parse_method("ip blunted")
+        pippin.scores.parse_method("ip blunted")
 
 
 @pytest.mark.parametrize("spelling", ["socop", "ip per class", "aps"])
@@ -34,7 +34,7 @@ def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
     probs, labels = confused_rows(200, seed=40)
     name, _, per = spelling.partition(" ")
     trial = trial_of(probs, labels, alpha=0.2, fraction=0.5)
-    found = compare_in(trial, (pippin.parse_method(f"{name} sharpened {per}".strip()),), 2)
+    found = compare_in(trial, (pippin.scores.parse_method(f"{name} sharpened {per}".strip()),), 2)
     for index in range(2):
         split = draw_split(trial, index)
         inner = np.flatnonzero(split.calibration)
@@ -42,13 +42,13 @@ def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
         ours = np.sort(generator.choice(inner, 50, replace=False))
         sharper = pippin.sharpen(probs[ours], labels[ours], seed=trial.seed)
         others, test = np.setdiff1d(inner, ours), np.flatnonzero(~split.calibration)
-        scores = pippin.score(sharper(probs), None, name, seed=Given(split.u))
+        scores = pippin.scores.score(sharper(probs), None, name, seed=Given(split.u))
         limits = np.full(4, kth(scores[others, labels[others]], 0.2))
         if per:
             limits = np.array([kth(scores[others[labels[others] == k], k], 0.2) for k in range(4)])
         inside = scores[test] <= limits
         expected = inside[np.arange(len(test)), labels[test]].mean(), inside.sum(axis=1).mean()
-        assert (found.metric("coverage")[0, index], found.metric("efficiency")[0, index]) == pytest.approx(expected)
+        assert (found.metric("coverage")[0, index], found.metric("mean_size")[0, index]) == pytest.approx(expected)
 
 
 class Given(np.random.Generator):
@@ -71,7 +71,7 @@ def kth(scores, alpha):
 def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
     """On confused rows it does; on rows whose probabilities are true there is nothing to win."""
     trial = trial_of(*confused_rows(1500, seed=41), alpha=0.1, fraction=0.5)
-    methods = tuple(map(pippin.parse_method, ("socop", "socop sharpened")))
+    methods = tuple(map(pippin.scores.parse_method, ("socop", "socop sharpened")))
     found = study(trial, methods, 12)
     assert str(found.verdict.take) == "socop sharpened"
     assert any(sentence.startswith("Sharpening pays: it changes socop by -") for sentence in found.verdict.sentences)
@@ -90,7 +90,7 @@ def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
 def test_what_splits_remember_goes_with_their_trial():
     """Nothing of a comparison stays in memory once nobody has it."""
     trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
-    compare_in(trial, (pippin.parse_method("ip sharpened"),), 1)
+    compare_in(trial, (pippin.scores.parse_method("ip sharpened"),), 1)
     known = weakref.ref(trial)
     del trial
     gc.collect()
@@ -103,4 +103,4 @@ def test_too_few_rows_or_many_splits_are_told():
     with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
         pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)
     with pytest.warns(UserWarning, match="a sharpener is learned anew in each of 101 splits"):
-        check_methods(trial_of(probs, labels), [pippin.parse_method("ip sharpened")], 101)
+        check_methods(trial_of(probs, labels), [pippin.scores.parse_method("ip sharpened")], 101)

@@ -14,7 +14,7 @@ def simulated(rng, n, n_classes=10):
     return probs / probs.sum(axis=1, keepdims=True), labels
 
 
-CANDIDATES = [pippin.linear(np.random.default_rng(i).exponential(1, 9) ** 3) for i in range(60)]
+CANDIDATES = [pippin.scores.linear(np.random.default_rng(i).exponential(1, 9) ** 3) for i in range(60)]
 
 
 def test_coverage_after_tuning_is_nominal_and_without_a_part_of_its_own_it_is_not():
@@ -26,11 +26,11 @@ def test_coverage_after_tuning_is_nominal_and_without_a_part_of_its_own_it_is_no
     for run in range(runs):
         rows = rng.choice(len(labels), 2 * n, replace=False)
         tuned = pippin.tune(probs[rows], labels[rows], CANDIDATES, prefer="size", alpha=alpha, splits=3, seed=run)
-        honest.append(pippin.coverage(tuned.calibrate().predict(probs), labels))
+        honest.append(pippin.metrics.coverage(tuned.calibrate().predict(probs), labels))
         calibration = rows[:n]
         predictors = [pippin.calibrate(probs[calibration], labels[calibration], s, alpha) for s in CANDIDATES]
-        best = min(predictors, key=lambda p: pippin.efficiency(p.predict(probs[calibration])))
-        cheating.append(pippin.coverage(best.predict(probs), labels))
+        best = min(predictors, key=lambda p: pippin.metrics.mean_size(p.predict(probs[calibration])))
+        cheating.append(pippin.metrics.coverage(best.predict(probs), labels))
     assert np.mean(honest) == pytest.approx(0.8, abs=3.5 * np.std(honest) / np.sqrt(runs))
     assert np.mean(cheating) < 0.8 - 5 * np.std(cheating) / np.sqrt(runs)
 
@@ -64,7 +64,7 @@ def test_preferences():
     data = pippin.load_example()
 
     def choice(**preference):
-        return str(pippin.tune(data.probs, data.labels, pippin.PAPER_SCORES, splits=20, **preference).score)
+        return str(pippin.tune(data.probs, data.labels, pippin.scores.PAPER, splits=20, **preference).score)
 
     assert choice(prefer="size") == "ip"
     assert choice(prefer="singletons") == "margin"

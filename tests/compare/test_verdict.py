@@ -38,7 +38,7 @@ def test_the_verdict_names_the_best_for_each_preference(verdict):
 def test_every_family_traces_a_front(verdict):
     """SOCOP's front is a front: with a dearer price come larger sets and more singletons."""
     assert set(verdict.fronts) == set(FRONTS)
-    sizes, singletons = (verdict.fronts["socop"].metric(m).mean(axis=1) for m in ("efficiency", "informativeness"))
+    sizes, singletons = (verdict.fronts["socop"].metric(m).mean(axis=1) for m in ("mean_size", "singleton_rate"))
     assert (np.diff(sizes) > -1e-3).all()
     assert (np.diff(singletons) > -1e-3).all()
 
@@ -56,7 +56,7 @@ def test_other_comparisons_have_sentences_too(example, scores):
 def test_the_curve_equals_calibrating_at_every_level(example, score):
     """The first split, from its curve and from the public functions."""
     data, trial = example
-    curve = level_curve(trial, pippin.Method(score))
+    curve = level_curve(trial, pippin.scores.Method(score))
     split = draw_split(trial, 0)
     calibration = split.calibration
     for alpha in (0.01, 0.1, 0.25, 0.5):
@@ -67,19 +67,19 @@ def test_the_curve_equals_calibrating_at_every_level(example, score):
         counts = (curve.covered[i], curve.sizes[i], curve.singletons[i], curve.empty[i])
         assert curve.thresholds[i] == predictor.threshold
         assert np.array(counts) / curve.n_test == pytest.approx(
-            (found.coverage, found.efficiency, found.informativeness, found.empty_rate), abs=1e-12
+            (found.coverage, found.mean_size, found.singleton_rate, found.empty_rate), abs=1e-12
         )
 
 
 def test_a_study_holds_it_all(example):
     """The comparison is that of `compare`; the evaluations are those of its first split, by class name."""
     data, _ = example
-    scores = (pippin.ip(), pippin.aps())
+    scores = (pippin.scores.ip(), pippin.scores.aps())
     found = study_of(data.probs, data.labels, scores, 20, classes=data.classes)
     assert np.array_equal(found.comparison.values, pippin.compare(data.probs, data.labels, scores, splits=20).values)
     for number, score in enumerate(scores):
         evaluation = found.evaluations[str(score)]
-        assert evaluation.efficiency == pytest.approx(found.comparison.values[number, 0, 2])
+        assert evaluation.mean_size == pytest.approx(found.comparison.values[number, 0, 2])
         assert evaluation.coverage == pytest.approx(found.comparison.values[number, 0, 1])
         assert set(evaluation.class_coverage) == set(data.classes)
 

@@ -63,7 +63,7 @@ def test_arrays_and_frames(cluster):
     probs, labels = dask.array.from_array(PROBS, (700, 5)), dask.array.from_array(LABELS, 900)
     same(pippin.dask.calibrate(probs, labels, "aps", seed=3), whole)
     lazy = pippin.dask.score(probs, labels, "aps", seed=3)
-    np.testing.assert_array_equal(lazy.compute(), pippin.score(PROBS, LABELS, "aps", seed=3))
+    np.testing.assert_array_equal(lazy.compute(), pippin.scores.score(PROBS, LABELS, "aps", seed=3))
     table = pandas.DataFrame(PROBS, columns=names).assign(label=np.array(names)[LABELS], group=GROUPS)
     frame = dask.dataframe.from_pandas(table, npartitions=3)
     found = pippin.dask.calibrate(frame, "label", "aps", seed=3, groups="group")
@@ -97,7 +97,7 @@ def test_tables_are_read_by_the_workers(cluster, tmp_path):
     whole = pippin.calibrate(PROBS, LABELS, "aps", classes=names, seed=3)
     same(pippin.dask.calibrate(scan, score="aps", seed=3), whole)
     found = pippin.dask.evaluate(whole, scan, seed=1)
-    assert found.coverage == pippin.coverage(whole.predict(PROBS, seed=1), LABELS)
+    assert found.coverage == pippin.metrics.coverage(whole.predict(PROBS, seed=1), LABELS)
     (tmp_path / "1.csv").unlink()
     with pytest.raises(pippin.InputError, match=r"There is no file .*1\.csv"):
         pippin.dask.calibrate(scan, score="ip")
@@ -237,7 +237,7 @@ def weight(ranks):
     return {weight}
 
 
-pippin.register("shallow", pippin.Family({{"power": 1.0}}, coefficients))
+pippin.scores.register("shallow", pippin.scores.Family({{"power": 1.0}}, coefficients))
 """
 
 

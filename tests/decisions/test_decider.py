@@ -16,7 +16,7 @@ FIT, TEST = slice(0, 2000), slice(2000, None)
 
 
 def made(alpha=0.02, **options):
-    return pippin.calibrate_decisions(
+    return pippin.decisions.calibrate(
         DATA.probs[FIT], DATA.labels[FIT], UTILITY, alpha, classes=DATA.classes, **options
     )
 
@@ -71,7 +71,7 @@ def test_sets_hold_the_true_class_just_when_the_certificate_is_kept(way):
     found, sets = decider.decide(DATA.probs[TEST], **groups), decider.predict(DATA.probs[TEST], **groups)
     kept = UTILITY.of(DATA.classes)[found.codes, DATA.labels[TEST]] >= found.certificates
     np.testing.assert_array_equal(sets.contains(DATA.labels[TEST]), kept)
-    again = pippin.decide(sets, UTILITY)
+    again = pippin.decisions.decide(sets, UTILITY)
     assert (again.certificates >= found.certificates).all()
     rows = np.repeat(np.arange(len(sets)), sets.sizes)
     falls = np.diff(DATA.probs[TEST][rows, sets.members])
@@ -100,13 +100,13 @@ def test_files_that_were_changed_are_refused(tmp_path):
 def test_too_few_rows_play_safe():
     """β is infinite: the action is the one with the best worst case, and that is always kept."""
     with pytest.warns(UserWarning, match="at least 49 are needed. Until then the action is always that of the best"):
-        decider = pippin.calibrate_decisions(DATA.probs[:40], DATA.labels[:40], UTILITY, 0.02, classes=DATA.classes)
+        decider = pippin.decisions.calibrate(DATA.probs[:40], DATA.labels[:40], UTILITY, 0.02, classes=DATA.classes)
     found = decider.decide(DATA.probs)
     assert set(found.actions) == {"ask"}
     assert set(found.certificates) == {0.3}
     assert "always ask" in decider.describe()
     with pytest.warns(UserWarning, match=r"crop has \d+ and needs 199"):
-        pippin.calibrate_decisions(
+        pippin.decisions.calibrate(
             DATA.probs[:300], DATA.labels[:300], UTILITY, {"weed": 0.1, "crop": 0.005}, per="kind", classes=DATA.classes
         )
 
@@ -127,9 +127,9 @@ def test_levels_and_wrong_use():
         with pytest.raises(pippin.InputError, match=told):
             made(**options)
     with pytest.raises(pippin.InputError, match="Expected a Utility, got ndarray"):
-        pippin.calibrate_decisions(DATA.probs, DATA.labels, np.zeros((2, 12)))
+        pippin.decisions.calibrate(DATA.probs, DATA.labels, np.zeros((2, 12)))
     with pytest.raises(pippin.InputError, match="knows no kinds"):
-        pippin.calibrate_decisions([[0.5, 0.5]] * 20, [0, 1] * 10, utility_of(np.eye(2)), per="kind")
+        pippin.decisions.calibrate([[0.5, 0.5]] * 20, [0, 1] * 10, utility_of(np.eye(2)), per="kind")
     with pytest.raises(pippin.InputError, match="Expected one row of 12 probabilities"):
         decider.decide_one(np.full(3, 1 / 3))
     with pytest.raises(pippin.InputError, match="one β for all"):
@@ -140,13 +140,13 @@ def test_pandas_keeps_its_index_and_the_example_is_as_promised():
     frame = pd.DataFrame(DATA.probs[TEST], columns=DATA.classes).set_index(np.arange(len(DATA.probs[TEST])) + 7)
     found = made().decide(frame)
     assert found.to_frame().index.equals(frame.index)
-    told = pippin.evaluate_decisions(found, DATA.labels[TEST], UTILITY, alpha=0.02, n_calibration=2000)
+    told = pippin.decisions.evaluate(found, DATA.labels[TEST], UTILITY, alpha=0.02, n_calibration=2000)
     assert told.kept == pytest.approx(0.981, abs=0.003)
     assert told.shares["ask"] < 0.1
     assert told.mean_utility > 0.89
     assert "as promised" in told.verdict
-    best = pippin.evaluate_decisions(
-        pippin.best_response(DATA.probs[TEST], UTILITY, classes=DATA.classes), DATA.labels[TEST], UTILITY
+    best = pippin.decisions.evaluate(
+        pippin.decisions.best_response(DATA.probs[TEST], UTILITY, classes=DATA.classes), DATA.labels[TEST], UTILITY
     )
     assert best.uncertified == 1
     assert np.isnan(best.mean_certificate)
@@ -157,13 +157,13 @@ def test_comparing_decisions_is_what_the_functions_do_one_by_one():
     from pippin._compare.splits import draw_split
     from support.trials import trial_of
 
-    comparison = pippin.compare_decisions(
+    comparison = pippin.decisions.compare(
         DATA.probs, DATA.labels, UTILITY, ["ip", "aps"], 0.02, splits=2, classes=DATA.classes
     )
     split = draw_split(trial_of(DATA.probs, DATA.labels, 0.02), 0)
     inner, test = split.calibration, ~split.calibration
     wanted = {}
-    decider = pippin.calibrate_decisions(DATA.probs[inner], DATA.labels[inner], UTILITY, 0.02, classes=DATA.classes)
+    decider = pippin.decisions.calibrate(DATA.probs[inner], DATA.labels[inner], UTILITY, 0.02, classes=DATA.classes)
     wanted["calibrated decisions"] = decider.decide(DATA.probs[test])
     for score in ("ip", "aps"):
         generator = split.generator()
@@ -171,12 +171,12 @@ def test_comparing_decisions_is_what_the_functions_do_one_by_one():
             DATA.probs[inner], DATA.labels[inner], score, 0.02, classes=DATA.classes, seed=generator
         )
         sets = predictor.predict(DATA.probs[test], seed=generator)
-        wanted[f"worst case over {score}"] = pippin.decide(sets, UTILITY, fallback="ask")
+        wanted[f"worst case over {score}"] = pippin.decisions.decide(sets, UTILITY, fallback="ask")
     for name, found in wanted.items():
-        told = pippin.evaluate_decisions(found, DATA.labels[test], UTILITY)
+        told = pippin.decisions.evaluate(found, DATA.labels[test], UTILITY)
         own = comparison.values[comparison.names.index(name), 0]
         assert own[:3] == pytest.approx([told.kept, told.mean_certificate, told.mean_utility])
         assert own[3:6] == pytest.approx(list(told.shares.values()))
     assert comparison.summary()["decisions"].to_list() == [*wanted, "best response"]
     with pytest.raises(pippin.InputError, match="one threshold for all, got pip per class"):
-        pippin.compare_decisions(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)
+        pippin.decisions.compare(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)

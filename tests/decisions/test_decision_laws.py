@@ -33,14 +33,14 @@ def test_certificates_are_kept_by_the_beta_law_or_better(n_classes, n_actions, h
     utilities = rng.normal(size=(n_actions, n_classes))
     probs, labels = drawn(rng, 60_000, n_classes, honest)
     utility = utility_of(utilities)
-    everybody = pippin.calibrate_decisions(probs, labels, utility, 0.1)
+    everybody = pippin.decisions.calibrate(probs, labels, utility, 0.1)
     scores = np.sort(everybody.cells.scores)
     n, alpha = 60, 0.1
     k = quantile_rank(n, alpha)
     within, kept = [], []
     for _ in range(400):
         rows = rng.integers(0, len(labels), n)
-        decider = pippin.calibrate_decisions(probs[rows], labels[rows], utility, alpha)
+        decider = pippin.decisions.calibrate(probs[rows], labels[rows], utility, alpha)
         within.append(np.searchsorted(scores, decider.beta, side="right") / len(scores))
         test = rng.integers(0, len(labels), 500)
         found = decider.decide(probs[test])
@@ -66,7 +66,7 @@ def test_every_class_kind_and_group_has_its_guarantee(per):
     for _ in range(150):
         rows, test = rng.integers(0, len(labels), (2, 400))
         options = {"class": {"per": "class"}, "kind": {"per": kinds}, "group": {"groups": groups[rows]}}[per]
-        decider = pippin.calibrate_decisions(probs[rows], labels[rows], utility, 0.2, **options)
+        decider = pippin.decisions.calibrate(probs[rows], labels[rows], utility, 0.2, **options)
         found = decider.decide(probs[test], groups=groups[test] if per == "group" else None)
         good = utilities[found.codes, labels[test]] >= found.certificates
         kept.append([good[cells[test] == cell].mean() for cell in np.unique(cells)])
@@ -79,7 +79,7 @@ def test_a_level_for_every_kind_is_kept_as_a_law():
     rng = np.random.default_rng(8)
     probs, labels = drawn(rng, 60_000, 4, honest=True)
     kinds, levels = {0: "weed", 1: "weed", 2: "crop", 3: "crop"}, {"weed": 0.1, "crop": 0.01}
-    scores = pippin.score(probs, labels, "ip")
+    scores = pippin.scores.score(probs, labels, "ip")
     own = {name: np.sort(scores[(labels // 2) == i]) for i, name in enumerate(levels)}
     seen = {name: [] for name in levels}
     for _ in range(400):
@@ -106,7 +106,7 @@ def test_errors_among_those_acted_on_exceed_their_bound_seldom():
     error, delta, above, acting = 0.2, 0.1, 0, 0
     for _ in range(2000):
         rows = rng.integers(0, len(labels), 400)
-        found = pippin.calibrate_selective(probs[rows], labels[rows], error=error, delta=delta)
+        found = pippin.decisions.select(probs[rows], labels[rows], error=error, delta=delta)
         acted = np.searchsorted(-falling, -found.threshold, side="right")
         acting += acted > 0
         above += acted > 0 and share[acted - 1] > error
@@ -127,7 +127,7 @@ def test_expected_losses_are_at_most_alpha(kind):
     losses = []
     for _ in range(300 if kind == "costs" else 60):
         rows, test = rng.integers(0, len(labels), (2, 60))
-        predictor = pippin.calibrate_risk(
+        predictor = pippin.decisions.control_risk(
             probs[rows], labels[rows], costs if kind == "costs" else loss, 0.3, score="pip"
         )
         sets = predictor.predict(probs[test])

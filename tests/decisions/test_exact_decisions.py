@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._engine import decisions as engine_decisions
-from pippin._inputs.rows import as_rows
 from pippin._theory.policy import make_policy
+from pippin._validation.rows import as_rows
 from support.decisions import slow_choice, slow_lines, slow_score, utility_of
 from support.engines import compiled, plain
 
@@ -150,7 +150,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     """One by one, in pairs, or all together."""
     rng = np.random.default_rng(3)
     probs, utilities = rng.dirichlet(np.ones(5), 7), rng.normal(size=(3, 5))
-    decider = pippin.calibrate_decisions(probs, rng.integers(0, 5, 7), utility_of(utilities), 0.3)
+    decider = pippin.decisions.calibrate(probs, rng.integers(0, 5, 7), utility_of(utilities), 0.3)
     whole = decider.decide(probs)
     for i, row in enumerate(probs):
         assert decider.decide_one(row) == whole[i] == decider.decide(probs[i : i + 2])[0]
@@ -161,7 +161,7 @@ def test_rows_that_are_no_distribution_are_told():
     policy = make_policy(np.array([[1.0, -1.0], [0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match=r"Row 1 sums to 0\.5"):
         engine_decisions.decide(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)
-    decider = pippin.calibrate_decisions(np.full((20, 2), 0.5), [0, 1] * 10, utility_of(policy.table), 0.2)
+    decider = pippin.decisions.calibrate(np.full((20, 2), 0.5), [0, 1] * 10, utility_of(policy.table), 0.2)
     with pytest.raises(pippin.InputError, match=r"The row sums to 0\.5"):
         decider.decide_one(np.array([0.25, 0.25]))
     with pytest.raises(pippin.InputError, match="has nan in column 0"):

@@ -14,19 +14,19 @@ TABLE = np.array([[1, -2, 0, 0.5], [-1, 1, 0.5, 0], [0.3, 0.3, 0.3, 0.3]])
 
 def test_decisions_are_judged_by_their_own_utility():
     """Actions in another order would be looked up in the wrong rows."""
-    utility = pippin.Utility(TABLE, actions=("spray", "leave", "ask"))
-    decisions = pippin.calibrate_decisions(PROBS, LABELS, utility, 0.2).decide(PROBS)
-    other = pippin.Utility(TABLE[[1, 0, 2]], actions=("leave", "spray", "ask"))
+    utility = pippin.decisions.Utility(TABLE, actions=("spray", "leave", "ask"))
+    decisions = pippin.decisions.calibrate(PROBS, LABELS, utility, 0.2).decide(PROBS)
+    other = pippin.decisions.Utility(TABLE[[1, 0, 2]], actions=("leave", "spray", "ask"))
     with pytest.raises(pippin.InputError, match="Expected the utility that the decisions were made with"):
-        pippin.evaluate_decisions(decisions, LABELS, other)
+        pippin.decisions.evaluate(decisions, LABELS, other)
     with pytest.raises(pippin.InputError, match="Expected n_calibration to be a number of rows, got -5"):
-        pippin.evaluate_decisions(decisions, LABELS, utility, alpha=0.2, n_calibration=-5)
+        pippin.decisions.evaluate(decisions, LABELS, utility, alpha=0.2, n_calibration=-5)
 
 
 def test_costs_in_a_series_go_by_its_index():
     """Whatever its order."""
     costs = pd.Series({name: float(k + 1) for k, name in enumerate(NAMES)})
-    found = [pippin.calibrate_risk(PROBS, LABELS, one, 0.5, classes=NAMES) for one in (costs, costs[::-1])]
+    found = [pippin.decisions.control_risk(PROBS, LABELS, one, 0.5, classes=NAMES) for one in (costs, costs[::-1])]
     assert found[0].costs.tolist() == found[1].costs.tolist() == [1, 2, 3, 4]
     assert found[0].threshold == found[1].threshold
 
@@ -34,14 +34,14 @@ def test_costs_in_a_series_go_by_its_index():
 def test_a_loss_that_no_set_avoids_is_refused():
     """If a full set loses more than alpha, nothing can be promised."""
     with pytest.raises(pippin.InputError, match="Even a set of all classes may lose 1, more than alpha"):
-        pippin.calibrate_risk(PROBS, LABELS, lambda members, label: float(label == 0), 0.1)
+        pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: float(label == 0), 0.1)
     with pytest.raises(pippin.InputError, match="Expected a loss that is a number, got None"):
-        pippin.calibrate_risk(PROBS, LABELS, lambda members, label: None, 0.1)
+        pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: None, 0.1)
 
 
 def test_another_level_warns_as_calibrating_does():
     """Where the threshold becomes infinite."""
-    predictor = pippin.calibrate_risk(PROBS, LABELS, 1.0, 0.1, score="ip")
+    predictor = pippin.decisions.control_risk(PROBS, LABELS, 1.0, 0.1, score="ip")
     with pytest.warns(UserWarning, match="are too few for an expected loss of 1e-06"):
         assert predictor.at(1e-6).threshold == np.inf
 
@@ -51,13 +51,13 @@ def test_a_utility_that_is_no_text_is_one_sentence(tmp_path):
     path = tmp_path / "utility.csv"
     path.write_bytes(b"action,caf\xe9,b\nx,1,2\n")
     with pytest.raises(pippin.InputError, match="is no CSV in UTF-8"):
-        pippin.Utility.read(path)
+        pippin.decisions.Utility.read(path)
 
 
 def test_two_spellings_of_one_class_are_refused():
     """Nobody knows which was meant."""
     with pytest.raises(pippin.InputError, match="Got two entries that are spelled '1'"):
-        pippin.calibrate_risk(PROBS, LABELS, {0: 1, 1: 1, "1": 2, 2: 1, 3: 1}, 0.5)
+        pippin.decisions.control_risk(PROBS, LABELS, {0: 1, 1: 1, "1": 2, 2: 1, 3: 1}, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_two_spellings_of_one_class_are_refused():
 )
 def test_a_decider_without_scores_is_still_checked(betas, tmp_path):
     """One β in a cell; and none that is finite from too few rows."""
-    from pippin._predictors.saving import write_predictor
+    from pippin._conformal.saving import write_predictor
 
-    utility = pippin.Utility(TABLE, actions=("spray", "leave", "ask"))
-    content = pippin.calibrate_decisions(PROBS, LABELS, utility, 0.05).content(scores=False)
+    utility = pippin.decisions.Utility(TABLE, actions=("spray", "leave", "ask"))
+    content = pippin.decisions.calibrate(PROBS, LABELS, utility, 0.05).content(scores=False)
     few = {} if betas[0][1] == 5 else {"n_calibration": 3, "cell_counts": [3]}
     write_predictor(tmp_path / "d.json", {**content, "betas": betas, **few})
     with pytest.raises(pippin.InputError, match="its betas makes no sense"):

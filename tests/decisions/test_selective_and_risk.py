@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin._predictors.saving import write_predictor
+from pippin._conformal.saving import write_predictor
 from pippin._theory.certifying import STARTS, acted_needed, certified, sequence, tail
 from support.decisions import field
 
@@ -47,7 +47,7 @@ def test_how_many_it_takes():
 @pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 def test_selective_predictions():
     """Acted on just where the largest probability reaches the threshold; per class, the predicted class's own."""
-    found = pippin.calibrate_selective(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
+    found = pippin.decisions.select(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
     told = found.predict(DATA.probs[2000:])
     top = DATA.probs[2000:].max(axis=1)
     np.testing.assert_array_equal(told.acted, top >= found.threshold)
@@ -56,7 +56,7 @@ def test_selective_predictions():
     assert 1 - right[told.acted].mean() <= 0.1
     assert found.bound == 0.1
     assert "with 95 % confidence at most 10 %" in found.describe()
-    each = pippin.calibrate_selective(DATA.probs, DATA.labels, error=0.2, classes=DATA.classes, per="class")
+    each = pippin.decisions.select(DATA.probs, DATA.labels, error=0.2, classes=DATA.classes, per="class")
     told = each.predict(DATA.probs)
     best = DATA.probs.argmax(axis=1)
     np.testing.assert_array_equal(told.acted, DATA.probs.max(axis=1) >= each.thresholds[best])
@@ -70,19 +70,19 @@ def test_selective_predictions():
 @pytest.mark.parametrize("per", [None, "class"])
 def test_a_selective_predictor_is_saved(tmp_path, per):
     """The same bits from its file; a file of something else, or one that was edited, is refused."""
-    made = pippin.calibrate_selective(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
+    made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
     made.save(tmp_path / "sure.json")
-    kept = pippin.SelectivePredictor.load(tmp_path / "sure.json")
+    kept = pippin.decisions.SelectiveClassifier.load(tmp_path / "sure.json")
     assert kept.content() == made.content()
     assert np.array_equal(kept.predict(DATA.probs).acted, made.predict(DATA.probs).acted)
-    with pytest.raises(ValueError, match=r"acts when sure.*SelectivePredictor\.load"):
+    with pytest.raises(ValueError, match=r"acts when sure.*SelectiveClassifier\.load"):
         pippin.load(tmp_path / "sure.json")
     pippin.calibrate(DATA.probs, DATA.labels).save(tmp_path / "sets.json")
     with pytest.raises(ValueError, match=r"holds no selective predictor"):
-        pippin.SelectivePredictor.load(tmp_path / "sets.json")
+        pippin.decisions.SelectiveClassifier.load(tmp_path / "sets.json")
     write_predictor(tmp_path / "bad.json", {**made.content(), "thresholds": [2.0]})
     with pytest.raises(ValueError, match="its thresholds makes no sense"):
-        pippin.SelectivePredictor.load(tmp_path / "bad.json")
+        pippin.decisions.SelectiveClassifier.load(tmp_path / "bad.json")
 
 
 def test_what_cannot_be_certified_is_told():
@@ -90,23 +90,23 @@ def test_what_cannot_be_certified_is_told():
     with pytest.warns(
         UserWarning, match=r"Nothing is acted on: 2,000 calibration rows .* About [\d,]+ rows like these"
     ):
-        found = pippin.calibrate_selective(DATA.probs[:2000], DATA.labels[:2000], error=0.01)
+        found = pippin.decisions.select(DATA.probs[:2000], DATA.labels[:2000], error=0.01)
     assert found.threshold == np.inf
     assert found.bound == 1
     assert not found.predict(DATA.probs).acted.any()
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.full(4, 0.1), 3000)
     with pytest.warns(UserWarning, match="No number of rows like these would"):
-        pippin.calibrate_selective(probs, rng.integers(0, 4, 3000), error=0.05)
+        pippin.decisions.select(probs, rng.integers(0, 4, 3000), error=0.05)
     with pytest.warns(UserWarning, match="at least 228 of them, got 15"):
-        pippin.calibrate_selective(probs[:15], probs[:15].argmax(axis=1))
+        pippin.decisions.select(probs[:15], probs[:15].argmax(axis=1))
     for options, told in (
         ({"error": 0}, "Expected error strictly"),
         ({"delta": 1}, "Expected delta strictly"),
         ({"per": "group"}, "None or 'class'"),
     ):
         with pytest.raises(pippin.InputError, match=told):
-            pippin.calibrate_selective(DATA.probs, DATA.labels, **options)
+            pippin.decisions.select(DATA.probs, DATA.labels, **options)
 
 
 def slow_risk(scores, labels, costs, alpha):
@@ -121,11 +121,11 @@ def test_risk_thresholds_are_those_of_the_definition(tmp_path):
     """Costs by class; one cost for all is coverage; as a function the same; the file brings it back."""
     rng = np.random.default_rng(1)
     probs, labels = rng.dirichlet(np.ones(3), 80), rng.integers(0, 3, 80)
-    scores = pippin.score(probs, labels, "pip")
+    scores = pippin.scores.score(probs, labels, "pip")
     for costs, alpha in (([1.0, 2.0, 5.0], 0.4), ([0.0, 1.0, 3.0], 0.2), ([1.0, 1.0, 1.0], 0.1), ([1, 2, 5], 7.0)):
-        found = pippin.calibrate_risk(probs, labels, costs, alpha, score="pip")
+        found = pippin.decisions.control_risk(probs, labels, costs, alpha, score="pip")
         assert found.threshold == slow_risk(scores, labels, np.array(costs, float), alpha)
-        again = pippin.calibrate_risk(
+        again = pippin.decisions.control_risk(
             probs,
             labels,
             lambda members, y, c=costs: 0.0 if y in members else c[y],
@@ -140,7 +140,7 @@ def test_risk_thresholds_are_those_of_the_definition(tmp_path):
         assert loaded.at(0.3).threshold == found.at(0.3).threshold
         again.save(tmp_path / "f.json")
         assert pippin.load(tmp_path / "f.json").predict(probs).sizes.tolist() == found.predict(probs).sizes.tolist()
-    one = pippin.calibrate_risk(probs, labels, 1.0, 0.1, score="pip")
+    one = pippin.decisions.control_risk(probs, labels, 1.0, 0.1, score="pip")
     assert one.threshold == pippin.calibrate(probs, labels, "pip", 0.1).threshold
     assert one.guarantee == pytest.approx(0.9)
 
@@ -159,9 +159,9 @@ def test_wrong_losses_are_one_sentence():
         (1.0, {"alpha": 0}, "Expected alpha to be a number above 0"),
     ):
         with pytest.raises(pippin.InputError, match=told):
-            pippin.calibrate_risk(probs, labels, loss, options.pop("alpha", 0.1), **options)
+            pippin.decisions.control_risk(probs, labels, loss, options.pop("alpha", 0.1), **options)
     with pytest.warns(UserWarning, match="30 calibration examples are too few .* at least 99 are needed"):
-        found = pippin.calibrate_risk(probs, labels, 10.0, 0.1)
+        found = pippin.decisions.control_risk(probs, labels, 10.0, 0.1)
     assert found.threshold == np.inf
 
 
@@ -169,7 +169,7 @@ def test_sets_per_kind(tmp_path):
     """A threshold per kind at its own level; saved, loaded, described; the table tells the kind."""
     levels = {"weed": 0.1, "crop": 0.01}
     found = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "ip", levels, per=KINDS, classes=DATA.classes)
-    scores = pippin.score(DATA.probs[:2000], DATA.labels[:2000], "ip")
+    scores = pippin.scores.score(DATA.probs[:2000], DATA.labels[:2000], "ip")
     crop = np.array([KINDS[DATA.classes[k]] == "crop" for k in DATA.labels[:2000]])
     for name, own in (("crop", scores[crop]), ("weed", scores[~crop])):
         n = len(own)

@@ -25,58 +25,94 @@ def test_every_source_says_the_same(files):
     """An array, a dict of dicts, frames of two libraries, and files."""
     frame = pd.DataFrame(TABLE, index=list(ACTIONS), columns=["weed", "crop"])
     sources = [
-        pippin.Utility(TABLE, actions=ACTIONS, classes=["weed", "crop"]),
-        pippin.Utility(np.array(TABLE), actions=ACTIONS, classes=("weed", "crop")),
-        pippin.Utility(WORTH),
-        pippin.Utility(frame),
-        pippin.Utility(frame.reset_index(names="action")),
-        pippin.Utility(pl.DataFrame({"action": ACTIONS, "weed": [1.0, -1.0, 0.3], "crop": [-2.0, 1.0, 0.3]})),
-        pippin.Utility(files / "u.csv"),
-        pippin.Utility.read(str(files / "u.csv")),
+        pippin.decisions.Utility(TABLE, actions=ACTIONS, classes=["weed", "crop"]),
+        pippin.decisions.Utility(np.array(TABLE), actions=ACTIONS, classes=("weed", "crop")),
+        pippin.decisions.Utility(WORTH),
+        pippin.decisions.Utility(frame),
+        pippin.decisions.Utility(frame.reset_index(names="action")),
+        pippin.decisions.Utility(pl.DataFrame({"action": ACTIONS, "weed": [1.0, -1.0, 0.3], "crop": [-2.0, 1.0, 0.3]})),
+        pippin.decisions.Utility(files / "u.csv"),
+        pippin.decisions.Utility.read(str(files / "u.csv")),
     ]
     for utility in sources:
         assert utility.actions == ACTIONS
         np.testing.assert_array_equal(utility.of(["crop", "weed"]), np.array(TABLE)[:, ::-1])
-    kinds = pippin.Utility(files / "u.toml")
+    kinds = pippin.decisions.Utility(files / "u.toml")
     np.testing.assert_array_equal(kinds.of(["maize", "rye", "beet"]), np.array(TABLE)[:, [1, 0, 1]])
     assert kinds.kind_of(["maize", "rye", "beet"]) == ("crop", "weed", "crop")
 
 
 def test_whole_numbers_name_classes_and_columns():
-    by_number = pippin.Utility({"a": {7: 1, 9: 0}, "b": {7: 0, 9: 1}})
+    by_number = pippin.decisions.Utility({"a": {7: 1, 9: 0}, "b": {7: 0, 9: 1}})
     np.testing.assert_array_equal(by_number.of([9, 7]), [[0, 1], [1, 0]])
-    np.testing.assert_array_equal(pippin.Utility(TABLE, actions=ACTIONS).of(["weed", "crop"]), TABLE)
+    np.testing.assert_array_equal(pippin.decisions.Utility(TABLE, actions=ACTIONS).of(["weed", "crop"]), TABLE)
 
 
 BAD = {
-    "a NaN": (lambda: pippin.Utility([[1, np.nan], [0, 1]], actions="ab"), None),
-    "nan": (lambda: pippin.Utility([[1, np.nan], [0, 1]], actions=["a", "b"]), r"'a' for 1 is nan, expected a finite"),
-    "infinite": (lambda: pippin.Utility({"a": {"x": 1}, "b": {"x": -np.inf}}), "is -inf, expected a finite number"),
-    "one action": (lambda: pippin.Utility([[1, 0]], actions=["a"]), "at least two actions to choose from, got 1"),
-    "no action": (lambda: pippin.Utility({}), "at least two actions to choose from, got 0"),
-    "shape": (lambda: pippin.Utility([1, 2], actions=["a", "b"]), "utilities"),
-    "cube": (lambda: pippin.Utility(np.zeros((2, 2, 2)), actions=["a", "b"]), r"shape \(actions, classes\), got shape"),
-    "names": (lambda: pippin.Utility(TABLE, actions=["a"]), "Expected 3 actions, one per row"),
-    "no names": (lambda: pippin.Utility(TABLE), "names for the 3 actions of an array, got none: pass actions="),
-    "columns": (lambda: pippin.Utility(TABLE, actions=ACTIONS, classes=["x"]), "Expected 2 classes, one per column"),
-    "twice": (lambda: pippin.Utility(TABLE, actions=ACTIONS, classes=["x", "x"]), "The class 'x' occurs twice"),
-    "action twice": (lambda: pippin.Utility(TABLE, actions=["a", "a", "b"]), "The action 'a' occurs twice"),
-    "hole": (lambda: pippin.Utility({"a": {"x": 1, "y": 0}, "b": {"x": 0}}), "'b' has no utility for 'y'"),
-    "text": (lambda: pippin.Utility({"a": {"x": "much"}, "b": {"x": 0}}), "Expected utilities that are numbers"),
-    "no dict": (lambda: pippin.Utility({"a": 1, "b": 2}), r"Expected {class: utility} for the action 'a', got 1"),
+    "a NaN": (lambda: pippin.decisions.Utility([[1, np.nan], [0, 1]], actions="ab"), None),
+    "nan": (
+        lambda: pippin.decisions.Utility([[1, np.nan], [0, 1]], actions=["a", "b"]),
+        r"'a' for 1 is nan, expected a finite",
+    ),
+    "infinite": (
+        lambda: pippin.decisions.Utility({"a": {"x": 1}, "b": {"x": -np.inf}}),
+        "is -inf, expected a finite number",
+    ),
+    "one action": (
+        lambda: pippin.decisions.Utility([[1, 0]], actions=["a"]),
+        "at least two actions to choose from, got 1",
+    ),
+    "no action": (lambda: pippin.decisions.Utility({}), "at least two actions to choose from, got 0"),
+    "shape": (lambda: pippin.decisions.Utility([1, 2], actions=["a", "b"]), "utilities"),
+    "cube": (
+        lambda: pippin.decisions.Utility(np.zeros((2, 2, 2)), actions=["a", "b"]),
+        r"shape \(actions, classes\), got shape",
+    ),
+    "names": (lambda: pippin.decisions.Utility(TABLE, actions=["a"]), "Expected 3 actions, one per row"),
+    "no names": (
+        lambda: pippin.decisions.Utility(TABLE),
+        "names for the 3 actions of an array, got none: pass actions=",
+    ),
+    "columns": (
+        lambda: pippin.decisions.Utility(TABLE, actions=ACTIONS, classes=["x"]),
+        "Expected 2 classes, one per column",
+    ),
+    "twice": (
+        lambda: pippin.decisions.Utility(TABLE, actions=ACTIONS, classes=["x", "x"]),
+        "The class 'x' occurs twice",
+    ),
+    "action twice": (lambda: pippin.decisions.Utility(TABLE, actions=["a", "a", "b"]), "The action 'a' occurs twice"),
+    "hole": (lambda: pippin.decisions.Utility({"a": {"x": 1, "y": 0}, "b": {"x": 0}}), "'b' has no utility for 'y'"),
+    "text": (
+        lambda: pippin.decisions.Utility({"a": {"x": "much"}, "b": {"x": 0}}),
+        "Expected utilities that are numbers",
+    ),
+    "no dict": (
+        lambda: pippin.decisions.Utility({"a": 1, "b": 2}),
+        r"Expected {class: utility} for the action 'a', got 1",
+    ),
     "kind": (
-        lambda: pippin.Utility(WORTH, kinds={"rye": "grass"}),
+        lambda: pippin.decisions.Utility(WORTH, kinds={"rye": "grass"}),
         "'rye' is of the kind 'grass', which has no utility",
     ),
-    "no kind": (lambda: pippin.Utility(WORTH, kinds={"rye": "weed"}), "of a kind 'crop', which no class has"),
-    "file": (lambda: pippin.Utility("u.xlsx"), r"in a \.csv or \.toml file, got u\.xlsx"),
-    "missing": (lambda: pippin.Utility(WORTH).of(["weed", "crop", "soil"]), "says nothing of the class 'soil'"),
-    "unknown": (lambda: pippin.Utility(WORTH).of(["weed"]), "of a class 'crop', which is none of the 1 classes"),
+    "no kind": (lambda: pippin.decisions.Utility(WORTH, kinds={"rye": "weed"}), "of a kind 'crop', which no class has"),
+    "file": (lambda: pippin.decisions.Utility("u.xlsx"), r"in a \.csv or \.toml file, got u\.xlsx"),
+    "missing": (
+        lambda: pippin.decisions.Utility(WORTH).of(["weed", "crop", "soil"]),
+        "says nothing of the class 'soil'",
+    ),
+    "unknown": (
+        lambda: pippin.decisions.Utility(WORTH).of(["weed"]),
+        "of a class 'crop', which is none of the 1 classes",
+    ),
     "number": (
-        lambda: pippin.Utility(TABLE, actions=ACTIONS).of(range(5)),
+        lambda: pippin.decisions.Utility(TABLE, actions=ACTIONS).of(range(5)),
         "Expected utilities of 5 classes .*, got 2",
     ),
-    "both": (lambda: pippin.Utility(WORTH, actions=ACTIONS), "Expected actions= and classes= with an array alone"),
+    "both": (
+        lambda: pippin.decisions.Utility(WORTH, actions=ACTIONS),
+        "Expected actions= and classes= with an array alone",
+    ),
 }
 
 
@@ -100,21 +136,21 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(pippin.InputError, match=told):
-            pippin.Utility(tmp_path / name)
+            pippin.decisions.Utility(tmp_path / name)
 
 
 def test_what_is_odd_is_told():
     """A dominated action, the second of two that are alike, an outcome that nothing distinguishes."""
     with pytest.warns(UserWarning, match="'leave' is never worth more than 'spray'"):
-        pippin.Utility([[1, 0], [0, 0], [-1, 2]], actions=ACTIONS)
+        pippin.decisions.Utility([[1, 0], [0, 0], [-1, 2]], actions=ACTIONS)
     with pytest.warns(UserWarning, match="'leave' is never worth more than 'spray'") as told:
-        pippin.Utility([[1, 0], [1, 0], [-1, 2]], actions=ACTIONS)
+        pippin.decisions.Utility([[1, 0], [1, 0], [-1, 2]], actions=ACTIONS)
     assert len(told) == 1
     with pytest.warns(UserWarning, match="never distinguishes actions for 'soil'"):
-        pippin.Utility([[1, -1, 0], [-1, 1, 0]], actions=["a", "b"], classes=["weed", "crop", "soil"])
+        pippin.decisions.Utility([[1, -1, 0], [-1, 1, 0]], actions=["a", "b"], classes=["weed", "crop", "soil"])
     with pytest.warns(UserWarning, match="distinguishes no class"):
-        pippin.Utility([[1, 0], [1, 0]], actions=["a", "b"])
-    assert pippin.Utility(WORTH).notes == ()
+        pippin.decisions.Utility([[1, 0], [1, 0]], actions=["a", "b"])
+    assert pippin.decisions.Utility(WORTH).notes == ()
 
 
 def test_sets_by_their_worst_case():
@@ -124,16 +160,16 @@ def test_sets_by_their_worst_case():
     codes = [[data.classes.index(name) for name in names] for names in members]
     sets = pippin.PredictionSets(np.array(list(map(len, codes))), np.concatenate([*codes]).astype(int), data.classes)
     with pytest.raises(pippin.InputError, match="1 of 5 sets are empty, so they have no worst case: name the action"):
-        pippin.decide(sets, utility)
+        pippin.decisions.decide(sets, utility)
     with pytest.warns(UserWarning, match="1 of 5 sets are empty: 'leave' is taken there, and nothing certified"):
-        found = pippin.decide(sets, utility, fallback="leave")
+        found = pippin.decisions.decide(sets, utility, fallback="leave")
     assert found.actions.tolist() == ["leave", "spray", "ask", "leave", "leave"]
     assert found.certificates.tolist() == [1, 1, 0.3, 1, -np.inf]
     assert found.n_fallbacks == 1
     assert found.counts() == {"spray": 1, "leave": 3, "ask": 1}
     assert found.to_frame().columns == ["action", "certificate"]
     with pytest.raises(pippin.InputError, match=r"one of the actions \(spray, leave, ask\), got 'wait'"):
-        pippin.decide(sets, utility, fallback="wait")
+        pippin.decisions.decide(sets, utility, fallback="wait")
 
 
 def test_sets_of_any_predictor_keep_their_certificates():
@@ -142,7 +178,7 @@ def test_sets_of_any_predictor_keep_their_certificates():
     frame = pd.DataFrame(data.probs, columns=data.classes, index=[f"{i}.png" for i in range(len(data.probs))])
     predictor = pippin.calibrate(frame[:2000], data.labels[:2000], "pip", 0.1)
     sets = predictor.predict(frame[2000:], nonempty=True)
-    found = pippin.decide(sets, utility)
+    found = pippin.decisions.decide(sets, utility)
     worth = utility.of(data.classes)[found.codes, data.labels[2000:]]
     assert (worth >= found.certificates)[sets.contains(data.labels[2000:])].all()
     assert found.to_frame().index.equals(frame.index[2000:])

@@ -23,7 +23,7 @@ import pippin
 from pippin._engine.numba_engine.p_values import class_scores  # small, and it calls the formula of another file
 from pippin._theory.scores import coefficients
 
-c, scores = coefficients(pippin.ip(), 2), np.empty((1, 2))
+c, scores = coefficients(pippin.scores.ip(), 2), np.empty((1, 2))
 class_scores(np.array([[0.5, 0.5]]), np.array([[0, 1]]), c.table, c[:4], np.zeros(1), scores)
 print(scores[0, 0], str(class_scores.stats).replace("Counter()", "{}"))
 """
@@ -185,12 +185,14 @@ def test_no_predictor_compiles_after_warm_up(kind):
                 if per is None:
                     each.predict_one(rows[0])
     for score in ("ip", "raps", "socop"):
-        pippin.score(probs, labels.astype(np.int32), score, seed=0)
-        pippin.score(probs, None, score, seed=0)
+        pippin.scores.score(probs, labels.astype(np.int32), score, seed=0)
+        pippin.scores.score(probs, None, score, seed=0)
     pippin.calibrate_weighted(probs, labels, np.ones(600)).predict(probs, np.ones(600))
     pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
     pippin.compare(probs, labels, ["ip", "raps"], 0.2, splits=3)
-    decider = pippin.calibrate_decisions(probs, labels, pippin.Utility(np.eye(12), actions=list("abcdefghijkl")))
+    decider = pippin.decisions.calibrate(
+        probs, labels, pippin.decisions.Utility(np.eye(12), actions=list("abcdefghijkl"))
+    )
     for each in (decider, copy.deepcopy(decider)):
         each.decide(probs)
         each.decide_one(probs[0])

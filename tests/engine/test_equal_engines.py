@@ -113,17 +113,17 @@ def test_few_rows(n_classes, precision):
 def test_scores_of_every_reach_are_among_them():
     """Scores that depend on no other class, on the best class, and on all classes take different loops."""
     assert {min(coefficients(score, 40).reach, 2) for score in EVERY_SCORE} == {0, 1, 2}
-    assert coefficients(pippin.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)), 12).reach == 1
-    assert coefficients(pippin.linear(weights=(0.0,), penalties=(0.0, 1.0)), 12).reach == 1
+    assert coefficients(pippin.scores.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)), 12).reach == 1
+    assert coefficients(pippin.scores.linear(weights=(0.0,), penalties=(0.0, 1.0)), 12).reach == 1
 
 
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 @pytest.mark.parametrize(
     "score",
     [
-        pippin.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)),
-        pippin.linear(weights=(0.0,), penalties=(0.0, 1.0)),
-        pippin.linear(weights=(0.0, 1.0), penalties=(0.0, 1.0, 3.0)),
+        pippin.scores.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)),
+        pippin.scores.linear(weights=(0.0,), penalties=(0.0, 1.0)),
+        pippin.scores.linear(weights=(0.0, 1.0), penalties=(0.0, 1.0, 3.0)),
     ],
     ids=str,
 )
@@ -183,7 +183,7 @@ def test_invalid_rows_are_refused_with_the_same_message(n_classes, score, wrong,
             messages.append(
                 {
                     refusal(pippin.calibrate, rows, labels, score, seed=0),
-                    refusal(pippin.score, rows, None, score, seed=0),
+                    refusal(pippin.scores.score, rows, None, score, seed=0),
                     *(refusal(predictor.predict, rows, seed=0) for predictor in predictors),
                     *(refusal(predictor.p_values, rows, seed=0) for predictor in predictors),
                 }
@@ -217,7 +217,7 @@ def test_arrays_that_are_only_read_may_be_writable():
     """Labels, limits, groups and uniform numbers: the numba engine takes read-only views of them."""
     n, n_classes = 30, 40
     probs, _ = block_of(n, n_classes, "float32")
-    c, u, scores = coefficients(pippin.raps(), n_classes), np.random.default_rng(0).random(n), np.empty(n)
+    c, u, scores = coefficients(pippin.scores.raps(), n_classes), np.random.default_rng(0).random(n), np.empty(n)
     labels = np.arange(n)
     assert compiled.label_scores(probs, labels, c, u, scores) == 0
     assert np.array_equal(scores, plain.class_scores(probs, c, u)[labels, labels])

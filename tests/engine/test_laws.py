@@ -32,8 +32,8 @@ def test_a_label_is_in_the_set_exactly_if_its_score_is_at_most_the_threshold(sco
     """Law 1, bit for bit: batch or one row, NumPy or compiled, either precision, saved and loaded."""
     probs, labels = data
     n, n_classes = probs.shape
-    of_labels = pippin.score(probs, labels, score, seed=seed)
-    of_classes = pippin.score(probs, None, score, seed=seed)
+    of_labels = pippin.scores.score(probs, labels, score, seed=seed)
+    of_classes = pippin.scores.score(probs, None, score, seed=seed)
     assert np.array_equal(of_labels, of_classes[np.arange(n), labels])
     for threshold in some_thresholds(of_classes, seed):
         predictor = predictor_with(score, threshold, n_classes)
@@ -80,7 +80,7 @@ def test_both_engines_give_equal_bits(score, data, seed):
 def test_scores_never_fall_with_the_rank(score, data, seed):
     """Law 2."""
     probs, _ = data
-    scores = pippin.score(probs, None, score, seed=seed)
+    scores = pippin.scores.score(probs, None, score, seed=seed)
     ranked = np.take_along_axis(scores, np.argsort(-probs, axis=1, kind="stable"), axis=1)
     assert (ranked[:, 1:] >= ranked[:, :-1]).all()
 
@@ -93,7 +93,7 @@ def test_a_row_does_not_see_the_batch_around_it(score, data, seed):
     n, n_classes = probs.shape
     logits = np.log(np.maximum(probs, 1e-30)) * 1.7
     for rows, from_logits in ((probs, False), (logits, True)):
-        threshold = np.median(pippin.score(rows, None, score, seed=seed, from_logits=from_logits))
+        threshold = np.median(pippin.scores.score(rows, None, score, seed=seed, from_logits=from_logits))
         predict = partial(predictor_with(score, threshold, n_classes).predict, from_logits=from_logits)
         whole = predict(rows, seed=np.random.default_rng(seed)).labels()
         generator = np.random.default_rng(seed)
@@ -107,8 +107,8 @@ def test_permuting_classes_permutes_sets(score, n_classes, seed):
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.ones(n_classes), 5)
     order = rng.permutation(n_classes)
-    straight = pippin.score(probs, None, score, seed=seed)
-    shuffled = pippin.score(probs[:, order], None, score, seed=seed)
+    straight = pippin.scores.score(probs, None, score, seed=seed)
+    shuffled = pippin.scores.score(probs[:, order], None, score, seed=seed)
     assert np.array_equal(shuffled, straight[:, order])
     predictor = predictor_with(score, np.median(straight), n_classes)
     mask = predictor.predict(probs, seed=seed).mask
@@ -120,7 +120,7 @@ def test_permuting_classes_permutes_sets(score, n_classes, seed):
 def test_members_come_in_rank_order_and_ties_by_index(score, data, seed):
     """Law 4, the other half: every set is a prefix of the ranking."""
     probs, _ = data
-    threshold = np.median(pippin.score(probs, None, score, seed=seed))
+    threshold = np.median(pippin.scores.score(probs, None, score, seed=seed))
     sets = predictor_with(score, threshold, probs.shape[1]).predict(probs, seed=seed)
     for row, listed in zip(probs, sets.labels(), strict=True):
         assert listed == ranking(row)[: len(listed)]
@@ -147,7 +147,7 @@ def test_inputs_are_never_modified(score, data):
 def test_scores_equal_the_papers_definitions(score, data, seed):
     """Law 6: against exact fractions, within rounding."""
     probs, _ = data
-    scores = pippin.score(probs, None, score, seed=seed)
+    scores = pippin.scores.score(probs, None, score, seed=seed)
     u = np.random.default_rng(seed).random(len(probs))
     for i, row in enumerate(probs):
         for label in range(len(row)):

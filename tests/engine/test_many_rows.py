@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from pippin._conformal.cells import Cells
 from pippin._engine import dispatch
-from pippin._predictors.cells import Cells
 
 
 def test_blocks_begin_past_32_bits():

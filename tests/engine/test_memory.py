@@ -47,7 +47,7 @@ def test_nothing_of_the_size_of_the_input_is_allocated(wide, layout, monkeypatch
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
     pippin.warm_up()
     for score in ("ip", "raps", "socop"):
-        coefficients(pippin.parse_score(score), probs.shape[1])  # kept for later calls
+        coefficients(pippin.scores.parse(score), probs.shape[1])  # kept for later calls
 
         def work(score=score):
             predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0, from_logits=logits)
@@ -93,7 +93,7 @@ for n_classes, n, at_end in itertools.product((2, 7, 12, 24, 25, 33, 64, 70), (1
     first, last = probs[0], probs[-1]
     probs.flags.writeable = False
     labels, u, sizes = np.arange(n) % n_classes, np.zeros(n), np.zeros(n, np.int64)
-    for score in map(pippin.parse_score, ("ip", "margin", "pip", "socop")):
+    for score in map(pippin.scores.parse, ("ip", "margin", "pip", "socop")):
         c = coefficients(score, n_classes)
         assert engine.label_scores(probs, labels, c, u, np.empty(n)) == 0
         engine.class_scores(probs, c, u)
@@ -146,7 +146,7 @@ for n_classes, n, kind in ((6, 300, np.float32), (12, 300, np.float64), (40, 150
             with contextlib.suppress(ValueError):
                 predictor.p_values(probs)
             with contextlib.suppress(ValueError):
-                pippin.score(probs, labels, predictor.score, seed=0)
+                pippin.scores.score(probs, labels, predictor.score, seed=0)
     done.set()
     for thread in threads:
         thread.join()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import pippin
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
-from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
+from pippin._validation.rows import as_rows
 from support.engines import compiled, plain
 from support.farms import calibrated, every_way, sets_of
 from support.rows import probabilities

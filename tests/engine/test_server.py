@@ -80,7 +80,7 @@ before = threading.active_count()
 probs = np.random.default_rng(0).dirichlet(np.full(200, 0.05), 8000)
 for _ in range(3):
     pippin.calibrate(probs, np.zeros(8000, int), "pip")
-    pippin.score(probs, None, "aps")
+    pippin.scores.score(probs, None, "aps")
 print(threading.active_count() - before)
 """
 
@@ -142,7 +142,7 @@ failures = []
 
 def work():
     try:
-        pippin.score(np.full((4, 2), 0.5), [0, 1, 0, 1], "ip")
+        pippin.scores.score(np.full((4, 2), 0.5), [0, 1, 0, 1], "ip")
     except Exception as error:
         failures.append(error)
 

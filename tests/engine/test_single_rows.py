@@ -6,8 +6,8 @@ import pytest
 import pippin
 from pippin._engine import dispatch
 from pippin._engine.numpy_engine.scores import ranked_order
-from pippin._inputs.rows import find_fault
 from pippin._theory.scores import coefficients
+from pippin._validation.rows import find_fault
 from support.engines import CLASSES, plain
 from support.rows import KINDS, made_rows
 from support.scores import every_score
@@ -49,7 +49,13 @@ WRONG = {"NaN": np.nan, "negative": -0.25, "slightly negative": -1e-7, "sum": 0.
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_invalid_rows_are_refused(wrong, precision):
     """Every function of a single row raises the same message."""
-    for score in (pippin.ip(), pippin.margin(), pippin.aps(), pippin.repip(), pippin.socop()):
+    for score in (
+        pippin.scores.ip(),
+        pippin.scores.margin(),
+        pippin.scores.aps(),
+        pippin.scores.repip(),
+        pippin.scores.socop(),
+    ):
         for n_classes in (3, 33, 300):
             row = np.zeros(n_classes, precision)
             row[1], row[2] = wrong, 1 - wrong if wrong < 0 else 0.5
@@ -71,6 +77,6 @@ def test_sums_within_the_tolerance(factor):
     for n_classes in (3, 33, 300):
         for precision in (np.float32, np.float64):
             row = (made_rows("spread", 1, n_classes, 1)[0] * factor).astype(precision)
-            for score in (pippin.ip(), pippin.repip(), pippin.socop()):
+            for score in (pippin.scores.ip(), pippin.scores.repip(), pippin.scores.socop()):
                 found = dispatch.one_set(score, n_classes)(row, 0.0, np.inf)
                 assert np.array_equal(found, ranked_order(row[None])[0])

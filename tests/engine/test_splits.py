@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pippin._engine import dispatch
-from pippin._inputs.rows import Rows
 from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
+from pippin._validation.rows import Rows
 from support.engines import compiled, plain
 from support.rows import probabilities
 from support.scores import every_score

@@ -10,7 +10,7 @@ import pytest
 
 import pippin
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows
+from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
 from support.engines import one_bound
 from support.rows import KINDS, drawn_labels, made_rows
@@ -112,7 +112,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
             assert_same(loaded, predictor, probs, u, f"pippin{number}")
 
 
-@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+@pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score, tmp_path):
     """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
     example, images = pippin.load_example(), np.load(Path(__file__).parents[1] / "data" / "cifar10_vgg16.npz")
@@ -125,7 +125,7 @@ def test_real_data(score, tmp_path):
 @pytest.mark.parametrize("score", ["raps", "pip(beta=0.5)"])
 def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
     """GNU C with fused multiply-add allowed and no flag against it: each label's own score is still met exactly."""
-    chosen = pippin.parse_score(score)
+    chosen = pippin.scores.parse(score)
     probs = made_rows("spread", 30, 12, 2)
     u = np.random.default_rng(5).random(30)
     labels = np.argsort(-probs, axis=1)[np.arange(30), 4 + np.arange(30) % 5]
@@ -198,14 +198,14 @@ def test_how_long_one_object_takes(tmp_path, capsys):
 
 def test_rows_that_are_no_distribution(tmp_path):
     """−1, for what the core refuses too."""
-    loaded = library([pippin.Predictor(pippin.pip(), 0.1, 1.0, 9, range(3), None)], tmp_path)
+    loaded = library([pippin.Predictor(pippin.scores.pip(), 0.1, 1.0, 9, range(3), None)], tmp_path)
     rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
     assert found_sets(loaded.pippin0_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
 
 
 def test_u_is_not_looked_at_without_need(tmp_path):
     """A score that is not randomised gives the same set for any u, NaN among them."""
-    loaded = library([pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(3), None)], tmp_path)
+    loaded = library([pippin.Predictor(pippin.scores.repip(), 0.1, 1.2, 9, range(3), None)], tmp_path)
     rows = np.tile([0.5, 0.4, 0.1], (2, 1))
     assert found_sets(loaded.pippin0_predict, rows, [0.0, np.nan])[0] == [2, 2]
 
@@ -213,7 +213,7 @@ def test_u_is_not_looked_at_without_need(tmp_path):
 def test_names_reach_c_whatever_they_hold(tmp_path):
     """Quotes, backslashes, trigraphs, line breaks, digits behind an escape, other alphabets."""
     names = ('a"b', "c\\d", "??=e", "\n7", "maïs 7", "крот", "%s", "*/")
-    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, names, None)
+    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, 0.6, 9, names, None)
     loaded = library([predictor], tmp_path)
     assert [loaded.pippin0_class_name(k).decode() for k in range(8)] == list(names)
     assert loaded.pippin0_class_name(8) == loaded.pippin0_class_name(-1) == b""
@@ -221,7 +221,7 @@ def test_names_reach_c_whatever_they_hold(tmp_path):
 
 def test_the_header_needs_nothing(tmp_path):
     """No include, no call of anything but its own functions; two heads fit in one program."""
-    predictor = pippin.Predictor(pippin.raps(), 0.1, 0.6, 9, range(5), None)
+    predictor = pippin.Predictor(pippin.scores.raps(), 0.1, 0.6, 9, range(5), None)
     text = c_header(predictor)
     assert "#include" not in text
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
@@ -241,7 +241,7 @@ def test_the_command_writes_a_header(tmp_path):
 
     from pippin.cli import app
 
-    predictor = pippin.Predictor(pippin.repip(), 0.1, 1.25, 9, ("crop", "weed"), None)
+    predictor = pippin.Predictor(pippin.scores.repip(), 0.1, 1.25, 9, ("crop", "weed"), None)
     predictor.save(tmp_path / "p.json")
     done = CliRunner().invoke(app, ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h")])
     assert done.exit_code == 0

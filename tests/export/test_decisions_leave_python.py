@@ -23,7 +23,7 @@ def problems():
     """Deciders of several shapes, with rows that did not calibrate them."""
     rng = np.random.default_rng(4)
     yield (
-        pippin.calibrate_decisions(DATA.probs[:2000], DATA.labels[:2000], UTILITY, 0.02, classes=DATA.classes),
+        pippin.decisions.calibrate(DATA.probs[:2000], DATA.labels[:2000], UTILITY, 0.02, classes=DATA.classes),
         DATA.probs[2000:2600],
     )
     for n_classes, n_actions, whole in ((2, 2, False), (5, 3, True), (40, 4, False), (90, 3, True)):
@@ -31,7 +31,7 @@ def problems():
         probs = rng.dirichlet(np.full(n_classes, 0.5), 300)
         labels = np.array([rng.choice(n_classes, p=row) for row in probs])
         for alpha in (0.02, 0.2):
-            yield pippin.calibrate_decisions(probs[:150], labels[:150], utility_of(values), alpha), probs[150:]
+            yield pippin.decisions.calibrate(probs[:150], labels[:150], utility_of(values), alpha), probs[150:]
 
 
 PROBLEMS = list(problems())
@@ -105,7 +105,7 @@ def test_the_torch_head_gives_the_cores_actions(problem):
 
 @pytest.mark.filterwarnings("ignore:.*are too few")
 def test_too_few_rows_play_safe_everywhere(tmp_path):
-    decider = pippin.calibrate_decisions(DATA.probs[:20], DATA.labels[:20], UTILITY, 0.02, classes=DATA.classes)
+    decider = pippin.decisions.calibrate(DATA.probs[:20], DATA.labels[:20], UTILITY, 0.02, classes=DATA.classes)
     probs = DATA.probs[:5].astype(np.float32)
     actions, certificates = run(head_model(decider), "probs", probs)
     assert actions.tolist() == [2] * 5

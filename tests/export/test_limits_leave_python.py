@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 
 import pippin
 import pippin.torch
+from pippin._conformal.portable import portable
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows
-from pippin._predictors.portable import portable
+from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
 from pippin.export.onnx import appended_model, head_model
 from support.decisions import CROPS, field, utility_of
@@ -183,7 +183,7 @@ def deciders():
         {"per": "class and group", "groups": farms, "unseen": "marginal", "alpha": 0.3},
     ):
         asked = {"alpha": 0.1, **more}
-        yield pippin.calibrate_decisions(*example, classes=DATA.classes, **asked), example[0], more.get("groups")
+        yield pippin.decisions.calibrate(*example, classes=DATA.classes, **asked), example[0], more.get("groups")
     rng = np.random.default_rng(6)
     for n_classes, n_actions, whole in ((2, 2, False), (5, 3, True), (12, 4, False)):
         awkward = (made_rows(kind, 25, n_classes, 3) for kind in ("tied", "zeros"))
@@ -191,7 +191,7 @@ def deciders():
         labels = np.array([rng.choice(n_classes, p=row) for row in probs])
         values = rng.integers(-2, 3, (n_actions, n_classes)) if whole else rng.normal(size=(n_actions, n_classes))
         for more in ({"per": "class"}, {"per": "group", "groups": np.arange(250) % 2}):
-            made = pippin.calibrate_decisions(probs, labels, utility_of(values), 0.15, **more)
+            made = pippin.decisions.calibrate(probs, labels, utility_of(values), 0.15, **more)
             yield made, probs, more.get("groups")
 
 
@@ -270,9 +270,9 @@ def test_a_threshold_of_units_leaves_too():
 def test_a_broken_row_is_acted_on_with_care_and_certifies_nothing(per):
     """NaN must not look like a sure thing: the action whose worst case is best, and −∞."""
     probs = np.random.default_rng(0).dirichlet([1] * 4, 400)
-    utility = pippin.Utility([[1, -5, -5, -5], [-1, 1, 1, 1], [0.2] * 4], actions=["spray", "leave", "ask"])
+    utility = pippin.decisions.Utility([[1, -5, -5, -5], [-1, 1, 1, 1], [0.2] * 4], actions=["spray", "leave", "ask"])
     groups = {"groups": np.arange(400) % 2} if per == "group" else {}
-    decider = pippin.calibrate_decisions(probs, probs.argmax(axis=1), utility, 0.2, per=per, **groups)
+    decider = pippin.decisions.calibrate(probs, probs.argmax(axis=1), utility, 0.2, per=per, **groups)
     rows = probs[:3].copy()
     rows[1] = np.nan
     told = {"group": np.array([0, 1, 0])} if groups else {}

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pippin
-from pippin._inputs.rows import softmax
+from pippin._validation.rows import softmax
 from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
 from support.engines import sets_of_core
@@ -49,7 +49,7 @@ def test_sets_are_the_cores(score, dtype):
             assert_same(found, at, probs, u)
 
 
-@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+@pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score):
     """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
     example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
@@ -67,7 +67,7 @@ def test_logits(dtype):
     probs = softmax(logits)
     predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.2)
     # Half way to the next score, so that the last bit of a softmax does not matter.
-    scores = np.unique(pippin.score(probs, None, "repip"))
+    scores = np.unique(pippin.scores.score(probs, None, "repip"))
     at = int(np.searchsorted(scores, predictor.threshold))
     between = pippin.Predictor(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20), None)
     assert_same(run_onnx(head_model(between, "logits", dtype.__name__), logits=logits), between, probs, np.zeros(300))
@@ -80,7 +80,7 @@ def test_the_graph_says_what_it_is():
     told = {entry.key: entry.value for entry in model.metadata_props}
     assert [(o.domain, o.version) for o in model.opset_import] == [("", OPSET)]
     assert json.loads(told["pippin.classes"]) == list(data.classes)
-    assert told["pippin.score"] == "repip(gamma=0.1)"
+    assert told["pippin.scores.score"] == "repip(gamma=0.1)"
     assert told["pippin.alpha"] == "0.1"
 
 
@@ -138,7 +138,7 @@ def test_what_the_graph_ends_in_tells_probabilities_from_logits():
 def test_minus_zero_is_zero():
     """SOCOP divides by p: a probability of −0.0 is in no set, and sizes are those of the classes listed."""
     probs = np.array([[0.7, 0.3, -0.0], [1.0, -0.0, -0.0], [0.5, -0.0, 0.5]], dtype=np.float32)
-    predictor = pippin.Predictor(pippin.socop(), 0.1, 9.0, 9, range(3), None)
+    predictor = pippin.Predictor(pippin.scores.socop(), 0.1, 9.0, 9, range(3), None)
     found = run_onnx(head_model(predictor), probs=probs)
     assert_same(found, predictor, probs, np.zeros(3))
     np.testing.assert_array_equal((found["classes"] >= 0).sum(axis=1), found["sizes"])
@@ -146,7 +146,7 @@ def test_minus_zero_is_zero():
 
 def test_the_output_is_chosen_by_name():
     """Where several fit, the error lists them."""
-    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None)
+    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, 0.6, 9, range(3), None)
     model = classifier(17, extra=("logits",))
     with pytest.raises(ValueError, match=r"got the outputs probs, logits \(2 fit\): name the one"):
         appended_model(model, predictor)
@@ -157,7 +157,7 @@ def test_the_output_is_chosen_by_name():
     from_probs = run_onnx(appended_model(model, predictor, "probs", "probs"), x=x)
     np.testing.assert_array_equal(from_logits["mask"], from_probs["mask"])
     with pytest.raises(ValueError, match="of floats with 7 columns"):
-        appended_model(classifier(17), pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(7), None))
+        appended_model(classifier(17), pippin.Predictor(pippin.scores.ip(), 0.1, 0.6, 9, range(7), None))
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_the_command_writes_graphs(tmp_path, export):
 
 def test_without_onnx_the_remedy_is_told(tmp_path):
     """From Python and from the command."""
-    pippin.Predictor(pippin.ip(), 0.1, 0.6, 9, range(3), None).save(tmp_path / "p.json")
+    pippin.Predictor(pippin.scores.ip(), 0.1, 0.6, 9, range(3), None).save(tmp_path / "p.json")
     without = "import sys; sys.modules['onnx'] = None; "
     run = subprocess.run([sys.executable, "-c", f"{without}import pippin.export.onnx"], capture_output=True, text=True)
     assert 'pip install "pippin-conformal[onnx]"' in run.stderr.strip().splitlines()[-1]

@@ -95,7 +95,7 @@ def test_a_utility_decides_by_the_worst_case_over_sets(parts, tmp_path):
     made = FieldModel.make(parts / "weights", parts / "predictor.json", utility=UTILITY, fallback="ask", window=24)
     made.save(tmp_path / "MODEL")
     look = FieldModel.load(tmp_path / "MODEL").look(photograph(6))
-    assert look.actions.tolist() == pippin.decide(look.sets, UTILITY, fallback="ask").actions.tolist()
+    assert look.actions.tolist() == pippin.decisions.decide(look.sets, UTILITY, fallback="ask").actions.tolist()
 
 
 @pytest.mark.parametrize("per", ["class", "cluster", {"blob": "a", "ring": "a", "rows": "b", "columns": "b"}])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import pippin
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows, softmax
+from pippin._validation.rows import as_rows, softmax
 from pippin.cli import app
 from pippin.images import FieldModel
 from pippin.images.field.folder import write_manifest
@@ -186,7 +186,7 @@ def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, bare, tm
     assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
-    assert pippin.Monitor.load(state).n_rows == 4
+    assert pippin.online.Monitor.load(state).n_rows == 4
 
 
 def test_the_graph_alone_gives_sets_and_actions(model):
@@ -202,7 +202,7 @@ def test_the_graph_alone_gives_sets_and_actions(model):
     assert (found["actions"] != decisions.codes).sum() == 0
     told = {entry.key: entry.value for entry in graph.metadata_props}
     assert json.loads(told["pippin.classes"]) == list(CLASSES)
-    assert told["pippin.score"] == "pip"
+    assert told["pippin.scores.score"] == "pip"
     assert not any(node.metadata_props for node in graph.graph.node)  # no path of the machine that made it
 
 

@@ -23,9 +23,10 @@ from support.blobs import X, Y
 DATA = pippin.load_example()
 MODULE = """
 import pippin
+from pippin.scores import Family
 
-pippin.register(
-    "steep", pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power})
+pippin.scores.register(
+    "steep", Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power})
 )
 """
 
@@ -41,10 +42,10 @@ def steep():
 
 def test_it_is_the_score_that_its_coefficients_say():
     """With power 1 it is PIP, to the last bit."""
-    ours, theirs = (pippin.score(DATA.probs, None, score) for score in ("steep(power=1)", "pip"))
+    ours, theirs = (pippin.scores.score(DATA.probs, None, score) for score in ("steep(power=1)", "pip"))
     assert np.array_equal(ours, theirs)
-    assert str(pippin.parse_score("steep( power = 3 )")) == "steep(power=3)"
-    assert str(pippin.parse_score("steep(power=2)")) == "steep"
+    assert str(pippin.scores.parse("steep( power = 3 )")) == "steep(power=3)"
+    assert str(pippin.scores.parse("steep(power=2)")) == "steep"
 
 
 def test_everything_that_takes_a_score_takes_it(tmp_path):
@@ -109,44 +110,52 @@ def test_a_file_is_refused_where_its_score_is_not_registered(tmp_path):
 @pytest.mark.parametrize(
     ("name", "family", "words"),
     [
-        ("pip", pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
-        ("my score", pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
-        (3, pippin.Family({}, lambda r: {"own": -1}), "Expected a new name"),
-        ("mine", lambda r: {"own": -1}, "pass pippin.Family"),
-        ("mine", pippin.Family({"a": "text"}, lambda r, a: {"own": -1}), "pass pippin.Family"),
-        ("mine", pippin.Family({}, lambda r: {"won": -1}), "coefficients by the names own"),
-        ("mine", pippin.Family({}, lambda r: [1, 2]), "coefficients by the names own"),
-        ("mine", pippin.Family({}, lambda r: {"own": np.nan}), "needs own to be one finite number or one per rank"),
-        ("mine", pippin.Family({}, lambda r: {"own": r[1:]}), "needs own to be one finite number or one per rank"),
-        ("mine", pippin.Family({}, lambda r: {"constant": r}), "needs constant to be one finite number, got"),
-        ("mine", pippin.Family({}, lambda r: {"own": 1.0}), "can be smaller at rank 2 than at the rank before"),
-        ("mine", pippin.Family({}, lambda r: {"penalty": -r}), "can be smaller at rank 2"),
-        ("mine", pippin.Family({}, lambda r: {"own": -1.0, "second": 2.0}), "can be smaller at rank 2"),
+        ("pip", pippin.scores.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        ("my score", pippin.scores.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        (3, pippin.scores.Family({}, lambda r: {"own": -1}), "Expected a new name"),
+        ("mine", lambda r: {"own": -1}, "pass pippin.scores.Family"),
+        ("mine", pippin.scores.Family({"a": "text"}, lambda r, a: {"own": -1}), "pass pippin.scores.Family"),
+        ("mine", pippin.scores.Family({}, lambda r: {"won": -1}), "coefficients by the names own"),
+        ("mine", pippin.scores.Family({}, lambda r: [1, 2]), "coefficients by the names own"),
+        (
+            "mine",
+            pippin.scores.Family({}, lambda r: {"own": np.nan}),
+            "needs own to be one finite number or one per rank",
+        ),
+        (
+            "mine",
+            pippin.scores.Family({}, lambda r: {"own": r[1:]}),
+            "needs own to be one finite number or one per rank",
+        ),
+        ("mine", pippin.scores.Family({}, lambda r: {"constant": r}), "needs constant to be one finite number, got"),
+        ("mine", pippin.scores.Family({}, lambda r: {"own": 1.0}), "can be smaller at rank 2 than at the rank before"),
+        ("mine", pippin.scores.Family({}, lambda r: {"penalty": -r}), "can be smaller at rank 2"),
+        ("mine", pippin.scores.Family({}, lambda r: {"own": -1.0, "second": 2.0}), "can be smaller at rank 2"),
     ],
 )
 def test_what_cannot_be_a_score_is_refused(name, family, words):
     """One sentence, and nothing is registered."""
     before = dict(FAMILIES)
     with pytest.raises(pippin.InputError, match=words):
-        pippin.register(name, family)
+        pippin.scores.register(name, family)
     assert before == FAMILIES
 
 
 def test_a_name_may_be_registered_again():
     """As a notebook does when a cell is run twice; what was parsed before does not linger."""
-    first = pippin.score([[0.5, 0.3, 0.2]], [2], "steep")
-    pippin.register("steep", pippin.Family({"power": 1.0}, lambda r, power: {"own": -1, "above": power}))
-    assert pippin.score([[0.5, 0.3, 0.2]], [2], "steep") != first
+    first = pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep")
+    pippin.scores.register("steep", pippin.scores.Family({"power": 1.0}, lambda r, power: {"own": -1, "above": power}))
+    assert pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep") != first
     with pytest.raises(pippin.InputError, match="can be smaller"):
-        pippin.register("steep", pippin.Family({}, lambda r: {"own": 1}))
-    assert pippin.score([[0.5, 0.3, 0.2]], [2], "steep") != first
+        pippin.scores.register("steep", pippin.scores.Family({}, lambda r: {"own": 1}))
+    assert pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep") != first
 
 
 def test_a_randomised_score_is_known_by_its_coefficients():
     """u is drawn where a column of it is there, whatever the parameters are called."""
-    pippin.register("drawn", pippin.Family({}, lambda r: {"own_u": 1.0, "above": 1.0}))
-    assert pippin.parse_score("drawn").randomized
-    ours, theirs = (pippin.score(DATA.probs, DATA.labels, score, seed=3) for score in ("drawn", "aps"))
+    pippin.scores.register("drawn", pippin.scores.Family({}, lambda r: {"own_u": 1.0, "above": 1.0}))
+    assert pippin.scores.parse("drawn").randomized
+    ours, theirs = (pippin.scores.score(DATA.probs, DATA.labels, score, seed=3) for score in ("drawn", "aps"))
     assert np.array_equal(ours, theirs)
 
 
@@ -176,7 +185,7 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
         return suspects
 
     def falling(probs, labels, score, **options):
-        found = pippin.score(probs, labels, score, **options)
+        found = pippin.scores.score(probs, labels, score, **options)
         return -found if labels is None else found
 
     testing = pippin.testing
@@ -194,7 +203,7 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
         ),
         "does not depend on how it is asked for": (
             "load",
-            lambda path: pippin.Predictor(pippin.ip(), 0.3, -9.0, 9, range(2), None),
+            lambda path: pippin.Predictor(pippin.scores.ip(), 0.3, -9.0, 9, range(2), None),
         ),
     }
     for law, (name, broken) in cases.items():

@@ -9,7 +9,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import pippin
-from pippin._predictors.picture.sets import size_groups
+from pippin._plotting.sets import size_groups
 from pippin._runtime import drawing
 from pippin._theory.laws import share_interval
 
@@ -20,7 +20,7 @@ NEW, TRUE = DATA.probs[1000:2000], DATA.labels[1000:2000]
 CROPS = ("maize", "common_wheat", "sugar_beet")
 KINDS = {name: "crop" if name in CROPS else "weed" for name in C}
 WORTH = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}}
-UTILITY = pippin.Utility(WORTH, kinds=KINDS)
+UTILITY = pippin.decisions.Utility(WORTH, kinds=KINDS)
 PREDICTOR = pippin.calibrate(P, Y, "pip", classes=C)
 SETS = PREDICTOR.predict(NEW)
 
@@ -117,7 +117,7 @@ def test_a_comparison_shows_size_against_singletons(comparison):
     ax = comparison.plot()
     means = comparison.summary()
     dots = {(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if len(line.get_xdata()) == 1}
-    assert dots == set(zip(means["efficiency"], means["informativeness"], strict=True))
+    assert dots == set(zip(means["mean_size"], means["singleton_rate"], strict=True))
     assert set(notes(ax)) == {"ip", "repip", "pip per class"}
 
 
@@ -128,11 +128,11 @@ def test_a_comparison_shows_families():
     assert set(comparison.families) == {"socop", "repip", "pip", "raps"}
     socop = next(line for line in ax.lines if str(line.get_label()).startswith("socop"))
     means = comparison.families["socop"].summary()
-    assert socop.get_xdata() == pytest.approx(means["efficiency"].to_numpy())
+    assert socop.get_xdata() == pytest.approx(means["mean_size"].to_numpy())
 
 
 @pytest.mark.parametrize(
-    ("what", "metric"), [("coverage", "coverage"), ("size", "efficiency"), ("singletons", "informativeness")]
+    ("what", "metric"), [("coverage", "coverage"), ("size", "mean_size"), ("singletons", "singleton_rate")]
 )
 def test_a_comparison_shows_every_split(comparison, what, metric):
     ax = comparison.plot(what=what)
@@ -152,8 +152,8 @@ def test_a_comparison_has_no_other_picture(comparison):
 def test_a_sweep_shows_size_and_singletons():
     swept = pippin.sweep(P, Y, "repip", values=(0, 0.1, 1), splits=5)
     size, singletons = swept.plot()
-    assert size.lines[-1].get_ydata() == pytest.approx(swept.summary()["efficiency"].to_numpy())
-    assert singletons.lines[-1].get_ydata() == pytest.approx(swept.summary()["informativeness"].to_numpy())
+    assert size.lines[-1].get_ydata() == pytest.approx(swept.summary()["mean_size"].to_numpy())
+    assert singletons.lines[-1].get_ydata() == pytest.approx(swept.summary()["singleton_rate"].to_numpy())
     assert [label.get_text() for label in size.get_xticklabels()] == ["0", "0.1", "1"]
     assert size.get_xlabel() == "γ of repip"
 
@@ -180,7 +180,7 @@ def test_a_plan_shows_the_law_of_coverage():
 
 
 def test_decisions_show_actions_and_certificates():
-    decider = pippin.calibrate_decisions(P, Y, UTILITY, 0.02, classes=C)
+    decider = pippin.decisions.calibrate(P, Y, UTILITY, 0.02, classes=C)
     decisions = decider.decide(NEW)
     ax = decisions.plot()
     assert names(ax) == ["spray", "leave", "ask"]
@@ -192,14 +192,14 @@ def test_decisions_show_actions_and_certificates():
 def test_certificates_of_an_action_stand_beside_each_other():
     """The best first, then less, then nothing; of four objects."""
     given = np.array([1.0, 0.3, -np.inf, 1.0])
-    ax = pippin.Decisions(np.array([0, 0, 0, 1]), given, ("spray", "leave"), C).plot()
+    ax = pippin.decisions.Decisions(np.array([0, 0, 0, 1]), given, ("spray", "leave"), C).plot()
     drawn = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
     assert drawn == [(0, 0.25), (0, 0.25), (0.25, 0.25), (0.25, 0), (0.5, 0.25), (0.25, 0)]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "0.3", "nothing"]
 
 
 def test_a_decider_shows_what_beta_buys():
-    decider = pippin.calibrate_decisions(P, Y, UTILITY, {"weed": 0.1, "crop": 0.02}, classes=C, per="kind")
+    decider = pippin.decisions.calibrate(P, Y, UTILITY, {"weed": 0.1, "crop": 0.02}, classes=C, per="kind")
     ax = decider.plot()
     steps = {line.get_label(): line for line in ax.lines if line.get_label() in ("crop", "weed")}
     assert set(steps) == {"crop", "weed"}
@@ -238,7 +238,7 @@ def test_kinds_of_predictors_show_scores():
     cross = pippin.calibrate_cross(P, Y, np.arange(1000) % 5, "ip", classes=C).plot()
     assert sum(bar.get_height() for bar in cross.patches) == 1000
     assert cross.get_legend().get_texts()[0].get_text() == "1,000 rows"
-    risk = pippin.calibrate_risk(P, Y, dict.fromkeys(C, 1.0), 0.1, score="ip", classes=C)
+    risk = pippin.decisions.control_risk(P, Y, dict.fromkeys(C, 1.0), 0.1, score="ip", classes=C)
     assert risk.plot().lines[0].get_xdata()[0] == risk.threshold
 
 
@@ -275,7 +275,7 @@ def test_infinite_thresholds_are_arrows():
 
 def test_selective_predictors_show_their_thresholds():
     with pytest.warns(UserWarning, match="cannot certify"):
-        selective = pippin.calibrate_selective(P, Y, error=0.1, per="class", classes=C)
+        selective = pippin.decisions.select(P, Y, error=0.1, per="class", classes=C)
     ax = selective.plot()
     finite = np.isfinite(selective.thresholds)
     assert np.sort(ax.lines[0].get_xdata()) == pytest.approx(np.sort(selective.thresholds[finite]))
@@ -299,13 +299,13 @@ def test_an_explanation_shows_scores_and_thresholds():
 
 
 def test_label_ratios_show_what_has_grown():
-    found = pippin.label_ratios(P, Y, NEW[TRUE != 3], classes=C)
+    found = pippin.shift.label_ratios(P, Y, NEW[TRUE != 3], classes=C)
     ax = found.plot()
     assert dict(zip(names(ax), ax.lines[0].get_xdata(), strict=True)) == dict(zip(C, found.ratios, strict=True))
 
 
 def test_a_comparison_of_decisions_shows_promises():
-    found = pippin.compare_decisions(P, Y, UTILITY, "ip", splits=2, classes=C)
+    found = pippin.decisions.compare(P, Y, UTILITY, "ip", splits=2, classes=C)
     promised, came = found.plot()
     assert promised.lines[0].get_ydata().tolist() == found.curves[0].promised.tolist()
     assert came.lines[0].get_ydata().tolist() == found.curves[0].came.tolist()

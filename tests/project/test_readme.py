@@ -28,5 +28,7 @@ def test_links_lead_somewhere(page):
 
 def test_a_score_of_ones_own_takes_six_lines():
     """The README's example of a new score, counted."""
-    block = next(b for b in (ROOT / "README.md").read_text().split("```") if "pippin.register" in b and ">>>" in b)
+    block = next(
+        b for b in (ROOT / "README.md").read_text().split("```") if "pippin.scores.register" in b and ">>>" in b
+    )
     assert 0 < block.count(">>>") + block.count("...") <= 6

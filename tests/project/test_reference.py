@@ -80,13 +80,13 @@ def test_what_objects_carry_has_an_entry(entries):
     """Attributes that are set when an object is made, of the classes that are no record."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs, data.labels, classes=data.classes)
-    utility = pippin.Utility([[1, -1], [-1, 1]], actions=["spray", "leave"])
-    decider = pippin.calibrate_decisions([[0.4, 0.6]] * 30, [1] * 30, utility)
+    utility = pippin.decisions.Utility([[1, -1], [-1, 1]], actions=["spray", "leave"])
+    decider = pippin.decisions.calibrate([[0.4, 0.6]] * 30, [1] * 30, utility)
     made = [
-        pippin.Monitor(predictor),
-        pippin.Stream(predictor),
-        pippin.RiskMonitor(0.1),
-        pippin.Calibration(classes=data.classes),
+        pippin.online.Monitor(predictor),
+        pippin.online.Stream(predictor),
+        pippin.online.RiskMonitor(0.1),
+        pippin.distributed.Calibration(classes=data.classes),
         pippin.InputError("x"),
     ]
     heads = {"ConformalHead": predictor, "PValueHead": predictor, "DecisionHead": decider}

@@ -15,8 +15,8 @@ def test_objects_show_themselves():
     predictor = pippin.calibrate(ROWS, LABELS, "pip", classes=C)
     sets = predictor.predict(DATA.probs[1000:])
     worth = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}}
-    utility = pippin.Utility(worth, kinds={name: "crop" if name in CROPS else "weed" for name in C})
-    decider = pippin.calibrate_decisions(ROWS, LABELS, utility, 0.05, classes=C)
+    utility = pippin.decisions.Utility(worth, kinds={name: "crop" if name in CROPS else "weed" for name in C})
+    decider = pippin.decisions.calibrate(ROWS, LABELS, utility, 0.05, classes=C)
     shown = {
         "90 % of the time": predictor,
         "expected coverage": pippin.calibrate(ROWS, LABELS, "ip", per="class", classes=C),
@@ -27,18 +27,18 @@ def test_objects_show_themselves():
         "certified utility": decider.decide(DATA.probs[1000:]),
         "at least its certificate": decider,
         "the least covered first": pippin.evaluate(sets, DATA.labels[1000:], alpha=0.1),
-        "No label has come yet": pippin.Stream(predictor, update="track"),
-        "evidence": pippin.Monitor(predictor),
-        "best response": pippin.compare_decisions(ROWS, LABELS, utility, "ip", splits=2, classes=C),
+        "No label has come yet": pippin.online.Stream(predictor, update="track"),
+        "evidence": pippin.online.Monitor(predictor),
+        "best response": pippin.decisions.compare(ROWS, LABELS, utility, "ip", splits=2, classes=C),
         "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),
         "4,986 seedlings of 12 species": DATA,
         "chosen on 500 rows": pippin.tune(ROWS, LABELS, ["ip", "pip"], splits=2, classes=C),
         "credibility: the largest": predictor.forced(DATA.probs[1000:]),
-        "acted on": pippin.calibrate_selective(ROWS, LABELS, error=0.1, classes=C).predict(DATA.probs[1000:]),
-        "0 of 0 labels were missed": pippin.RiskMonitor(0.1),
+        "acted on": pippin.decisions.select(ROWS, LABELS, error=0.1, classes=C).predict(DATA.probs[1000:]),
+        "0 of 0 labels were missed": pippin.online.RiskMonitor(0.1),
         "What each action is worth by the kind": utility,
-        "playing safe": pippin.evaluate_decisions(decider.decide(DATA.probs[1000:]), DATA.labels[1000:], utility),
-        "times as common": pippin.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
+        "playing safe": pippin.decisions.evaluate(decider.decide(DATA.probs[1000:]), DATA.labels[1000:], utility),
+        "times as common": pippin.shift.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
     }
     for wanted, thing in shown.items():
         assert wanted in thing._repr_html_(), type(thing)

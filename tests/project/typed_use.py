@@ -16,11 +16,11 @@ def steep(ranks: NDArray[np.float64], power: float) -> dict[str, float | NDArray
 
 def main(folder: Path) -> str:
     data = pippin.load_example()
-    pippin.register("steep", pippin.Family({"power": 2.0}, steep))
+    pippin.scores.register("steep", pippin.scores.Family({"power": 2.0}, steep))
     fair = pippin.calibrate(data.probs, data.labels, "steep(power=3)", 0.1, classes=data.classes, per="class")
     thresholds: list[float] = fair.table()["threshold"].to_list()
     by_group = pippin.calibrate(data.probs, data.labels, groups=np.arange(len(data.labels)) % 2)
-    one = pippin.calibrate(data.probs, data.labels, pippin.parse_score("steep"))
+    one = pippin.calibrate(data.probs, data.labels, pippin.scores.parse("steep"))
     one.save(folder / "predictor.json")
     loaded: pippin.ConformalPredictor = pippin.load(folder / "predictor.json")
     sets = loaded.predict(data.probs[:10], seed=0)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin._compare import verdict
-from pippin._compare.picture import front, splits
+from pippin._plotting import front, splits
 from pippin._runtime import drawing
 from pippin.cli.report import classes, figures, style, toy_cases, write_sweep, write_toy
 from support.trials import trial_of
@@ -64,7 +64,7 @@ def test_violins_show_every_split_of_every_score(found):
     comparison, _ = found
     figure = figures.violins(comparison)
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["Coverage", "Size", "Singletons"]
-    for ax, metric in zip(figure.axes, ("coverage", "efficiency", "informativeness"), strict=True):
+    for ax, metric in zip(figure.axes, ("coverage", "mean_size", "singleton_rate"), strict=True):
         dots = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == SPLITS]
         np.testing.assert_array_equal([d[:, 0] for d in dots], comparison.metric(metric))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [str(s) for s in comparison.scores]
@@ -80,7 +80,7 @@ def test_long_spellings_leave_room_for_the_rest():
     areas = boxes(figure, texts)
     assert not cover_each_other(areas)
     assert all(area.x0 >= 0 and area.x1 <= figure.bbox.x1 for area in areas)
-    figure = figures.sizes(dict.fromkeys(map(str, map(pippin.parse_score, scores)), an_evaluation(3)))
+    figure = figures.sizes(dict.fromkeys(map(str, map(pippin.scores.parse, scores)), an_evaluation(3)))
     assert not cover_each_other(
         boxes(figure, [ax.title for ax in figure.axes] + [ax._left_title for ax in figure.axes])
     )
@@ -98,7 +98,7 @@ def test_very_different_sizes_get_a_logarithmic_axis():
     """Means of 1.2 and 60 classes are both readable."""
     values = np.ones((2, 3, 5)) * 0.9
     values[:, :, 2] = [[1.2, 1.3, 1.25], [60, 61, 62]]
-    comparison = pippin.Comparison((pippin.ip(), pippin.margin()), 0.1, 0, 100, 45, values)
+    comparison = pippin.Comparison((pippin.scores.ip(), pippin.scores.margin()), 0.1, 0, 100, 45, values)
     assert figures.violins(comparison).axes[1].get_xscale() == "log"
 
 

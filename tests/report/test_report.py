@@ -40,8 +40,8 @@ def test_it_says_what_was_found(report, visit):
     summary = report.comparison.summary().to_dicts()
     for shown, row in zip(rows_of(page, "#summary"), summary, strict=True):
         assert shown[0] == row["score"]
-        assert shown[2] == f"{row['efficiency']:.3f} ± {row['efficiency_sd']:.3f}"
-        assert shown[3] == f"{row['informativeness']:.1%} ± {100 * row['informativeness_sd']:.1f}"
+        assert shown[2] == f"{row['mean_size']:.3f} ± {row['efficiency_sd']:.3f}"
+        assert shown[3] == f"{row['singleton_rate']:.1%} ± {100 * row['informativeness_sd']:.1f}"
     repeat = page.inner_text("section:last-of-type")
     for text in ("pippin compare 'a <file>.npz'", "<a file>", pippin.__version__, np.__version__, "sha256 0123abcd"):
         assert text in repeat
@@ -52,8 +52,8 @@ def test_differences_are_those_of_the_package(report, visit):
     page = visit(report.path)
     page.click("summary:has-text('pairs')")
     shown = rows_of(page, "#pairs")
-    sizes = pippin.differences(report.comparison, "efficiency")
-    singletons = pippin.differences(report.comparison, "informativeness")
+    sizes = pippin.differences(report.comparison, "mean_size")
+    singletons = pippin.differences(report.comparison, "singleton_rate")
     assert len(shown) == len(sizes) == 21
     for cells, a, b in zip(shown, sizes, singletons, strict=True):
         expected = [
@@ -75,7 +75,7 @@ def test_the_slider_shows_what_calibrating_anew_gives(report, visit, step):
     shown = rows_of(page, "#alpha-table")
     for cells, score in zip(shown, report.comparison.scores, strict=True):
         threshold, e = evaluated(report.data, report.trial, score, step / 1000)
-        numbers = [f"{e.coverage:.1%}", f"{e.efficiency:.3f}", f"{e.informativeness:.1%}", f"{e.empty_rate:.1%}"]
+        numbers = [f"{e.coverage:.1%}", f"{e.mean_size:.3f}", f"{e.singleton_rate:.1%}", f"{e.empty_rate:.1%}"]
         assert cells == [str(score), f"{threshold:.4f}", *numbers]
 
 

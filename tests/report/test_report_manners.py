@@ -24,8 +24,8 @@ def test_hovering_shows_the_numbers(report, visit):
         shown = page.inner_text("#scatter .tip").split("\n")
         assert shown == [
             str(score),
-            f"size {row['efficiency']:.3f}",
-            f"{row['informativeness']:.1%} singletons",
+            f"size {row['mean_size']:.3f}",
+            f"{row['singleton_rate']:.1%} singletons",
         ]
     page.mouse.move(2, 2)
     assert not page.is_visible("#scatter .tip")
@@ -55,7 +55,7 @@ def test_tapping_shows_the_numbers(report, visit):
 def test_tables_sort(report, visit):
     """By number, up and down; by name; by mouse and by keyboard."""
     page = visit(report.path)
-    means = {row["score"]: row["efficiency"] for row in report.comparison.summary().to_dicts()}
+    means = {row["score"]: row["mean_size"] for row in report.comparison.summary().to_dicts()}
     rising = sorted(means, key=means.get)
     page.click("#summary button:has-text('size')")
     assert [row[0] for row in rows_of(page, "#summary")] == rising

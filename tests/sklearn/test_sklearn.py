@@ -36,7 +36,7 @@ def test_predictions():
     assert all(names[0] == best for names, best in zip(sets, clf.predict(NEW), strict=True) if names)
     assert clf.score(NEW, TRUTH) == np.mean(clf.predict(NEW) == TRUTH)
     assert clf.score(NEW, TRUTH, sample_weight=clf.predict(NEW) == TRUTH) == 1
-    assert pippin.coverage(sets, TRUTH) > 0.85
+    assert pippin.metrics.coverage(sets, TRUTH) > 0.85
 
 
 def test_parameters_and_clones():
@@ -45,10 +45,10 @@ def test_parameters_and_clones():
     assert clf.get_params(deep=False)["score"] == "repip(gamma=0.05)"
     assert "score='repip(gamma=0.05)'" in repr(clf)
     assert callable(clf.score)
-    other = clone(clf.set_params(score=pippin.socop(mu=2.0), alpha=0.3, estimator__var_smoothing=1e-3))
+    other = clone(clf.set_params(score=pippin.scores.socop(mu=2.0), alpha=0.3, estimator__var_smoothing=1e-3))
     assert not hasattr(other, "predictor_")
     other.fit(X, Y)
-    assert other.predictor_.score == pippin.socop(mu=2.0)
+    assert other.predictor_.score == pippin.scores.socop(mu=2.0)
     assert other.predictor_.alpha == 0.3
     assert other.estimator_.var_smoothing == 1e-3
     assert clf.predictor_.alpha == 0.1  # parameters count when fitting
@@ -89,9 +89,9 @@ def test_grid_search():
     """Over alpha and over gamma, judged by the sets."""
 
     def singletons(clf, rows, labels):
-        return pippin.informativeness(clf.predict_set(rows))
+        return pippin.metrics.singleton_rate(clf.predict_set(rows))
 
-    grid = {"alpha": [0.05, 0.4], "score": ["repip(gamma=0)", pippin.repip(gamma=0.1)]}
+    grid = {"alpha": [0.05, 0.4], "score": ["repip(gamma=0)", pippin.scores.repip(gamma=0.1)]}
     search = GridSearchCV(ConformalClassifier(GaussianNB(), random_state=0), grid, scoring=singletons, cv=3).fit(X, Y)
     assert search.best_params_["alpha"] == 0.4
     assert len(search.cv_results_["params"]) == 4

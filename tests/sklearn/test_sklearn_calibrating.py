@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
-from pippin._inputs.fingerprints import fingerprints, seen_before
+from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin.sklearn import ConformalClassifier
 from support.blobs import NEW, TRUTH, X, Y, fitted
 

@@ -134,7 +134,7 @@ def test_ties_of_a_forest():
         ranked = np.argsort(-probs, axis=1, kind="stable")
         assert any(np.ptp(np.sort(row)[-2:]) == 0 for row in probs)
         assert all(names == ranked[i, : len(names)].tolist() for i, names in enumerate(sets))
-        covered.append(pippin.coverage(sets, truth))
+        covered.append(pippin.metrics.coverage(sets, truth))
     assert np.mean(covered) > 0.88
 
 

@@ -281,5 +281,5 @@ def test_a_shift_end_to_end():
     w, w_new = estimate_ratios(x, new, random_state=0)
     weighted = pippin.calibrate_weighted(said(x), y, w, "ip", 0.1).predict(said(new), w_new)
     plain = pippin.calibrate(said(x), y, "ip", 0.1).predict(said(new))
-    assert abs(pippin.coverage(weighted, truth) - 0.9) < 0.04
-    assert pippin.coverage(plain, truth) < 0.8
+    assert abs(pippin.metrics.coverage(weighted, truth) - 0.9) < 0.04
+    assert pippin.metrics.coverage(plain, truth) < 0.8

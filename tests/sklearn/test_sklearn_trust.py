@@ -45,7 +45,7 @@ def test_classes_that_are_not_sorted(kind):
     model = Unsorted().fit(X[:300], Y[:300])
     prefit = ConformalClassifier(model, cv="prefit").fit(X[300:], Y[300:])
     assert prefit.score(NEW, TRUTH) == model.score(NEW, TRUTH)
-    assert pippin.coverage(prefit.predict_set(NEW), TRUTH) > 0.85
+    assert pippin.metrics.coverage(prefit.predict_set(NEW), TRUTH) > 0.85
 
 
 def test_rows_that_a_fitted_estimator_keeps_are_refused():
@@ -125,5 +125,5 @@ def test_a_search_compares_what_matters():
 
 def test_names_that_people_know():
     for name, ours in {"LAC": "ip", "hinge": "ip", "THR": "ip", "RePIP(gamma=0.1)": "repip(gamma=0.1)"}.items():
-        assert str(pippin.parse_score(name)) == ours
-    assert str(pippin.parse_method("APS per class")) == "aps per class"
+        assert str(pippin.scores.parse(name)) == ours
+    assert str(pippin.scores.parse_method("APS per class")) == "aps per class"

@@ -27,7 +27,7 @@ def fed(stream, grouped, rows=NEW):
 def test_grow_is_calibrating_anew_in_every_cell(per):
     """And each set is that of the predictor."""
     grouped = "group" in str(per) and per is not KINDS
-    stream = pippin.Stream(calibrated(per, OLD), "grow")
+    stream = pippin.online.Stream(calibrated(per, OLD), "grow")
     for i in range(2000, 2040):
         group = {"group": GROUPS[i]} if grouped else {}
         members = stream.predict_one(DATA.probs[i], **group).members
@@ -38,17 +38,17 @@ def test_grow_is_calibrating_anew_in_every_cell(per):
 
 def test_levels_of_kinds_are_kept():
     predictor = calibrated(KINDS, OLD, alpha={"weed": 0.2, "crop": 0.05})
-    stream = pippin.Stream(predictor, "aci")
+    stream = pippin.online.Stream(predictor, "aci")
     assert np.array_equal(stream.thresholds, predictor.thresholds)
 
 
 @pytest.mark.parametrize("way", ["grow", "window", "track", "aci", "dtaci"])
 def test_each_class_is_counted_and_resumed(tmp_path, way):
-    whole, halved = (pippin.Stream(calibrated("class", OLD), way, seed=1) for _ in range(2))
+    whole, halved = (pippin.online.Stream(calibrated("class", OLD), way, seed=1) for _ in range(2))
     fed(whole, False)
     fed(halved, False, slice(2000, 2060))
     halved.save(tmp_path / "stream.json")
-    halved = pippin.Stream.load(tmp_path / "stream.json")
+    halved = pippin.online.Stream.load(tmp_path / "stream.json")
     fed(halved, False, slice(2060, 2150))
     assert np.array_equal(whole.thresholds, halved.thresholds)
     assert whole.coverages == halved.coverages
@@ -60,7 +60,7 @@ def test_each_class_is_counted_and_resumed(tmp_path, way):
 
 
 def test_track_keeps_its_bound_in_every_group():
-    stream = pippin.Stream(calibrated("group", OLD), "track")
+    stream = pippin.online.Stream(calibrated("group", OLD), "track")
     for i in range(2000, 2300):
         ticket = stream.predict_one(DATA.probs[i], group=GROUPS[i])
         stream.learn(ticket, int(DATA.probs[i].argmin()))
@@ -70,7 +70,7 @@ def test_track_keeps_its_bound_in_every_group():
 def test_a_monitor_per_class_bears_other_frequencies_and_no_other_looks():
     """Label shift alarms one monitor and not the other; rows that look different alarm both."""
     rare = np.flatnonzero(np.isin(DATA.labels[2000:], (0, 9)) | (np.arange(2986) % 20 == 0)) + 2000  # the hardest two
-    marginal, per_class = (pippin.Monitor(calibrated(per, OLD), seed=0) for per in (None, "class"))
+    marginal, per_class = (pippin.online.Monitor(calibrated(per, OLD), seed=0) for per in (None, "class"))
     for i in rare:
         for monitor in (marginal, per_class):
             monitor.update(DATA.probs[i], DATA.labels[i])
@@ -83,12 +83,12 @@ def test_a_monitor_per_class_bears_other_frequencies_and_no_other_looks():
 
 def test_a_monitor_per_group_goes_on_to_the_same_bits(tmp_path):
     predictor = calibrated("group", OLD, unseen="marginal")
-    whole, halved = (pippin.Monitor(predictor, seed=0) for _ in range(2))
+    whole, halved = (pippin.online.Monitor(predictor, seed=0) for _ in range(2))
     names = [*GROUPS[2000:2090], *["east"] * 30]  # a field that was not seen is held against itself
     for i, name in enumerate(names):
         if i == 50:
             halved.save(tmp_path / "monitor.json")
-            halved = pippin.Monitor.load(tmp_path / "monitor.json")
+            halved = pippin.online.Monitor.load(tmp_path / "monitor.json")
         row, label = DATA.probs[2000 + i], DATA.labels[2000 + i]
         assert whole.update(row, label, group=name) == halved.update(row, label, group=name)
     assert [int(tree[0]) for tree in whole._evidence.tree][-1] == 30
@@ -97,10 +97,10 @@ def test_a_monitor_per_group_goes_on_to_the_same_bits(tmp_path):
 def test_wrong_groups_are_told():
     grouped, plain = calibrated("group", OLD), calibrated(None, OLD)
     with pytest.raises(pippin.InputError, match="Expected a group"):
-        pippin.Stream(grouped).predict_one(DATA.probs[0])
+        pippin.online.Stream(grouped).predict_one(DATA.probs[0])
     with pytest.raises(pippin.InputError, match="one of the groups north, south"):
-        pippin.Monitor(grouped).update(DATA.probs[0], 0, group="east")
+        pippin.online.Monitor(grouped).update(DATA.probs[0], 0, group="east")
     with pytest.raises(pippin.InputError, match="Expected no group"):
-        pippin.Stream(plain).predict_one(DATA.probs[0], group="north")
+        pippin.online.Stream(plain).predict_one(DATA.probs[0], group="north")
     with pytest.raises(pippin.InputError, match="Expected no group"):
-        pippin.Monitor(plain).update(DATA.probs[0], group="north")
+        pippin.online.Monitor(plain).update(DATA.probs[0], group="north")

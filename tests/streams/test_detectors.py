@@ -69,7 +69,9 @@ def test_the_mean_time_between_false_alarms_is_as_long_as_asked(detector):
     rng = np.random.default_rng(3)
     scores = rng.random(10_500)
     rows = np.column_stack([1 - scores, scores])  # the score ip of class 0
-    monitor = pippin.Monitor(pippin.calibrate(rows[:500], [0] * 500, "ip"), mean_time=50, detector=detector, seed=0)
+    monitor = pippin.online.Monitor(
+        pippin.calibrate(rows[:500], [0] * 500, "ip"), mean_time=50, detector=detector, seed=0
+    )
     alarms = [alarm.row for row in rows[500:] if (alarm := monitor.update(row, 0))]
     apart = np.diff([-1, *alarms])
     assert len(apart) == monitor.n_alarms > 5
@@ -80,12 +82,12 @@ def test_the_mean_time_between_false_alarms_is_as_long_as_asked(detector):
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_a_change_is_told_again_until_it_is_over(tmp_path, detector):
     """After a long good time as soon as at the beginning; resumed, to the same bits."""
-    whole = pippin.Monitor(PREDICTOR, mean_time=10_000, detector=detector, seed=4)
-    halved, alarms = pippin.Monitor(PREDICTOR, mean_time=10_000, detector=detector, seed=4), []
+    whole = pippin.online.Monitor(PREDICTOR, mean_time=10_000, detector=detector, seed=4)
+    halved, alarms = pippin.online.Monitor(PREDICTOR, mean_time=10_000, detector=detector, seed=4), []
     for number, (row, label) in enumerate(zip(NEW[:2400], TRUE, strict=False)):
         if number % 800 == 799:
             halved.save(tmp_path / "state.json")
-            halved = pippin.Monitor.load(tmp_path / "state.json")
+            halved = pippin.online.Monitor.load(tmp_path / "state.json")
         shown = 0.5 * row + 0.5 / 12 if number >= 2000 else row
         alarm = whole.update(shown, label)
         assert alarm == halved.update(shown, label)
@@ -110,4 +112,4 @@ def test_a_change_is_told_again_until_it_is_over(tmp_path, detector):
 )
 def test_wrong_promises_are_told(asked, told):
     with pytest.raises(pippin.InputError, match=told):
-        pippin.Monitor(PREDICTOR, **asked)
+        pippin.online.Monitor(PREDICTOR, **asked)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import pippin
-from pippin._predictors.streams.ways import GAMMAS, SPAN
+from pippin._online.ways import GAMMAS, SPAN
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], "pip", classes=DATA.classes)
@@ -27,8 +27,8 @@ def plainly(scores, given, alpha):
 
 
 def test_it_is_the_algorithm_of_the_paper():
-    stream = pippin.Stream(PREDICTOR, "dtaci")
-    given = pippin.score(NEW[:150], TRUE[:150], "pip")
+    stream = pippin.online.Stream(PREDICTOR, "dtaci")
+    given = pippin.scores.score(NEW[:150], TRUE[:150], "pip")
     for level, row, label in zip(plainly(PREDICTOR.scores.tolist(), given, 0.1), NEW, TRUE, strict=False):
         way = stream._ways[0]
         assert abs(way._weights @ way._levels - level) < 1e-12
@@ -41,7 +41,7 @@ def test_coverage_comes_back_after_a_change():
     sure /= sure.sum(axis=1, keepdims=True)
     inside = {way: [] for way in ("none", "dtaci")}
     for way, held in inside.items():
-        stream = pippin.Stream(PREDICTOR, way)
+        stream = pippin.online.Stream(PREDICTOR, way)
         for row, label in zip(np.concatenate([NEW[:1000], sure[1000:3000]]), TRUE, strict=False):
             ticket = stream.predict_one(row)
             held.append(label in ticket.members)

@@ -22,7 +22,7 @@ def test_ratios_are_found_within_their_errors(method):
     rng, shares, new = np.random.default_rng(0), np.full(3, 1 / 3), np.array([0.6, 0.3, 0.1])
     deviations = []
     for _ in range(200):
-        found = pippin.label_ratios(*made(rng, 1500, shares), made(rng, 1000, new)[0], method=method)
+        found = pippin.shift.label_ratios(*made(rng, 1500, shares), made(rng, 1000, new)[0], method=method)
         deviations.append((found.ratios - new / shares) / found.errors)
     assert np.abs(np.mean(deviations, axis=0)).max() < 0.35
     assert 0.8 < np.std(deviations) < 1.25
@@ -40,13 +40,13 @@ def test_weights_by_class_restore_coverage(mixture):
         chance = (shares / np.bincount(DATA.labels))[DATA.labels[rest]]
         new = rng.choice(rest, 4000, p=chance / chance.sum())
         probs, labels = DATA.probs[old], DATA.labels[old]
-        found = pippin.label_ratios(probs, labels, DATA.probs[new])
+        found = pippin.shift.label_ratios(probs, labels, DATA.probs[new])
         sets = pippin.calibrate_weighted(probs, labels, found, "pip", 0.1).predict(DATA.probs[new], found)
-        covered.append(pippin.coverage(sets, DATA.labels[new]))
+        covered.append(pippin.metrics.coverage(sets, DATA.labels[new]))
     assert abs(np.mean(covered) - 0.9) < 0.01
 
 
-RATIOS = pippin.LabelRatios(np.array([1.8, 0.9, 0.3]), np.zeros(3), range(3))
+RATIOS = pippin.shift.LabelRatios(np.array([1.8, 0.9, 0.3]), np.zeros(3), range(3))
 
 
 @pytest.mark.parametrize("score", ["ip", "pip", "socop", "aps"])
@@ -56,7 +56,7 @@ def test_every_class_has_its_own_threshold(score):
     probs, labels = made(rng, 40, np.full(3, 1 / 3))
     new = made(rng, 25, RATIOS.ratios / 3)[0]
     predictor = pippin.calibrate_weighted(probs, labels, RATIOS, score, 0.2, seed=1)
-    given, own = pippin.score(probs, labels, score, seed=1), pippin.score(new, None, score, seed=2)
+    given, own = pippin.scores.score(probs, labels, score, seed=1), pippin.scores.score(new, None, score, seed=2)
     weights = RATIOS.ratios[labels]
     expected = np.array(
         [
@@ -94,7 +94,7 @@ def test_ratios_of_other_classes_and_heavy_ones_are_told():
     with pytest.raises(pippin.InputError, match="ratios of oat, rye, pea, got those of oat, pea, rye"):
         predictor.predict(probs, other)
     with pytest.raises(pippin.InputError, match="Expected the ratios of"):
-        pippin.calibrate_weighted(probs, labels, pippin.LabelRatios(np.ones(4), np.zeros(4), range(4)))
+        pippin.calibrate_weighted(probs, labels, pippin.shift.LabelRatios(np.ones(4), np.zeros(4), range(4)))
     heavy = RATIOS._replace(ratios=np.array([1.0, 1.0, 100.0]))
     with pytest.warns(UserWarning, match="1 of 3 classes, pea for one, weigh more than a share of 0.1 of all weights"):
         assert predictor.predict(probs, heavy).mask[:, 2].all()
@@ -103,8 +103,8 @@ def test_ratios_of_other_classes_and_heavy_ones_are_told():
 def test_wrong_use_is_told():
     probs, labels = DATA.probs[:300], DATA.labels[:300]
     with pytest.raises(pippin.InputError, match="confusion or em"):
-        pippin.label_ratios(probs, labels, probs, method="magic")
+        pippin.shift.label_ratios(probs, labels, probs, method="magic")
     with pytest.raises(pippin.InputError, match="got none of 3"):
-        pippin.label_ratios(probs[labels != 3], labels[labels != 3], probs)
+        pippin.shift.label_ratios(probs[labels != 3], labels[labels != 3], probs)
     with pytest.raises(pippin.InputError, match="12 columns"):
-        pippin.label_ratios(probs, labels, np.full((2, 3), 1 / 3))
+        pippin.shift.label_ratios(probs, labels, np.full((2, 3), 1 / 3))

@@ -67,7 +67,7 @@ def test_false_alarms_are_as_rare_as_asked(labelled, tied):
 
 @pytest.mark.parametrize("labelled", [False, True])
 def test_a_change_is_found_and_its_beginning(labelled):
-    monitor = pippin.Monitor(PREDICTOR, reference=None if labelled else DATA.probs[:2000], seed=0)
+    monitor = pippin.online.Monitor(PREDICTOR, reference=None if labelled else DATA.probs[:2000], seed=0)
     dim = 0.5 * NEW + 0.5 / 12
     told = TRUE if labelled else [None] * len(TRUE)
     assert not any(monitor.update(row, label) for row, label in zip(NEW[:1000], told[:1000], strict=True))
@@ -86,12 +86,12 @@ def test_a_change_is_found_and_its_beginning(labelled):
 @pytest.mark.parametrize("labelled", [False, True])
 def test_resumed_it_gives_the_same_bits(tmp_path, score, labelled):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], score, seed=1)
-    whole, halved = (pippin.Monitor(predictor, 0.05, seed=5) for _ in range(2))
+    whole, halved = (pippin.online.Monitor(predictor, 0.05, seed=5) for _ in range(2))
     for number, (row, label) in enumerate(zip(NEW[:400], TRUE[:400], strict=True)):
         given = label if labelled else None
         if number % 100 == 50:
             halved.save(tmp_path / "state.json")
-            halved = pippin.Monitor.load(tmp_path / "state.json")
+            halved = pippin.online.Monitor.load(tmp_path / "state.json")
             assert halved.evidence == whole.evidence
         shown = 1 - (1 - row) / 11 if number > 300 else row
         shown = shown / shown.sum()
@@ -106,7 +106,7 @@ from pathlib import Path
 path, data = Path(sys.argv[1]), pippin.load_example()
 rows = np.ascontiguousarray(data.probs[2000:2060])
 predictor = pippin.calibrate(data.probs[:300], data.labels[:300])
-monitor = pippin.Monitor.load(path) if path.exists() else pippin.Monitor(predictor, seed=0)
+monitor = pippin.online.Monitor.load(path) if path.exists() else pippin.online.Monitor(predictor, seed=0)
 while monitor.n_rows < 60:
     monitor.update(rows[monitor.n_rows], data.labels[2000 + monitor.n_rows])
     if monitor.n_rows % 10 == 0:
@@ -123,12 +123,12 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
     assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
     kills = [(event, number, "before") for event, number in EVENTS]
     assert killed_in_turn([*kills, NEVER], tmp_path / "state.json", **program) == [9] * len(kills) + [0]
-    assert pippin.Monitor.load(tmp_path / "whole.json").n_rows == 60
+    assert pippin.online.Monitor.load(tmp_path / "whole.json").n_rows == 60
     assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
 def test_its_memory_does_not_grow():
-    monitor = pippin.Monitor(PREDICTOR, seed=0)
+    monitor = pippin.online.Monitor(PREDICTOR, seed=0)
     sizes = set()
     for row, label in zip(NEW, TRUE, strict=True):
         monitor.update(row, label)
@@ -138,7 +138,7 @@ def test_its_memory_does_not_grow():
 
 
 def test_evidence_beyond_all_numbers_is_still_one():
-    monitor = pippin.Monitor(PREDICTOR, seed=0)
+    monitor = pippin.online.Monitor(PREDICTOR, seed=0)
     for _ in range(3000):
         alarm = monitor.update(np.eye(12)[0], 1)
     assert np.isfinite(alarm.evidence)
@@ -147,9 +147,9 @@ def test_evidence_beyond_all_numbers_is_still_one():
 
 def test_wrong_use_is_told():
     per_class = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
-    monitor = pippin.Monitor(PREDICTOR, reference=DATA.probs[:100])
+    monitor = pippin.online.Monitor(PREDICTOR, reference=DATA.probs[:100])
     with pytest.raises(pippin.InputError, match="delta, the probability of a false alarm"):
-        pippin.Monitor(PREDICTOR, 0)
+        pippin.online.Monitor(PREDICTOR, 0)
     with pytest.raises(pippin.InputError, match="since the reference holds none"):
         monitor.update(NEW[0], 0)
     monitor.update(NEW[0])
@@ -158,16 +158,16 @@ def test_wrong_use_is_told():
     with pytest.raises(pippin.InputError, match="12 probabilities"):
         monitor.update(NEW[0, :3])
     with pytest.raises(pippin.InputError, match="thresholds for all, per class or per group"):
-        pippin.Monitor(per_class).update(NEW[0], 0)
+        pippin.online.Monitor(per_class).update(NEW[0], 0)
     with pytest.raises(pippin.InputError, match="seed"):
-        pippin.Monitor(PREDICTOR, seed=1.5)
+        pippin.online.Monitor(PREDICTOR, seed=1.5)
     with pytest.raises(pippin.InputError, match="not one of the 12 classes"):
-        pippin.Monitor(PREDICTOR).update(NEW[0], "thistle")
-    assert pippin.Monitor(per_class).update(NEW[0]).row == 0
+        pippin.online.Monitor(PREDICTOR).update(NEW[0], "thistle")
+    assert pippin.online.Monitor(per_class).update(NEW[0]).row == 0
 
 
 def test_a_refused_row_changes_nothing():
-    monitor, other = pippin.Monitor(PREDICTOR, seed=0), pippin.Monitor(PREDICTOR, seed=0)
+    monitor, other = pippin.online.Monitor(PREDICTOR, seed=0), pippin.online.Monitor(PREDICTOR, seed=0)
     monitor.update(NEW[0], 0)
     for bad in (2 * NEW[0], np.full(12, np.nan)):
         with pytest.raises(pippin.InputError, match="The row"):
@@ -178,12 +178,12 @@ def test_a_refused_row_changes_nothing():
 
 def test_files_of_other_things_are_told(tmp_path):
     PREDICTOR.save(tmp_path / "predictor.json")
-    pippin.Monitor(PREDICTOR).save(tmp_path / "monitor.json")
+    pippin.online.Monitor(PREDICTOR).save(tmp_path / "monitor.json")
     with pytest.raises(pippin.InputError, match="holds no monitor"):
-        pippin.Monitor.load(tmp_path / "predictor.json")
+        pippin.online.Monitor.load(tmp_path / "predictor.json")
     with pytest.raises(pippin.InputError, match=r"read it with pippin\.Monitor\.load"):
         pippin.load(tmp_path / "monitor.json")
     text = (tmp_path / "monitor.json").read_text()
     (tmp_path / "monitor.json").write_text(text.replace('"n_rows": 0', '"n_rows": 9'))
     with pytest.raises(pippin.InputError, match="edited or damaged"):
-        pippin.Monitor.load(tmp_path / "monitor.json")
+        pippin.online.Monitor.load(tmp_path / "monitor.json")

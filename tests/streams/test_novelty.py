@@ -10,13 +10,13 @@ PREDICTOR = pippin.calibrate(DATA.probs[:999], DATA.labels[:999], "pip")
 
 
 def test_p_values_are_those_of_the_definition():
-    found = pippin.novelty(PREDICTOR, DATA.probs[1000:1100], reference=DATA.probs[:999])
+    found = pippin.shift.novelty(PREDICTOR, DATA.probs[1000:1100], reference=DATA.probs[:999])
     known, scores = (1 - part.astype(np.float64).max(axis=1) for part in (DATA.probs[:999], DATA.probs[1000:1100]))
     assert np.array_equal(found, [(1 + (known >= s).sum()) / 1000 for s in scores])
 
 
 def test_without_a_reference_it_is_the_credibility():
-    found = pippin.novelty(PREDICTOR, DATA.probs[1000:1100])
+    found = pippin.shift.novelty(PREDICTOR, DATA.probs[1000:1100])
     assert np.array_equal(found, PREDICTOR.forced(DATA.probs[1000:1100]).credibility)
 
 
@@ -29,7 +29,7 @@ def test_discoveries_are_those_of_benjamini_and_hochberg(level):
             p = np.round(rng.random(m) ** 2, 2)
             largest = max([k for k in range(1, m + 1) if np.sort(p)[k - 1] <= level * k / m], default=0)
             wanted = p <= np.sort(p)[largest - 1] if largest else np.zeros(m, dtype=bool)
-            assert np.array_equal(pippin.discoveries(p, level), wanted)
+            assert np.array_equal(pippin.shift.discoveries(p, level), wanted)
 
 
 def rows(rng, n, sure):
@@ -44,8 +44,10 @@ def test_the_false_discovery_rate_keeps_to_its_level(level):
     false, power = [], []
     predictor = pippin.calibrate(rows(rng, 20, 6), [0] * 20, "ip")
     for _ in range(500):
-        p = pippin.novelty(predictor, np.vstack([rows(rng, 80, 6), rows(rng, 20, 0.5)]), reference=rows(rng, 300, 6))
-        found = pippin.discoveries(p, level)
+        p = pippin.shift.novelty(
+            predictor, np.vstack([rows(rng, 80, 6), rows(rng, 20, 0.5)]), reference=rows(rng, 300, 6)
+        )
+        found = pippin.shift.discoveries(p, level)
         false.append(found[:80].sum() / max(1, found.sum()))
         power.append(found[80:].mean())
     assert np.mean(false) <= 0.8 * level + 3 * np.std(false) / np.sqrt(500)
@@ -55,10 +57,10 @@ def test_the_false_discovery_rate_keeps_to_its_level(level):
 
 def test_wrong_use_is_told():
     with pytest.raises(pippin.InputError, match="between 0 and 1"):
-        pippin.discoveries([0.2, 1.5])
+        pippin.shift.discoveries([0.2, 1.5])
     with pytest.raises(pippin.InputError, match="strictly between 0 and 1"):
-        pippin.discoveries([0.2], 0)
-    assert pippin.discoveries([]).shape == (0,)
+        pippin.shift.discoveries([0.2], 0)
+    assert pippin.shift.discoveries([]).shape == (0,)
 
 
 MEASURES = {
@@ -80,7 +82,7 @@ def test_ranks_by_every_measure(measure, per):
     given = [np.log(part + 1e-12) * 3 if logits else part for part in (known, new)]
     rounding = 0 if measure == "own" else 1e-9
     asked = (lambda rows: rows[:, 3]) if measure == "own" else measure
-    p = pippin.novelty(predictor, given[1], reference=given[0], measure=asked, per=per, from_logits=logits)
+    p = pippin.shift.novelty(predictor, given[1], reference=given[0], measure=asked, per=per, from_logits=logits)
     for row, found in zip(new, p, strict=True):
         beside = known if per is None else known[known.argmax(axis=1) == row.argmax()]
         as_strange = np.count_nonzero(strange(beside) >= strange(row[None])[0] - rounding)
@@ -120,4 +122,4 @@ def test_wrong_measures_are_told(options, told):
     if "reference" in options:
         options = options | {"reference": data.probs[:5]}
     with pytest.raises(pippin.InputError, match=told):
-        pippin.novelty(predictor, data.probs[:5], **options)
+        pippin.shift.novelty(predictor, data.probs[:5], **options)

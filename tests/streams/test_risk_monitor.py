@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.saving import write_predictor
-from pippin._predictors.streams.files import risk_content
+from pippin._conformal.saving import write_predictor
+from pippin._online.files import risk_content
 from pippin._theory.risk_bets import SHARES, log_capital, lowest_rate
 
 
@@ -37,7 +37,7 @@ def test_false_alarms_and_bounds_above_the_rate_are_as_rare_as_asked(rate):
     """Over 300 streams of 400 rows at the edge of the tolerance, or within it; the bound looked at at all times."""
     rng, alarms, above = np.random.default_rng(1), 0, 0
     for _ in range(300):
-        monitor = pippin.RiskMonitor(0.1, tolerance=0.02, delta=0.1)
+        monitor = pippin.online.RiskMonitor(0.1, tolerance=0.02, delta=0.1)
         highest = -math.inf
         for missed in rng.random(400) < rate:
             monitor.update(missed)
@@ -51,7 +51,7 @@ def test_false_alarms_and_bounds_above_the_rate_are_as_rare_as_asked(rate):
 
 def test_a_broken_promise_is_found_and_a_kept_one_is_not():
     rng = np.random.default_rng(2)
-    kept, broken = pippin.RiskMonitor(0.1), pippin.RiskMonitor(0.1)
+    kept, broken = pippin.online.RiskMonitor(0.1), pippin.online.RiskMonitor(0.1)
     assert not any(kept.update(missed) for missed in rng.random(5000) < 0.1)
     assert any(broken.update(missed) for missed in rng.random(1000) < 0.2)
     assert broken.lower_bound > 0.12
@@ -62,10 +62,10 @@ def test_a_broken_promise_is_found_and_a_kept_one_is_not():
 
 def test_wrong_use_is_told():
     with pytest.raises(pippin.InputError, match="tolerance"):
-        pippin.RiskMonitor(0.1, tolerance=0.95)
+        pippin.online.RiskMonitor(0.1, tolerance=0.95)
     with pytest.raises(pippin.InputError, match="True or False"):
-        pippin.RiskMonitor(0.1).update(1)
-    assert pippin.RiskMonitor(0.1).lower_bound == 0
+        pippin.online.RiskMonitor(0.1).update(1)
+    assert pippin.online.RiskMonitor(0.1).lower_bound == 0
 
 
 def _state(monitor):
@@ -73,28 +73,28 @@ def _state(monitor):
 
 
 def test_saved_it_goes_on(tmp_path):
-    path, whole = tmp_path / "risk.json", pippin.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
+    path, whole = tmp_path / "risk.json", pippin.online.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
     for i in range(300):
         whole.update(i % 4 == 0)
-    halved = pippin.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
+    halved = pippin.online.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
     for i in range(300):
         if i % 70 == 9:
             halved.save(path)
-            halved = pippin.RiskMonitor.load(path)
+            halved = pippin.online.RiskMonitor.load(path)
         halved.update(i % 4 == 0)
     assert _state(halved) == _state(whole)
     assert whole.drift_detected
     path.write_text(path.read_text().replace('"n_missed": ', '"n_missed": 1'))
     with pytest.raises(pippin.InputError, match="edited or damaged"):
-        pippin.RiskMonitor.load(path)
-    pippin.Monitor(pippin.calibrate([[0.5, 0.5]] * 9, [0] * 9)).save(path)
+        pippin.online.RiskMonitor.load(path)
+    pippin.online.Monitor(pippin.calibrate([[0.5, 0.5]] * 9, [0] * 9)).save(path)
     with pytest.raises(pippin.InputError, match="no risk monitor"):
-        pippin.RiskMonitor.load(path)
+        pippin.online.RiskMonitor.load(path)
 
 
 def test_it_shows_the_evidence_at_every_label():
     """The line is what `evidence` said; a file of before, which has no trail, goes on from where it was."""
-    monitor, told = pippin.RiskMonitor(0.1, tolerance=0.02), []
+    monitor, told = pippin.online.RiskMonitor(0.1, tolerance=0.02), []
     for i in range(300):
         monitor.update(i % 4 == 0)
         told.append(monitor.evidence)
@@ -105,13 +105,13 @@ def test_it_shows_the_evidence_at_every_label():
 
 
 def test_a_file_of_before_has_no_trail(tmp_path):
-    monitor = pippin.RiskMonitor(0.1, tolerance=0.02)
+    monitor = pippin.online.RiskMonitor(0.1, tolerance=0.02)
     for i in range(100):
         monitor.update(i % 4 == 0)
     content = {"kind": "risk monitor", **risk_content(monitor)}
     del content["trail"]
     write_predictor(tmp_path / "risk.json", content)
-    again = pippin.RiskMonitor.load(tmp_path / "risk.json")
+    again = pippin.online.RiskMonitor.load(tmp_path / "risk.json")
     again.update(True)
     monitor.update(True)
     (line, _) = again.plot().lines

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.streams import sorted_pool
-from pippin._predictors.streams.sorted_pool import SortedPool
+from pippin._online import sorted_pool
+from pippin._online.sorted_pool import SortedPool
 from support.killing import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
@@ -49,33 +49,33 @@ def test_a_sorted_pool_is_sorted(monkeypatch):
 
 def test_grow_is_calibrating_with_all_rows_so_far():
     """To the last bit, at every row."""
-    thresholds = fed(pippin.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
+    thresholds = fed(pippin.online.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
     for n, threshold in enumerate(thresholds):
         again = pippin.calibrate(DATA.probs[: 500 + n], DATA.labels[: 500 + n], "pip")
         assert threshold == again.threshold
 
 
 def test_a_window_holds_the_latest_rows():
-    stream = pippin.Stream(PREDICTOR, "window", window=200, seed=0)
+    stream = pippin.online.Stream(PREDICTOR, "window", window=200, seed=0)
     fed(stream, NEW[:350], TRUE[:350])
     assert stream.threshold == pippin.calibrate(NEW[150:350], TRUE[150:350], "pip").threshold
 
 
 def test_none_is_the_predictor_and_every_ticket_its_set():
     for way in WAYS:
-        stream = pippin.Stream(PREDICTOR, way)
+        stream = pippin.online.Stream(PREDICTOR, way)
         for row in NEW[:50]:
             ticket = stream.predict_one(row)
             assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way in ("aci", "dtaci")
-    assert pippin.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
-    assert pippin.Stream(PREDICTOR, "dtaci").threshold == PREDICTOR.threshold
+    assert pippin.online.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
+    assert pippin.online.Stream(PREDICTOR, "dtaci").threshold == PREDICTOR.threshold
 
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_miss_is_a_label_outside_its_set(way, score):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], score, seed=0)
-    stream, missed = pippin.Stream(predictor, way, seed=0), 0
+    stream, missed = pippin.online.Stream(predictor, way, seed=0), 0
     for row, label in zip(NEW[:300], TRUE[:300], strict=True):
         ticket = stream.predict_one(row)
         missed += label not in ticket.members
@@ -112,7 +112,7 @@ def drifting(stream, row, n):
 @pytest.mark.parametrize("sequence", [alternating, adverse, all_hard, all_easy, drifting])
 def test_long_run_coverage_within_its_bound_at_every_row(sequence, way, late):
     """|coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n), for any sequence, and with labels that come late."""
-    stream, waiting = pippin.Stream(PREDICTOR, way), []
+    stream, waiting = pippin.online.Stream(PREDICTOR, way), []
     for n in range(1200):
         row = NEW[n]
         waiting.append((stream.predict_one(row), sequence(stream, row, n)))
@@ -130,13 +130,13 @@ def test_track_settles_on_the_quantile(score):
     sizes, wanted = [], []
     for seed in range(6):
         chosen = np.random.default_rng(seed).integers(0, len(NEW), 6000)
-        stream = pippin.Stream(predictor, "track")
+        stream = pippin.online.Stream(predictor, "track")
         fed(stream, NEW[chosen[:5000]], [TRUE[i] for i in chosen[:5000]])
         for i in chosen[5000:]:
             ticket = stream.predict_one(NEW[i])
             sizes.append(len(ticket.members))
             stream.learn(ticket, TRUE[i])
-        wanted.append(pippin.efficiency(ideal.predict(NEW[chosen[5000:]])))
+        wanted.append(pippin.metrics.mean_size(ideal.predict(NEW[chosen[5000:]])))
         assert abs(stream.coverage - 0.9) < 0.01
     assert abs(np.mean(sizes) / np.mean(wanted) - 1) < 0.02
 
@@ -148,7 +148,7 @@ def test_grow_covers_exactly_as_often_as_it_says():
     for _ in range(1500):
         p = rng.random(24)
         rows = np.column_stack([p, 1 - p])  # the score ip of class 0 is 1 − p, uniform
-        stream = pippin.Stream(pippin.calibrate(rows[:19], [0] * 19, "ip", 0.1), "grow")
+        stream = pippin.online.Stream(pippin.calibrate(rows[:19], [0] * 19, "ip", 0.1), "grow")
         for i in range(5):
             ticket = stream.predict_one(rows[19 + i])
             covered[i] += 0 in ticket.members
@@ -160,12 +160,12 @@ def test_grow_covers_exactly_as_often_as_it_says():
 @pytest.mark.parametrize("way", WAYS)
 def test_resumed_it_gives_the_same_bits(tmp_path, way):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "aps", seed=1)
-    whole, halved = (pippin.Stream(predictor, way, seed=5) for _ in range(2))
+    whole, halved = (pippin.online.Stream(predictor, way, seed=5) for _ in range(2))
     waiting = []
     for number, (row, label) in enumerate(zip(NEW[:300], TRUE[:300], strict=True)):
         if number % 90 == 50:
             halved.save(tmp_path / "state.json")
-            halved = pippin.Stream.load(tmp_path / "state.json")
+            halved = pippin.online.Stream.load(tmp_path / "state.json")
         one, other = whole.predict_one(row), halved.predict_one(row)
         assert np.array_equal(one.members, other.members)
         waiting.append((one, pickle.loads(pickle.dumps(other)), label))  # noqa: S301 - our own
@@ -184,7 +184,7 @@ from pathlib import Path
 path, data = Path(sys.argv[1]), pippin.load_example()
 rows = np.ascontiguousarray(data.probs[2000:2060])
 predictor = pippin.calibrate(data.probs[:300], data.labels[:300])
-stream = pippin.Stream.load(path) if path.exists() else pippin.Stream(predictor, "track", seed=0)
+stream = pippin.online.Stream.load(path) if path.exists() else pippin.online.Stream(predictor, "track", seed=0)
 while stream.n_learnt < 60:
     stream.learn(stream.predict_one(rows[stream.n_learnt]), data.labels[2000 + stream.n_learnt])
     if stream.n_learnt % 10 == 0:
@@ -197,25 +197,25 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
     assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
     events = [("write", 3, "before"), ("os:replace", 2, "before"), NEVER]
     assert killed_in_turn(events, tmp_path / "state.json", **program) == [9, 9, 0]
-    assert pippin.Stream.load(tmp_path / "whole.json").n_learnt == 60
+    assert pippin.online.Stream.load(tmp_path / "whole.json").n_learnt == 60
     assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
 def test_wrong_use_is_told(tmp_path):
     clustered = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
     with pytest.raises(pippin.InputError, match="none, grow, window, track, aci, dtaci"):
-        pippin.Stream(PREDICTOR, "drift")
+        pippin.online.Stream(PREDICTOR, "drift")
     with pytest.raises(pippin.InputError, match="thresholds for all, per class or per group"):
-        pippin.Stream(clustered)
+        pippin.online.Stream(clustered)
     with pytest.raises(pippin.InputError, match="no rate"):
-        pippin.Stream(PREDICTOR, "grow", rate=1)
+        pippin.online.Stream(PREDICTOR, "grow", rate=1)
     with pytest.raises(pippin.InputError, match="positive rate"):
-        pippin.Stream(PREDICTOR, "track", rate=-1)
+        pippin.online.Stream(PREDICTOR, "track", rate=-1)
     with pytest.raises(pippin.InputError, match="no window"):
-        pippin.Stream(PREDICTOR, "track", window=3)
+        pippin.online.Stream(PREDICTOR, "track", window=3)
     with pytest.raises(pippin.InputError, match="at least one score"):
-        pippin.Stream(PREDICTOR, "window", window=0)
-    stream = pippin.Stream(PREDICTOR)
+        pippin.online.Stream(PREDICTOR, "window", window=0)
+    stream = pippin.online.Stream(PREDICTOR)
     with pytest.raises(pippin.InputError, match="12 probabilities"):
         stream.predict_one([0.5, 0.5])
     with pytest.raises(pippin.InputError, match="not one of the 12 classes"):
@@ -228,12 +228,12 @@ def test_wrong_use_is_told(tmp_path):
 
 def test_a_ticket_is_learnt_once(tmp_path):
     """Also after it was pickled and the stream was saved; a refused one changes nothing."""
-    stream = pippin.Stream(PREDICTOR, "track")
+    stream = pippin.online.Stream(PREDICTOR, "track")
     tickets = [stream.predict_one(row) for row in NEW[:20]]
     for ticket in tickets[17:3:-2]:
         stream.learn(ticket, 0)
     stream.save(tmp_path / "stream.json")
-    again = pippin.Stream.load(tmp_path / "stream.json")
+    again = pippin.online.Stream.load(tmp_path / "stream.json")
     for held in (stream, again):
         before = held.threshold, held.n_learnt
         with pytest.raises(pippin.InputError, match="Ticket 7 was learnt before"):
@@ -242,12 +242,12 @@ def test_a_ticket_is_learnt_once(tmp_path):
         held.learn(tickets[8], 0)
         held.learn(tickets[0], 0)
     with pytest.raises(pippin.InputError, match="a ticket of this stream"):
-        pippin.Stream(PREDICTOR).learn(tickets[3], 0)
+        pippin.online.Stream(PREDICTOR).learn(tickets[3], 0)
 
 
 def test_the_row_of_a_ticket_is_its_own():
     """Whoever fills one buffer again and again learns what was in it then."""
-    stream, other, buffer = pippin.Stream(PREDICTOR), pippin.Stream(PREDICTOR), NEW[0].copy()
+    stream, other, buffer = pippin.online.Stream(PREDICTOR), pippin.online.Stream(PREDICTOR), NEW[0].copy()
     ticket = stream.predict_one(buffer)
     buffer[:] = 1 / 12
     stream.learn(ticket, 3)
@@ -257,7 +257,7 @@ def test_the_row_of_a_ticket_is_its_own():
 
 def test_a_late_label_is_held_against_the_set_that_was_given():
     """Not against the threshold of the hour at which it comes."""
-    stream = pippin.Stream(PREDICTOR, "track", rate=50.0)
+    stream = pippin.online.Stream(PREDICTOR, "track", rate=50.0)
     ticket = stream.predict_one(NEW[0])
     stream.learn(stream.predict_one(NEW[1]), int(NEW[1].argmin()))  # the threshold leaps
     assert len(stream.predict_one(NEW[0]).members) == 12

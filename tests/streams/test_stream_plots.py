@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.streams.trail import MOST, Trail
+from pippin._online.trail import MOST, Trail
 
 matplotlib.use("agg")
 DATA = pippin.load_example()
@@ -24,7 +24,7 @@ def test_a_trail_holds_the_sums_and_the_largest():
 
 
 def test_a_monitor_shows_evidence_alarm_and_change():
-    monitor, told = pippin.Monitor(PREDICTOR, seed=0), []
+    monitor, told = pippin.online.Monitor(PREDICTOR, seed=0), []
     for i in range(1000, 1350):
         row = DATA.probs[i] if i < 1250 else 0.5 * DATA.probs[i] + 0.5 / 12
         told.append(monitor.update(row, DATA.labels[i]).evidence)
@@ -45,11 +45,11 @@ def test_a_monitor_shows_evidence_alarm_and_change():
 
 
 def test_a_stream_shows_coverage_in_windows():
-    stream = pippin.Stream(PREDICTOR, "track")
+    stream = pippin.online.Stream(PREDICTOR, "track")
     for i in range(1000, 1600):
         stream.learn(stream.predict_one(DATA.probs[i]), DATA.labels[i])
     target, coverage = stream.plot().lines
     assert target.get_ydata()[0] == 0.9
     assert coverage.get_ydata().mean() == pytest.approx(stream.coverage, abs=0.002)  # the last window is smaller
     assert len(coverage.get_xdata()) <= 40
-    assert pippin.Stream(PREDICTOR).plot().get_title(loc="left") == "Coverage along the stream"
+    assert pippin.online.Stream(PREDICTOR).plot().get_title(loc="left") == "Coverage along the stream"

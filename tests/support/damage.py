@@ -17,10 +17,10 @@ from functools import cache
 import numpy as np
 
 import pippin
-from pippin._predictors.loading import parse
+from pippin._conformal.loading import parse
 
 N, K = 24, 3
-UTILITY = pippin.Utility([[1, -2, 0], [-1, 1, 0.5], [0.3, 0.3, 0.3]], actions=("spray", "leave", "ask"))
+UTILITY = pippin.decisions.Utility([[1, -2, 0], [-1, 1, 0.5], [0.3, 0.3, 0.3]], actions=("spray", "leave", "ask"))
 DEEP = {f"@{depth}": "[" * depth + "]" * depth for depth in (50, 300, 480, 900, 960, 990, 1000, 20_000)}
 NUMBERS = [
     0,
@@ -89,7 +89,7 @@ def sound_files():
         made = {
             "marginal": pippin.calibrate(probs, labels, "repip", 0.3, classes=["crop", "soil", "weed"]),
             "unnamed": pippin.calibrate(probs, labels, "raps", 0.3, seed=0),
-            "linear": pippin.calibrate(probs, labels + 7, pippin.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
+            "linear": pippin.calibrate(probs, labels + 7, pippin.scores.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
             "class": pippin.calibrate(probs, labels, "pip", 0.3, per="class"),
             "group": pippin.calibrate(probs, labels, "ip", 0.3, groups=farms, unseen="marginal"),
             "class and group": pippin.calibrate(
@@ -101,9 +101,9 @@ def sound_files():
             "weighted": pippin.calibrate_weighted(probs, labels, 1 + probs[:, 0], "margin", 0.3),
             "units": pippin.calibrate(probs, labels, "pip", 0.3, units=np.arange(N) // 2),
             "cross": pippin.calibrate_cross(probs, labels, np.arange(N) % 2, "topk", 0.3),
-            "decisions": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3),
-            "decisions per class": pippin.calibrate_decisions(probs, labels, UTILITY, 0.3, per="class"),
-            "risk": pippin.calibrate_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
+            "decisions": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3),
+            "decisions per class": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, per="class"),
+            "risk": pippin.decisions.control_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
             "sharpened": pippin.learn(probs, labels, "ip", 0.3),
             "sharpened cross": pippin.learn(probs, labels, "pip", 0.3, way="cross"),
             "sharpened mixture": pippin.learn(probs, labels, "ip", 0.3, way="mixture"),

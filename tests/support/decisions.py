@@ -18,7 +18,7 @@ def field():
     """The embedded example and its utility."""
     data = pippin.load_example()
     kinds = {name: "crop" if name in CROPS else "weed" for name in data.classes}
-    return data, pippin.Utility(WORTH, kinds=kinds)
+    return data, pippin.decisions.Utility(WORTH, kinds=kinds)
 
 
 def utility_of(values):
@@ -27,7 +27,7 @@ def utility_of(values):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pippin.Utility(values, actions=[f"a{i}" for i in range(len(values))])
+        return pippin.decisions.Utility(values, actions=[f"a{i}" for i in range(len(values))])
 
 
 def slow_lines(row, utilities):

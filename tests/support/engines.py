@@ -9,7 +9,7 @@ from pippin._engine.numba_engine import engine as compiled
 from pippin._engine.numba_engine.engine import LABEL_TILES, SET_TILES
 from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds
-from pippin._inputs.rows import as_rows
+from pippin._validation.rows import as_rows
 
 __all__ = ["CLASSES", "compiled", "each_engine", "members", "one_bound", "plain", "sets_of_core"]
 

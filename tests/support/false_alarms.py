@@ -32,7 +32,7 @@ def highest_evidence(rng: np.random.Generator, n: int, labelled: bool, tied: boo
     old, new = probs[:N_CALIBRATION], np.ascontiguousarray(probs[N_CALIBRATION:])
     predictor = pippin.calibrate(old, labels[:N_CALIBRATION], "pip")
     seed = int(rng.integers(2**62))
-    monitor = pippin.Monitor(predictor, reference=None if labelled else old, seed=seed)
+    monitor = pippin.online.Monitor(predictor, reference=None if labelled else old, seed=seed)
     told = labels[N_CALIBRATION:].tolist() if labelled else [None] * n
     return max(monitor.update(row, label).evidence for row, label in zip(new, told, strict=True))
 

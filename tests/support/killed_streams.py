@@ -21,8 +21,8 @@ from pathlib import Path
 folder, steps, data = Path(sys.argv[1]), int(sys.argv[2]), pippin.load_example()
 kept = folder / "monitor.json", folder / "stream.json"
 predictor = pippin.calibrate(data.probs[:300], data.labels[:300], "aps", seed=0)
-monitor = pippin.Monitor.load(kept[0]) if kept[0].exists() else pippin.Monitor(predictor, seed=0)
-stream = pippin.Stream.load(kept[1]) if kept[1].exists() else pippin.Stream(predictor, "grow", seed=0)
+monitor = pippin.online.Monitor.load(kept[0]) if kept[0].exists() else pippin.online.Monitor(predictor, seed=0)
+stream = pippin.online.Stream.load(kept[1]) if kept[1].exists() else pippin.online.Stream(predictor, "grow", seed=0)
 while min(monitor.n_rows, stream.n_learnt) < steps:
     if monitor.n_rows < steps:
         monitor.update(data.probs[300 + monitor.n_rows], data.labels[300 + monitor.n_rows])
@@ -64,11 +64,13 @@ def main(kills: int, steps: int = 2000) -> None:
             event = EVENTS[int(rng.integers(len(EVENTS)))]
             number = int(rng.integers(1, 40 if "pippin" in event else 5))
             killed += run(broken, event, number, bool(rng.integers(2)), steps) == 9
-            if (broken / "monitor.json").exists() and pippin.Monitor.load(broken / "monitor.json").n_rows >= steps:
+            if (broken / "monitor.json").exists() and pippin.online.Monitor.load(
+                broken / "monitor.json"
+            ).n_rows >= steps:
                 break
         run(broken, "write", 10**9, False, steps)
         same = [(whole / name).read_bytes() == (broken / name).read_bytes() for name in ("monitor.json", "stream.json")]
-        ended = pippin.Monitor.load(broken / "monitor.json")
+        ended = pippin.online.Monitor.load(broken / "monitor.json")
     print(f"{killed} kills; the same bytes as without: monitor {same[0]}, stream {same[1]}; {ended}")
     sys.exit(not all(same))
 

@@ -12,7 +12,7 @@ from support.trials import trial_of
 
 NASTY = ("<b>bold</b>", "\"quoted\" 'twice'", "</script><script>alert(1)</script>", "a & b", "ßüß 小麦 $x_1$")
 TITLE = "Seedlings <i>&amp;</i> “sets”"
-SCORES = (*pippin.PAPER_SCORES, pippin.socop())
+SCORES = (*pippin.scores.PAPER, pippin.scores.socop())
 
 
 def evaluated(data, trial, score, alpha):

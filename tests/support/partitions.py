@@ -30,7 +30,9 @@ def whole_and_merged(probs, labels, score, per, groups, unseen, cuts, most_score
     groups = groups if by_group else None
     options = {"per": per, "unseen": unseen if by_group else "error", "seed": 5}
     whole = pippin.calibrate(probs, labels, score, 0.2, groups=groups, **options)
-    calibration = pippin.Calibration(score, 0.2, classes=range(probs.shape[1]), most_scores=most_scores, **options)
+    calibration = pippin.distributed.Calibration(
+        score, 0.2, classes=range(probs.shape[1]), most_scores=most_scores, **options
+    )
     parts = [
         calibration.part(probs[a:b], labels[a:b], groups=groups[a:b] if by_group else None, first=a) for a, b in cuts
     ]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._predictors.content import Content
-from pippin._predictors.marginal import kth_smallest
+from pippin._conformal.content import Content
+from pippin._conformal.marginal import kth_smallest
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)
@@ -20,7 +20,7 @@ def made(score="repip", **options):
     return pippin.calibrate(PROBS, LABELS, score, seed=0, **options)
 
 
-def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.repip()):  # noqa: B008 - scores are frozen
+def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
     """A predictor that holds any scores at all, and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
     return pippin.Predictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)

@@ -9,7 +9,7 @@ from support.made_images import CLASSES, draw
 from support.small_training import quiet, small_options
 
 KINDS = {"blob": "weed", "ring": "weed", "columns": "crop", "rows": "crop"}
-UTILITY = pippin.Utility(
+UTILITY = pippin.decisions.Utility(
     {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}}, kinds=KINDS
 )
 
@@ -24,7 +24,7 @@ def make_parts(images, tiny, folder, **options):
         logits, labels = kept["logits"][::2], kept["labels"][::2]
     known = {"classes": CLASSES, "from_logits": True}
     pippin.calibrate(logits, labels, "pip", 0.2, **known).save(folder / "predictor.json")
-    pippin.calibrate_decisions(logits, labels, UTILITY, 0.2, **known).save(folder / "decider.json")
+    pippin.decisions.calibrate(logits, labels, UTILITY, 0.2, **known).save(folder / "decider.json")
     return folder
 
 

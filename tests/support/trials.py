@@ -3,7 +3,7 @@
 from pippin._compare.methods import parse_methods
 from pippin._compare.report_data import study
 from pippin._compare.splits import make_trial
-from pippin._inputs.labels import as_labelled
+from pippin._validation.labels import as_labelled
 
 
 def trial_of(probs, labels, alpha=0.1, seed=0, classes=None, groups=None, fraction=0.45):

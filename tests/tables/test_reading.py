@@ -54,7 +54,7 @@ def test_logits_groups_and_upper_case_endings(tmp_path):
     data = read_data(path)
     assert data.from_logits
     np.testing.assert_array_equal(data.groups, np.arange(30) // 3)
-    np.testing.assert_allclose(pippin.score(data.rows, None, "ip"), 1 - PROBS)
+    np.testing.assert_allclose(pippin.scores.score(data.rows, None, "ip"), 1 - PROBS)
 
 
 def test_single_precision_stays(tmp_path):

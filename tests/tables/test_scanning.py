@@ -67,7 +67,7 @@ def test_every_predictor_with_one_threshold_takes_tables(mixed):
     """Whatever its promise is, its sets of tables are those of the arrays."""
     scan = pippin.scan(mixed, id="photo")
     of_units = pippin.calibrate(PROBS, LABELS, "aps", classes=NAMES, units=np.arange(N) // 7, seed=4)
-    of_losses = pippin.calibrate_risk(PROBS, LABELS, [1, 2, 3, 4], 0.4, score="aps", classes=NAMES, seed=4)
+    of_losses = pippin.decisions.control_risk(PROBS, LABELS, [1, 2, 3, 4], 0.4, score="aps", classes=NAMES, seed=4)
     for predictor in (of_units, of_losses):
         sets, expected = predictor.predict(scan, seed=2), predictor.predict(PROBS, seed=2)
         np.testing.assert_array_equal(sets.sizes, expected.sizes)
@@ -219,11 +219,11 @@ def test_labels_mean_the_same_in_all_tables(tmp_path, names, first, second, told
 
 def test_scores_wait_on_disk_when_they_are_many(mixed, monkeypatch):
     """And nobody can tell."""
-    from pippin._predictors.partitions import batches
+    from pippin._distributed import batches
 
     scan = pippin.scan(mixed, id="photo")
     for per in (None, "class and group", "rc3p"):
-        calibration = pippin.Calibration("aps", classes=scan.classes, per=per, seed=1, most_scores=0)
+        calibration = pippin.distributed.Calibration("aps", classes=scan.classes, per=per, seed=1, most_scores=0)
         expected = batches.calibrate_batched(scan, calibration).content(scores=False)
         monkeypatch.setattr(batches.Held.__init__, "__defaults__", (2000,))
         assert batches.calibrate_batched(scan, calibration).content(scores=False) == expected

@@ -24,7 +24,7 @@ def test_pip_is_ip_at_the_top_and_margin_plus_one_below(data):
     probs, _ = data
     order = np.argsort(-probs, axis=1, kind="stable")
     ip, ms, pip = (
-        np.take_along_axis(pippin.score(probs, None, name), order, axis=1) for name in ("ip", "margin", "pip")
+        np.take_along_axis(pippin.scores.score(probs, None, name), order, axis=1) for name in ("ip", "margin", "pip")
     )
     ranked = np.take_along_axis(probs, order, axis=1).astype(float)
     ranks = np.arange(1, probs.shape[1] + 1)
@@ -37,13 +37,13 @@ def test_pip_is_ip_at_the_top_and_margin_plus_one_below(data):
 
 def test_both_bounds_of_pip_are_reached():
     """0 for the certain class, 2 for the others."""
-    assert pippin.score([[1.0, 0.0, 0.0]], None, "pip").tolist() == [[0, 2, 2]]
+    assert pippin.scores.score([[1.0, 0.0, 0.0]], None, "pip").tolist() == [[0, 2, 2]]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 12, 1000])
 def test_equal_probabilities_have_different_scores(n_classes):
     """1 + (H_{R−1} − 1)/K at rank R."""
-    scores = pippin.score(np.full((1, n_classes), 1 / n_classes), None, "pip")[0]
+    scores = pippin.scores.score(np.full((1, n_classes), 1 / n_classes), None, "pip")[0]
     harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, n_classes))])
     assert scores == pytest.approx(1 + (harmonic - 1) / n_classes, abs=1e-12)
     assert len(set(scores)) == n_classes
@@ -52,9 +52,9 @@ def test_equal_probabilities_have_different_scores(n_classes):
 def test_beta_moves_pip_from_the_whole_mass_to_the_margin():
     """β = 0 adds all that is above; a large β leaves 1 + margin below rank 1."""
     probs = np.array([[0.4, 0.3, 0.2, 0.1]])
-    assert pippin.score(probs, None, pippin.pip(beta=0))[0] == pytest.approx([0.6, 1.1, 1.5, 1.8])
-    assert pippin.score(probs, None, pippin.pip(beta=60))[0, 1:] == pytest.approx(
-        1 + pippin.score(probs, None, "margin")[0, 1:]
+    assert pippin.scores.score(probs, None, pippin.scores.pip(beta=0))[0] == pytest.approx([0.6, 1.1, 1.5, 1.8])
+    assert pippin.scores.score(probs, None, pippin.scores.pip(beta=60))[0, 1:] == pytest.approx(
+        1 + pippin.scores.score(probs, None, "margin")[0, 1:]
     )
 
 

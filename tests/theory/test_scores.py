@@ -15,21 +15,21 @@ SIZES = st.floats(0, 1e300)  # any parameter that is a number of at least 0
 COUNTS = st.integers(0, 10**12)
 VECTORS = st.lists(SIZES, min_size=1, max_size=6)
 SCORES = st.one_of(
-    st.sampled_from([pippin.ip(), pippin.margin(), pippin.topk()]),
-    st.builds(pippin.aps, st.booleans()),
-    st.builds(pippin.raps, SIZES, COUNTS, st.booleans()),
-    st.builds(pippin.pip, SIZES),
-    st.builds(pippin.repip, SIZES, COUNTS, SIZES),
-    st.builds(pippin.saps, SIZES, st.booleans()),
-    st.builds(pippin.socop, SIZES),
-    st.builds(pippin.linear, VECTORS, VECTORS.map(sorted)),
+    st.sampled_from([pippin.scores.ip(), pippin.scores.margin(), pippin.scores.topk()]),
+    st.builds(pippin.scores.aps, st.booleans()),
+    st.builds(pippin.scores.raps, SIZES, COUNTS, st.booleans()),
+    st.builds(pippin.scores.pip, SIZES),
+    st.builds(pippin.scores.repip, SIZES, COUNTS, SIZES),
+    st.builds(pippin.scores.saps, SIZES, st.booleans()),
+    st.builds(pippin.scores.socop, SIZES),
+    st.builds(pippin.scores.linear, VECTORS, VECTORS.map(sorted)),
 )
 
 
 @given(SCORES)
 def test_every_spelling_reads_back(score):
     """str(score) parses to the same score, each parameter with the same bits and type."""
-    back = pippin.parse_score(str(score))
+    back = pippin.scores.parse(str(score))
     assert back == score
     assert hash(back) == hash(score)
     assert repr(back.parameters) == repr(score.parameters)
@@ -38,43 +38,43 @@ def test_every_spelling_reads_back(score):
 @pytest.mark.parametrize(
     ("score", "spelling"),
     [
-        (pippin.ip(), "ip"),
-        (pippin.margin(), "margin"),
-        (pippin.topk(), "topk"),
-        (pippin.aps(), "aps"),
-        (pippin.aps(randomized=False), "aps(randomized=False)"),
-        (pippin.raps(), "raps"),
-        (pippin.raps(lam=1, k_reg=0), "raps(lam=1, k_reg=0)"),
-        (pippin.pip(beta=0), "pip(beta=0)"),
-        (pippin.repip(gamma=0.1 + 0.2), "repip(gamma=0.30000000000000004)"),
-        (pippin.repip(k_reg=5.0), "repip(k_reg=5)"),
-        (pippin.saps(lam=0.5, randomized=False), "saps(lam=0.5, randomized=False)"),
-        (pippin.socop(), "socop"),
-        (pippin.socop(mu=1e300), "socop(mu=1e+300)"),
-        (pippin.socop(mu=5e-324), "socop(mu=5e-324)"),
-        (pippin.linear([1, 0.5]), "linear(weights=(1, 0.5))"),
-        (pippin.linear(np.array([1.0]), (0, 1)), "linear(weights=(1,), penalties=(0, 1))"),
+        (pippin.scores.ip(), "ip"),
+        (pippin.scores.margin(), "margin"),
+        (pippin.scores.topk(), "topk"),
+        (pippin.scores.aps(), "aps"),
+        (pippin.scores.aps(randomized=False), "aps(randomized=False)"),
+        (pippin.scores.raps(), "raps"),
+        (pippin.scores.raps(lam=1, k_reg=0), "raps(lam=1, k_reg=0)"),
+        (pippin.scores.pip(beta=0), "pip(beta=0)"),
+        (pippin.scores.repip(gamma=0.1 + 0.2), "repip(gamma=0.30000000000000004)"),
+        (pippin.scores.repip(k_reg=5.0), "repip(k_reg=5)"),
+        (pippin.scores.saps(lam=0.5, randomized=False), "saps(lam=0.5, randomized=False)"),
+        (pippin.scores.socop(), "socop"),
+        (pippin.scores.socop(mu=1e300), "socop(mu=1e+300)"),
+        (pippin.scores.socop(mu=5e-324), "socop(mu=5e-324)"),
+        (pippin.scores.linear([1, 0.5]), "linear(weights=(1, 0.5))"),
+        (pippin.scores.linear(np.array([1.0]), (0, 1)), "linear(weights=(1,), penalties=(0, 1))"),
     ],
 )
 def test_spellings(score, spelling):
     """Only what differs from the defaults is written."""
     assert str(score) == repr(score) == spelling
-    assert pippin.parse_score(spelling) == score
+    assert pippin.scores.parse(spelling) == score
 
 
 @pytest.mark.parametrize(
     ("text", "score"),
     [
-        ("  ip  ", pippin.ip()),
-        ("ip()", pippin.ip()),
-        ("raps( k_reg = 2 , lam=1e-2 )", pippin.raps(0.01, 2)),
-        ("linear(weights=[1, 0])", pippin.linear((1, 0))),
-        (pippin.pip(2), pippin.pip(2)),
+        ("  ip  ", pippin.scores.ip()),
+        ("ip()", pippin.scores.ip()),
+        ("raps( k_reg = 2 , lam=1e-2 )", pippin.scores.raps(0.01, 2)),
+        ("linear(weights=[1, 0])", pippin.scores.linear((1, 0))),
+        (pippin.scores.pip(2), pippin.scores.pip(2)),
     ],
 )
 def test_other_ways_to_write_a_score(text, score):
     """Spaces, brackets and order are free; a score passes through."""
-    assert pippin.parse_score(text) == score
+    assert pippin.scores.parse(text) == score
 
 
 UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), like repip\(gamma=0.05\)"
@@ -98,7 +98,7 @@ UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), 
         ("__import__('os').system('true')", UNREADABLE),
         ("pip(beta=pip(beta=1))", UNREADABLE),
         ("ip()()", UNREADABLE),
-        ("pippin.ip()", UNREADABLE),
+        ("pippin.scores.ip()", UNREADABLE),
         ("ip, margin", UNREADABLE),
         ("ip; margin", UNREADABLE),
         ("lambda: ip", UNREADABLE),
@@ -125,14 +125,14 @@ UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), 
         (None, r"Expected a score or its name, got NoneType: pass for example 'repip'"),
         (3, r"Expected a score or its name, got int"),
         (b"ip", r"Expected a score or its name, got bytes"),
-        (pippin.ip, r"Expected a score or its name, got function"),
+        (pippin.scores.ip, r"Expected a score or its name, got function"),
     ],
     ids=lambda value: repr(value)[:40].split(" at ")[0],
 )
 def test_what_is_no_score(text, words):
     """Nothing is evaluated, and the error says what to write."""
     with pytest.raises(ValueError, match=words):
-        pippin.parse_score(text)
+        pippin.scores.parse(text)
     with pytest.raises(ValueError, match=words):
         pippin.calibrate([[0.5, 0.5]] * 20, [0] * 20, text)
 
@@ -143,28 +143,34 @@ NUMBER = r"a finite number of at least 0, got "
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        *[(lambda v=v: pippin.repip(gamma=v), "repip needs gamma to be " + NUMBER) for v in (-1, math.nan, math.inf)],
-        (lambda: pippin.repip(beta=-0.5), "repip needs beta to be " + NUMBER + "-0.5"),
-        (lambda: pippin.pip(beta=None), "pip needs beta to be " + NUMBER + "None"),
-        (lambda: pippin.pip(beta=np.array([1.0])), "pip needs beta to be " + NUMBER),
-        (lambda: pippin.raps(lam="0.1"), "raps needs lam to be " + NUMBER + "'0.1'"),
-        (lambda: pippin.saps(lam=-1), "saps needs lam to be " + NUMBER + "-1"),
-        (lambda: pippin.socop(mu=-1e-9), "socop needs mu to be " + NUMBER + "-1e-09"),
-        (lambda: pippin.socop(mu=10**400), "socop needs mu to be " + NUMBER),
-        (lambda: pippin.raps(k_reg=-1), "raps needs k_reg to be a whole number of at least 0, got -1"),
-        (lambda: pippin.raps(k_reg=True), "raps needs k_reg to be a whole number of at least 0, got True"),
-        (lambda: pippin.repip(k_reg=math.inf), "repip needs k_reg to be a whole number of at least 0, got inf"),
-        (lambda: pippin.aps(randomized=0), "aps needs randomized to be True or False, got 0"),
-        (lambda: pippin.saps(randomized="no"), "saps needs randomized to be True or False, got 'no'"),
-        (lambda: pippin.linear([]), "linear needs weights to be one or more finite numbers, none negative"),
-        (lambda: pippin.linear([1, -1]), "linear needs weights to be one or more finite numbers, none negative"),
-        (lambda: pippin.linear([1, math.nan]), "linear needs weights"),
-        (lambda: pippin.linear([[1, 2]]), "linear needs weights"),
-        (lambda: pippin.linear("12"), "linear needs weights"),
-        (lambda: pippin.linear([1], [1, 0]), "linear needs penalties to be .*none smaller than the one before"),
-        (lambda: pippin.linear([1], []), "linear needs penalties"),
-        (lambda: pippin.raps().replace(gamma=1), r"The score raps has no parameter 'gamma': it takes lam, k_reg"),
-        (lambda: pippin.raps().replace(lam=-1), "raps needs lam to be " + NUMBER + "-1"),
+        *[
+            (lambda v=v: pippin.scores.repip(gamma=v), "repip needs gamma to be " + NUMBER)
+            for v in (-1, math.nan, math.inf)
+        ],
+        (lambda: pippin.scores.repip(beta=-0.5), "repip needs beta to be " + NUMBER + "-0.5"),
+        (lambda: pippin.scores.pip(beta=None), "pip needs beta to be " + NUMBER + "None"),
+        (lambda: pippin.scores.pip(beta=np.array([1.0])), "pip needs beta to be " + NUMBER),
+        (lambda: pippin.scores.raps(lam="0.1"), "raps needs lam to be " + NUMBER + "'0.1'"),
+        (lambda: pippin.scores.saps(lam=-1), "saps needs lam to be " + NUMBER + "-1"),
+        (lambda: pippin.scores.socop(mu=-1e-9), "socop needs mu to be " + NUMBER + "-1e-09"),
+        (lambda: pippin.scores.socop(mu=10**400), "socop needs mu to be " + NUMBER),
+        (lambda: pippin.scores.raps(k_reg=-1), "raps needs k_reg to be a whole number of at least 0, got -1"),
+        (lambda: pippin.scores.raps(k_reg=True), "raps needs k_reg to be a whole number of at least 0, got True"),
+        (lambda: pippin.scores.repip(k_reg=math.inf), "repip needs k_reg to be a whole number of at least 0, got inf"),
+        (lambda: pippin.scores.aps(randomized=0), "aps needs randomized to be True or False, got 0"),
+        (lambda: pippin.scores.saps(randomized="no"), "saps needs randomized to be True or False, got 'no'"),
+        (lambda: pippin.scores.linear([]), "linear needs weights to be one or more finite numbers, none negative"),
+        (lambda: pippin.scores.linear([1, -1]), "linear needs weights to be one or more finite numbers, none negative"),
+        (lambda: pippin.scores.linear([1, math.nan]), "linear needs weights"),
+        (lambda: pippin.scores.linear([[1, 2]]), "linear needs weights"),
+        (lambda: pippin.scores.linear("12"), "linear needs weights"),
+        (lambda: pippin.scores.linear([1], [1, 0]), "linear needs penalties to be .*none smaller than the one before"),
+        (lambda: pippin.scores.linear([1], []), "linear needs penalties"),
+        (
+            lambda: pippin.scores.raps().replace(gamma=1),
+            r"The score raps has no parameter 'gamma': it takes lam, k_reg",
+        ),
+        (lambda: pippin.scores.raps().replace(lam=-1), "raps needs lam to be " + NUMBER + "-1"),
     ],
 )
 def test_parameters_out_of_range(make, words):
@@ -175,46 +181,68 @@ def test_parameters_out_of_range(make, words):
 
 def test_parameters_take_their_canonical_type():
     """NumPy's numbers, whole floats and lists are the same score as Python's own."""
-    assert repr(pippin.repip(np.float64(1), np.int64(2), np.int32(3)).parameters) == repr(
+    assert repr(pippin.scores.repip(np.float64(1), np.int64(2), np.int32(3)).parameters) == repr(
         (("gamma", 1.0), ("k_reg", 2), ("beta", 3.0))
     )
-    assert pippin.raps(k_reg=3.0, randomized=np.True_) == pippin.raps()
-    assert pippin.linear([1, 0]) == pippin.linear(np.array([1.0, 0.0])) == pippin.linear((1, 0), penalties=[0])
-    assert pippin.repip(gamma=np.float32(0.1)) != pippin.repip(gamma=0.1)
+    assert pippin.scores.raps(k_reg=3.0, randomized=np.True_) == pippin.scores.raps()
+    assert (
+        pippin.scores.linear([1, 0])
+        == pippin.scores.linear(np.array([1.0, 0.0]))
+        == pippin.scores.linear((1, 0), penalties=[0])
+    )
+    assert pippin.scores.repip(gamma=np.float32(0.1)) != pippin.scores.repip(gamma=0.1)
 
 
 def test_replace_changes_only_what_is_named():
     """replace gives another score and leaves the first as it was."""
-    first = pippin.repip(gamma=0.5, k_reg=1)
-    assert first.replace(beta=2) == pippin.repip(0.5, 1, 2)
-    assert first.replace() == first == pippin.repip(0.5, 1)
+    first = pippin.scores.repip(gamma=0.5, k_reg=1)
+    assert first.replace(beta=2) == pippin.scores.repip(0.5, 1, 2)
+    assert first.replace() == first == pippin.scores.repip(0.5, 1)
 
 
 def test_scores_are_values():
     """Equal scores are one key; other parameters are another; nothing can be assigned."""
-    assert len({pippin.pip(), pippin.pip(1), pippin.parse_score("pip"), pippin.pip(2), pippin.repip()}) == 3
+    assert (
+        len(
+            {
+                pippin.scores.pip(),
+                pippin.scores.pip(1),
+                pippin.scores.parse("pip"),
+                pippin.scores.pip(2),
+                pippin.scores.repip(),
+            }
+        )
+        == 3
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
-        pippin.pip().name = "ip"
+        pippin.scores.pip().name = "ip"
     with pytest.raises(dataclasses.FrozenInstanceError):
-        pippin.pip().parameters = ()
+        pippin.scores.pip().parameters = ()
     weights = np.array([1.0, 0.5])
-    score = pippin.linear(weights)
+    score = pippin.scores.linear(weights)
     weights[0] = 0
-    assert score == pippin.linear((1, 0.5))
+    assert score == pippin.scores.linear((1, 0.5))
 
 
 def test_only_the_scores_with_a_u_are_randomized():
     """APS, RAPS and SAPS draw, unless told not to."""
-    makers = (pippin.ip, pippin.margin, pippin.pip, pippin.repip, pippin.topk, pippin.socop)
+    makers = (
+        pippin.scores.ip,
+        pippin.scores.margin,
+        pippin.scores.pip,
+        pippin.scores.repip,
+        pippin.scores.topk,
+        pippin.scores.socop,
+    )
     assert not any(make().randomized for make in makers)
-    for make in (pippin.aps, pippin.raps, pippin.saps):
+    for make in (pippin.scores.aps, pippin.scores.raps, pippin.scores.saps):
         assert make().randomized
         assert not make(randomized=False).randomized
 
 
 def test_the_papers_scores():
     """The six scores of the paper, in its order, with λ = γ = 0.02, k_reg = 3 and β = 1."""
-    assert [(score.name, dict(score.parameters)) for score in pippin.PAPER_SCORES] == [
+    assert [(score.name, dict(score.parameters)) for score in pippin.scores.PAPER] == [
         ("ip", {}),
         ("margin", {}),
         ("aps", {"randomized": True}),

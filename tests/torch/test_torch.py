@@ -11,7 +11,7 @@ import torch
 import pippin
 import pippin.torch as pt
 from pippin._engine import dispatch
-from pippin._inputs.rows import as_rows, softmax
+from pippin._validation.rows import as_rows, softmax
 from support.engines import sets_of_core
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
@@ -44,7 +44,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, dtype):
         np.testing.assert_array_equal(probs, given)
 
 
-@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+@pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_a_threshold_at_a_score_is_met_exactly(score):
     """Law 1: with each label's own score as the threshold the label is in, just below it is not."""
     probs = made_rows("spread", 60, 90, 2)
@@ -59,7 +59,7 @@ def test_a_threshold_at_a_score_is_met_exactly(score):
             assert bool(sets.mask[labels[i]]) is wanted
 
 
-@pytest.mark.parametrize("score", pippin.PAPER_SCORES, ids=str)
+@pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score):
     """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
     example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
@@ -133,7 +133,7 @@ def test_exported_program():
 
 def test_the_operation_keeps_torchs_contract():
     """Shapes under compilation are those of a run; nothing given is changed."""
-    head = pt.ConformalHead(pippin.Predictor(pippin.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True)
+    head = pt.ConformalHead(pippin.Predictor(pippin.scores.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True)
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
     score = (*(part.view(torch.float64) for part in bits), head.linear)
@@ -163,7 +163,7 @@ def test_state_and_moves_keep_every_bit():
 
 def test_leading_axes_and_length_of_the_list():
     """Any leading axes; max_size shortens the list only."""
-    predictor = pippin.Predictor(pippin.topk(), 0.1, 5.0, 9, range(100), None)
+    predictor = pippin.Predictor(pippin.scores.topk(), 0.1, 5.0, 9, range(100), None)
     sets = pt.ConformalHead(predictor, max_size=3)(torch.randn(2, 4, 100), mask=True)
     assert sets.sizes.shape == (2, 4)
     assert sets.classes.shape == (2, 4, 3)
@@ -174,7 +174,7 @@ def test_leading_axes_and_length_of_the_list():
 
 def test_rows_with_nan_have_empty_sets():
     """Even where every other set is full."""
-    head = pt.ConformalHead(pippin.Predictor(pippin.pip(), 0.1, float("inf"), 9, range(70), None))
+    head = pt.ConformalHead(pippin.Predictor(pippin.scores.pip(), 0.1, float("inf"), 9, range(70), None))
     logits = torch.randn(2, 70)
     logits[0, 3] = torch.nan
     assert head(logits).sizes.tolist() == [0, 70]
@@ -214,7 +214,7 @@ def test_calibrate_takes_a_model_and_a_loader():
 
 def test_errors_say_what_to_do():
     """What was expected, what came, and the remedy."""
-    predictor = pippin.Predictor(pippin.ip(), 0.1, 0.5, 9, range(4), None)
+    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, 0.5, 9, range(4), None)
     with pytest.raises(ValueError, match=r"Expected 4 classes in the last axis, got shape \(2, 3\)"):
         pt.ConformalHead(predictor)(torch.randn(2, 3))
     with pytest.raises(ValueError, match="max_size from 1 to 4"):

@@ -12,14 +12,14 @@ from pippin._compare.influence import MOST_SPLITS, Influence, influences
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import METRICS, measure, tally_splits
 from pippin._compare.splits import Trial, make_trial
-from pippin._inputs.index import same_index
-from pippin._inputs.labels import as_labelled
-from pippin._predictors.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._predictors.metrics import MEANINGS, WORDS, told_metric
+from pippin._conformal.coverage_by import Tally, conditional_columns, coverage_columns
+from pippin._conformal.metrics import MEANINGS, WORDS, told_metric
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._theory.scores import PAPER_SCORES, Score
+from pippin._validation.index import same_index
+from pippin._validation.labels import as_labelled
 
 if TYPE_CHECKING:
     import polars
@@ -68,7 +68,7 @@ def compare(
     >>> data = pippin.load_example()
     >>> comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=100)
     >>> for row in comparison.summary().iter_rows(named=True):
-    ...     print(f"{row['score']:5} {row['efficiency']:.2f} {row['informativeness']:.2f}")
+    ...     print(f"{row['score']:5} {row['mean_size']:.2f} {row['singleton_rate']:.2f}")
     ip    1.37 0.69
     repip 1.47 0.73
     """
@@ -100,7 +100,7 @@ class Comparison:
         seed: the seed of the splits.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: values[score, split, metric], with the metrics threshold, coverage, efficiency, informativeness
+        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate
             and empty_rate. The threshold is NaN for a method that has several.
         trial: the rows, prepared for splits; None in a comparison that was not made by `pippin.compare`.
     """
@@ -130,7 +130,7 @@ class Comparison:
         """One metric, (scores, splits).
 
         Args:
-            name: "threshold", "coverage", "efficiency", "informativeness" or "empty_rate".
+            name: "threshold", "coverage", "mean_size", "singleton_rate" or "empty_rate".
         """
         if name not in METRICS:
             raise InputError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}")
@@ -249,9 +249,9 @@ class Comparison:
             families: whether the front also shows what other parameters would do: the lines that RePIP, SOCOP, PIP
                 and RAPS trace. They are compared first, on the same splits.
         """
-        from pippin._compare.picture import front, splits
+        from pippin._plotting import front, splits
 
-        known = {"coverage": "coverage", "size": "efficiency", "singletons": "informativeness"}
+        known = {"coverage": "coverage", "size": "mean_size", "singletons": "singleton_rate"}
         if what != "front" and what not in known:
             raise InputError(f"Expected what to be 'front' or one of {', '.join(map(repr, known))}, got {what!r}")
         if what != "front":

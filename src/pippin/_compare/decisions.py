@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows
 from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_trial
+from pippin._conformal.marginal import kth_smallest
+from pippin._decisions.judging import came_of
+from pippin._decisions.utility import Utility
 from pippin._engine import decisions, dispatch
-from pippin._inputs.labels import as_labelled
-from pippin._predictors.decisions.judging import came_of
-from pippin._predictors.decisions.utility import Utility
-from pippin._predictors.marginal import kth_smallest
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.showing import html_columns, shown_share
 from pippin._theory.scores import PAPER_SCORES, Score
+from pippin._validation.labels import as_labelled
 
 if TYPE_CHECKING:
     import polars
@@ -68,8 +68,8 @@ def compare_decisions(
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
     >>> worth = [*np.eye(12), np.full(12, 0.3)]  # to name the plant rightly, and to ask
-    >>> utility = pippin.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
-    >>> found = pippin.compare_decisions(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
+    >>> utility = pippin.decisions.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
+    >>> found = pippin.decisions.compare(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
     >>> for row in found.summary().iter_rows(named=True):
     ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
     calibrated decisions  kept 0.981  utility 0.60  ask 0.55
@@ -165,7 +165,7 @@ class DecisionComparison:
 
     def plot(self) -> "tuple[Axes, ...]":
         """Plot the mean certificate and the mean utility at every level: two Matplotlib axes."""
-        from pippin._compare.picture.splits import plot_promises
+        from pippin._plotting.splits import plot_promises
 
         return plot_promises(self)
 

@@ -52,7 +52,7 @@ def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> 
 
     Args:
         comparison: a result of `compare`.
-        metric: "coverage", "efficiency", "informativeness", "empty_rate" or "threshold".
+        metric: "coverage", "mean_size", "singleton_rate", "empty_rate" or "threshold".
         level: the confidence level of the interval.
     """
     scores = comparison.scores

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from pippin._predictors.combination import Variant
-from pippin._predictors.grouping import PER, Per
+from pippin._conformal.combination import Variant
+from pippin._conformal.grouping import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import parse_score
@@ -38,9 +38,9 @@ class Method:
         sharpened: True if the probabilities are sharpened first.
 
     >>> import pippin
-    >>> print(pippin.Method(pippin.repip(gamma=0.05), per="class", nonempty=True))
+    >>> print(pippin.scores.Method(pippin.scores.repip(gamma=0.05), per="class", nonempty=True))
     repip(gamma=0.05) per class nonempty
-    >>> pippin.Method(pippin.ip()) == pippin.ip()
+    >>> pippin.scores.Method(pippin.scores.ip()) == pippin.scores.ip()
     True
     """
 
@@ -103,7 +103,7 @@ def parse_method(text: Any) -> Method:
         text: a method, a score, or a spelling.
 
     >>> import pippin
-    >>> method = pippin.parse_method("raps(lam=0.1) per class and group")
+    >>> method = pippin.scores.parse_method("raps(lam=0.1) per class and group")
     >>> method.score, method.per
     (raps(lam=0.1), 'class and group')
 

@@ -16,29 +16,29 @@ import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
+from pippin._conformal.by_cell import make_conditional
+from pippin._conformal.cells import make_cells
+from pippin._conformal.combination import Way, combined, find_thresholds, score_labels
+from pippin._conformal.conditional import bounds_at
+from pippin._conformal.coverage_by import Tally, pooled, tally
+from pippin._conformal.grouping import Grouping
+from pippin._conformal.marginal import kth_smallest
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
-from pippin._inputs.labels import Labelled
-from pippin._predictors.by_cell import make_conditional
-from pippin._predictors.cells import make_cells
-from pippin._predictors.combination import Way, combined, find_thresholds, score_labels
-from pippin._predictors.conditional import bounds_at
-from pippin._predictors.coverage_by import Tally, pooled, tally
-from pippin._predictors.grouping import Grouping
-from pippin._predictors.marginal import kth_smallest
-from pippin._predictors.sharpening.learning import FEWEST, sharpen_labelled
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 from pippin._runtime.disk import Checkpoint
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import run
 from pippin._runtime.warn import warn
+from pippin._sharpening.learning import FEWEST, sharpen_labelled
 from pippin._theory.level import examples_needed, quantile_rank
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.shortage import named
+from pippin._validation.labels import Labelled
 
-METRICS = ("threshold", "coverage", "efficiency", "informativeness", "empty_rate")
+METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate")
 SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
 CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits counted in one call, and their rows, at most
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows, at most

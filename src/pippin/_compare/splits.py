@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.methods import Method
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
-from pippin._inputs.labels import Groups, Labelled, as_numbered_groups
-from pippin._inputs.rows import Rows
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha
 from pippin._theory.shortage import warn_of_few
+from pippin._validation.labels import Groups, Labelled, as_numbered_groups
+from pippin._validation.rows import Rows
 
 MOST_ROWS = 200_000  # rows of the sample for fronts, curves and intervals: their standard error is 0.001
 

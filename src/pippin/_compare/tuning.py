@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.comparison import Comparison, compare, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
+from pippin._conformal.marginal import Predictor, calibrate_marginal
+from pippin._conformal.metrics import MEANINGS
+from pippin._conformal.sharpened import SharpenedPredictor
 from pippin._engine.draws import check_seed
-from pippin._inputs.labels import Labelled, as_labelled
-from pippin._predictors.marginal import Predictor, calibrate_marginal
-from pippin._predictors.metrics import MEANINGS
-from pippin._predictors.sharpening.learning import sharpen_labelled
-from pippin._predictors.sharpening.sharpened import SharpenedPredictor
-from pippin._predictors.sharpening.sharpener import Sharpener
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
+from pippin._sharpening.learning import sharpen_labelled
+from pippin._sharpening.sharpener import Sharpener
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
 from pippin._theory.spelling import parse_score
+from pippin._validation.labels import Labelled, as_labelled
 
 if TYPE_CHECKING:
     import polars
@@ -86,7 +86,7 @@ class Tuned:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._compare.picture.front import plot_choice
+        from pippin._plotting.front import plot_choice
 
         return plot_choice(self.comparison, self.method, ax)
 
@@ -179,8 +179,8 @@ def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
 
 def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
     """Return the score that a preference picks from a comparison, and the preference in words."""
-    sizes = comparison.metric("efficiency").mean(axis=1)
-    singletons = comparison.metric("informativeness").mean(axis=1)
+    sizes = comparison.metric("mean_size").mean(axis=1)
+    singletons = comparison.metric("singleton_rate").mean(axis=1)
     allowed = np.arange(len(sizes))
     if prefer == "size":
         if max_size is not None:
@@ -231,7 +231,7 @@ def sweep(
     >>> import pippin
     >>> data = pippin.load_example()
     >>> swept = pippin.sweep(data.probs, data.labels, "repip", parameter="gamma", values=(0, 0.02, 0.5), splits=20)
-    >>> swept.summary()["efficiency"].round(2).to_list()
+    >>> swept.summary()["mean_size"].round(2).to_list()
     [1.65, 1.45, 1.4]
     """
     base = parse_score(score)
@@ -291,7 +291,7 @@ class Sweep:
 
         Two Matplotlib axes.
         """
-        from pippin._compare.picture.splits import plot_sweep
+        from pippin._plotting.splits import plot_sweep
 
         return plot_sweep(self)
 

@@ -10,7 +10,7 @@ from pippin._compare.evidence import CoverageCheck, Difference, check_order, che
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
 from pippin._compare.tuning import CANDIDATES, FRONTS, families_in, preferred
-from pippin._predictors.metrics import empty_because
+from pippin._conformal.metrics import empty_because
 from pippin._runtime.visible import visible
 from pippin._theory.scores import ip
 
@@ -26,16 +26,16 @@ class Pick:
 
     preference: str
     score: Method
-    efficiency: float
-    informativeness: float
+    mean_size: float
+    singleton_rate: float
 
     @property
     def percent(self) -> str:
-        return f"{100 * self.informativeness:.0f} % singletons"
+        return f"{100 * self.singleton_rate:.0f} % singletons"
 
     @property
     def means(self) -> str:
-        return f"{self.percent} at size {self.efficiency:.2f}"
+        return f"{self.percent} at size {self.mean_size:.2f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def _plain(comparison: Comparison, method: Method) -> Method | None:
 
 
 def _changes(comparison: Comparison, first: Method, second: Method) -> tuple[Difference, Difference]:
-    return difference(comparison, "efficiency", first, second), difference(comparison, "informativeness", first, second)
+    return difference(comparison, "mean_size", first, second), difference(comparison, "singleton_rate", first, second)
 
 
 def _wins(comparison: Comparison, sharpened: Method) -> bool:
@@ -137,7 +137,7 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:
     """Return the smallest sets, the most singletons, and the most singletons among sets hardly larger."""
-    sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("efficiency", "informativeness"))
+    sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
     limit = max(float(f"{ROOM * sizes.min():.3g}"), float(sizes.min()))
     picks = []
     for prefer, max_size in (("size", None), ("singletons", None), ("singletons", limit)):
@@ -157,14 +157,14 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
     aside = _alternatives(both, smallest, most) if len(comparison.scores) > 1 else ""
     sentences = [f"Take {both.score}: on these data it gives {both.means}{aside}."]
     if both.score != smallest.score and comparison.splits > 1:
-        gap = difference(comparison, "informativeness", both.score, smallest.score)
+        gap = difference(comparison, "singleton_rate", both.score, smallest.score)
         sure = "clear" if gap.clear else "not clear"
         sentences.append(
             f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95 % interval "
             f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
         )
     better = tuned[2]
-    if better.informativeness > both.informativeness + 0.005 and better.score not in comparison.scores:
+    if better.singleton_rate > both.singleton_rate + 0.005 and better.score not in comparison.scores:
         sentences.append(
             f"Tuned, there are more singletons: {better.score} gives {better.means}; choose it with pippin.tune, on "
             "rows that do not calibrate."
@@ -174,10 +174,10 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
 
 def _alternatives(both: Pick, smallest: Pick, most: Pick) -> str:
     others = []
-    if smallest.efficiency < both.efficiency - 0.005:
-        others.append(f"{smallest.score} is smaller ({smallest.efficiency:.2f}) but has {smallest.percent}")
-    if most.informativeness > both.informativeness + 0.005:
-        others.append(f"{most.score} has {most.percent} but size {most.efficiency:.2f}")
+    if smallest.mean_size < both.mean_size - 0.005:
+        others.append(f"{smallest.score} is smaller ({smallest.mean_size:.2f}) but has {smallest.percent}")
+    if most.singleton_rate > both.singleton_rate + 0.005:
+        others.append(f"{most.score} has {most.percent} but size {most.mean_size:.2f}")
     if others:
         return "; " + ", and ".join(others)
     tied = sorted({str(pick.score) for pick in (smallest, most)} - {str(both.score)})
@@ -210,7 +210,7 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
         return (f"{hides}.",)
     if not better:
         return (f"{hides}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
-    sizes = dict(zip(comparison.scores, comparison.metric("efficiency").mean(axis=1).tolist(), strict=True))
+    sizes = dict(zip(comparison.scores, comparison.metric("mean_size").mean(axis=1).tolist(), strict=True))
     chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
     return (f"{hides}; {chosen} brings the worst class to {100 * worst[chosen]:.0f} % at size {sizes[chosen]:.2f}.",)
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine.dispatch import engine_for, examined, in_blocks, refuse
-from pippin._inputs.rows import Rows
 from pippin._runtime.arrays import Codes, Indices, Vector
 from pippin._theory.policy import Policy
+from pippin._validation.rows import Rows
 
 OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pippin._engine.numpy_engine import engine as numpy_engine
 from pippin._engine.numpy_engine.scores import ranked_order
 from pippin._engine.protocol import Bounds, Draws, Engine, Held, NearPlaces
-from pippin._inputs.rows import Rows, find_fault
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.disk import room_beside
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
 from pippin._theory.formula import score_at
 from pippin._theory.scores import Score, coefficients
+from pippin._validation.rows import Rows, find_fault
 
 BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
 TILE = 1 << 17  # of p-values, whose rows are ranked whole: small enough for the cache of a core

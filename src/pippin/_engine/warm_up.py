@@ -4,11 +4,11 @@ import numpy as np
 
 from pippin._engine import decisions, dispatch, martingale
 from pippin._engine.protocol import Bounds, Draws, Held, NearPlaces
-from pippin._inputs.rows import as_rows
 from pippin._runtime.arrays import Floats, read_only
 from pippin._theory.policy import make_policy
 from pippin._theory.scores import coefficients
 from pippin._theory.spelling import parse_score
+from pippin._validation.rows import as_rows
 
 
 def warm_up() -> None:

@@ -51,7 +51,9 @@ class Family(NamedTuple):
             `own_u` a', `above` w, `penalty` g, `penalty_u` g', each a number or one per rank.
 
     >>> import pippin
-    >>> pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power}).defaults
+    >>> def steep(ranks, power):
+    ...     return {"constant": 1, "own": -1, "above": ranks**-power}
+    >>> pippin.scores.Family({"power": 2.0}, steep).defaults
     {'power': 2.0}
     """
 

@@ -83,7 +83,7 @@ class Plan:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._theory.picture import plot_plan
+        from pippin._plotting.planning import plot_plan
 
         return plot_plan(self, ax)
 

@@ -36,9 +36,9 @@ class Score:
         parameters: all its parameters, each a name and a value.
 
     >>> import pippin
-    >>> print(pippin.repip(gamma=0.05))
+    >>> print(pippin.scores.repip(gamma=0.05))
     repip(gamma=0.05)
-    >>> pippin.parse_score("repip(gamma=0.05)") == pippin.repip(gamma=0.05)
+    >>> pippin.scores.parse("repip(gamma=0.05)") == pippin.scores.repip(gamma=0.05)
     True
     """
 
@@ -47,7 +47,9 @@ class Score:
 
     def __post_init__(self) -> None:
         if self.name not in FAMILIES or [key for key, _ in self.parameters] != list(FAMILIES[self.name].defaults):
-            raise InputError(f"Cannot make a score {self.name!r} by hand", "use pippin.repip(…) or pippin.parse_score")
+            raise InputError(
+                f"Cannot make a score {self.name!r} by hand", "use pippin.scores.repip(…) or pippin.scores.parse"
+            )
 
     @cached_property
     def randomized(self) -> bool:
@@ -61,7 +63,7 @@ class Score:
             parameters: their new values, by name.
 
         >>> import pippin
-        >>> print(pippin.raps().replace(lam=0.1))
+        >>> print(pippin.scores.raps().replace(lam=0.1))
         raps(lam=0.1)
         """
         return make_score(self.name, {**dict(self.parameters), **parameters})
@@ -82,7 +84,7 @@ def ip() -> Score:
     """Inverse probability, or hinge: 1 − p^y. The smallest sets.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.3, 0.2]], None, pippin.ip())
+    >>> pippin.scores.score([[0.5, 0.3, 0.2]], None, pippin.scores.ip())
     array([[0.5, 0.7, 0.8]])
     """
     return make_score("ip", {})
@@ -92,7 +94,7 @@ def margin() -> Score:
     """Margin score: the largest other probability minus p^y. The most singletons.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.margin())
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.margin())
     array([[-0.25,  0.25,  0.25]])
     """
     return make_score("margin", {})
@@ -107,7 +109,7 @@ def aps(randomized: bool = True) -> Score:
         randomized: whether u is drawn for each object; else it is 1.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.aps(randomized=False))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.aps(randomized=False))
     array([[0.5 , 0.75, 1.  ]])
     """
     return make_score("aps", {"randomized": randomized})
@@ -124,7 +126,7 @@ def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
         randomized: whether u is drawn for each object; else it is 1.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.raps(1, 2, randomized=False))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.raps(1, 2, randomized=False))
     array([[0.5 , 0.75, 2.  ]])
     """
     return make_score("raps", {"lam": lam, "k_reg": k_reg, "randomized": randomized})
@@ -141,7 +143,7 @@ def pip(beta: float = 1.0) -> Score:
         beta: β, how fast the classes above y lose weight with their rank.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.pip())
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.pip())
     array([[0.5  , 1.25 , 1.375]])
     """
     return make_score("pip", {"beta": beta})
@@ -156,7 +158,7 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
         beta: β of `pip`.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.repip(gamma=1, k_reg=2))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.repip(gamma=1, k_reg=2))
     array([[0.5  , 1.25 , 2.375]])
     """
     return make_score("repip", {"gamma": gamma, "k_reg": k_reg, "beta": beta})
@@ -172,7 +174,7 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
         randomized: whether u is drawn for each object; else it is 1.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.saps(0.5, randomized=False))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.saps(0.5, randomized=False))
     array([[0.5, 1. , 1.5]])
     """
     return make_score("saps", {"lam": lam, "randomized": randomized})
@@ -182,7 +184,7 @@ def topk() -> Score:
     """The rank itself: every set has the same size.
 
     >>> import pippin
-    >>> pippin.score([[0.2, 0.5, 0.3]], None, pippin.topk())
+    >>> pippin.scores.score([[0.2, 0.5, 0.3]], None, pippin.scores.topk())
     array([[3., 1., 2.]])
     """
     return make_score("topk", {})
@@ -198,7 +200,7 @@ def socop(mu: float = 8.0) -> Score:
         mu: μ, what leaving a singleton costs, in classes.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.socop(mu=1))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.socop(mu=1))
     array([[2., 6., 6.]])
     """
     return make_score("socop", {"mu": mu})
@@ -214,7 +216,7 @@ def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vecto
         penalties: g_1, g_2, …, none smaller than the one before.
 
     >>> import pippin
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, pippin.linear(weights=(1, 0.5)))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.linear(weights=(1, 0.5)))
     array([[0.5  , 1.25 , 1.375]])
     """
     return make_score("linear", {"weights": weights, "penalties": penalties})

@@ -22,9 +22,10 @@ def register(name: str, family: Family) -> None:
         family: its parameters, and the coefficients that they give.
 
     >>> import pippin
-    >>> steep = pippin.Family({"power": 2.0}, lambda ranks, power: {"constant": 1, "own": -1, "above": ranks**-power})
-    >>> pippin.register("steep", steep)
-    >>> pippin.score([[0.5, 0.25, 0.25]], None, "steep(power=1)")
+    >>> def steep(ranks, power):
+    ...     return {"constant": 1, "own": -1, "above": ranks**-power}
+    >>> pippin.scores.register("steep", pippin.scores.Family({"power": 2.0}, steep))
+    >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, "steep(power=1)")
     array([[0.5  , 1.25 , 1.375]])
 
     Raises:
@@ -35,7 +36,7 @@ def register(name: str, family: Family) -> None:
     if not isinstance(family, Family) or not all(is_value(value) for value in family.defaults.values()):
         raise InputError(
             f"Expected a family whose parameters are numbers, truth values or tuples of numbers, got {family!r}",
-            "pass pippin.Family(defaults, coefficients)",
+            "pass pippin.scores.Family(defaults, coefficients)",
         )
     earlier = FAMILIES.get(name)
     FAMILIES[name] = Family(dict(family.defaults), family.coefficients)
@@ -60,9 +61,9 @@ def parse_score(text: Any) -> Score:
         text: a score or its spelling.
 
     >>> import pippin
-    >>> pippin.parse_score("raps( lam = 1e-2 )")
+    >>> pippin.scores.parse("raps( lam = 1e-2 )")
     raps(lam=0.01)
-    >>> pippin.parse_score("LAC")
+    >>> pippin.scores.parse("LAC")
     ip
 
     Raises:

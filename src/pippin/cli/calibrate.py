@@ -21,9 +21,9 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin._inputs.batched import Batch
-    from pippin._predictors.protocol import ConformalPredictor
+    from pippin._conformal.protocol import ConformalPredictor
     from pippin._theory.scores import Score
+    from pippin._validation.batched import Batch
     from pippin.tables.reading import Data
     from pippin.tables.scanning import Scan
 
@@ -74,9 +74,9 @@ def calibrate(
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
     from pippin._compare.methods import parse_method
+    from pippin._conformal.conditional import ConditionalPredictor
+    from pippin._distributed.calibration import MOST_SCORES
     from pippin._engine.dispatch import accuracy
-    from pippin._predictors.conditional import ConditionalPredictor
-    from pippin._predictors.partitions.calibration import MOST_SCORES
     from pippin.cli.outputs import check_target
     from pippin.cli.printing import class_table, console
     from pippin.tables.reading import Data
@@ -134,9 +134,9 @@ def _from_tables(
     given: "Scan", score: "Score", alpha: float, seed: int | None, per: str | None, unseen: str
 ) -> "tuple[ConformalPredictor, float | None]":
     """The predictor of tables, read in batches, and how often the classifier is right, if that was counted."""
+    from pippin._distributed.batches import calibrate_batched
+    from pippin._distributed.calibration import MOST_SCORES, Calibration
     from pippin._engine.dispatch import accuracy
-    from pippin._predictors.partitions.batches import calibrate_batched
-    from pippin._predictors.partitions.calibration import MOST_SCORES, Calibration
     from pippin.tables.reading import no_groups
 
     if per is not None and "group" in per and not given.has_groups:
@@ -161,7 +161,7 @@ def _calibrated(
     import pippin
     from pippin.tables.reading import known, need_groups, read_weights
 
-    rows, truth, chosen = given.rows, known(given), pippin.parse_method(score)
+    rows, truth, chosen = given.rows, known(given), pippin.scores.parse_method(score)
     if chosen.sharpened:
         raise InputError(f"Expected --score to be a score, got {score!r}", "sharpen it with pippin learn")
     if chosen.per is not None or chosen.nonempty:
@@ -193,8 +193,8 @@ def _by_units(given: "Data", score: str, alpha: float, seed: int | None) -> "Con
 
 
 def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
-    from pippin._predictors.conditional import ConditionalPredictor
-    from pippin._predictors.marginal import Predictor
+    from pippin._conformal.conditional import ConditionalPredictor
+    from pippin._conformal.marginal import Predictor
 
     if not no_scores:
         predictor.save(out)
@@ -208,7 +208,7 @@ def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
 
 
 def _check(per: str | None, unseen: str) -> None:
-    from pippin._predictors.grouping import PER, UNSEEN
+    from pippin._conformal.grouping import PER, UNSEEN
 
     if per is not None and per not in PER:
         raise InputError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}", "choose one of them")

@@ -23,10 +23,10 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin import Utility
     from pippin._compare.methods import Method
     from pippin._compare.report_data import Study
-    from pippin._inputs.labels import Labelled
+    from pippin._validation.labels import Labelled
+    from pippin.decisions import Utility
     from pippin.tables.layout import Layout
     from pippin.tables.reading import Data
 
@@ -115,7 +115,7 @@ def compare_data(
 
 def _utility(path: Path, labelled: "Labelled") -> "Utility":
     """The utility, known to fit the classes before the work begins."""
-    from pippin import Utility
+    from pippin.decisions import Utility
     from pippin.tables.reading import naming
 
     with naming(path):

@@ -10,8 +10,8 @@ from pippin.cli.inputs import read_or_example
 from pippin.cli.options import Beside, Columns, DataFile, PredictorFile, Worth, an_option
 
 if TYPE_CHECKING:
-    from pippin import Decisions, Utility
-    from pippin._predictors.protocol import ConformalPredictor
+    from pippin._conformal.protocol import ConformalPredictor
+    from pippin.decisions import Decisions, Utility
     from pippin.tables.reading import Data
 
 ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -68,7 +68,7 @@ def acted(predictor: "ConformalPredictor", given: "Data", worth: Worth, beside: 
     from pippin.tables.reading import naming
 
     asked, (utility, fallback) = asked_of(predictor, given, beside), worth
-    if isinstance(predictor, pippin.Decider):
+    if isinstance(predictor, pippin.decisions.Decider):
         if utility is not None or fallback is not None:
             odd = "--fallback" if utility is None else "--utility"
             raise InputError(f"Expected a decider without {odd}, since it has its own utility", "leave it out")
@@ -82,8 +82,8 @@ def acted(predictor: "ConformalPredictor", given: "Data", worth: Worth, beside: 
     with naming(given.name):
         sets = predictor.predict(given.rows, **asked)
     with naming(utility):
-        known = pippin.Utility.read(utility)
-        return Chosen(pippin.decide(sets, known, fallback=fallback), known)
+        known = pippin.decisions.Utility.read(utility)
+        return Chosen(pippin.decisions.decide(sets, known, fallback=fallback), known)
 
 
 def calibrate_decider(
@@ -107,9 +107,9 @@ def calibrate_decider(
         need_groups(given, f"--per '{per}'")
     options: Any = {"per": per, "unseen": unseen, "groups": given.groups if by_group else None}
     with naming(utility):
-        worth = pippin.Utility.read(utility)
+        worth = pippin.decisions.Utility.read(utility)
         worth.of(given.labelled.classes)
-    decider = pippin.calibrate_decisions(given.rows, known(given), worth, alpha, **options)
+    decider = pippin.decisions.calibrate(given.rows, known(given), worth, alpha, **options)
     decider.save(out, scores=not no_scores)
     print(f"{out}, made from {given.name}: {decider.describe()}")
     print(f"On the rows that calibrated: {decider.decide(given.rows, groups=options['groups'])!r}.")
@@ -120,11 +120,11 @@ def tell_decisions(predictor: "ConformalPredictor", given: "Data", chosen: Chose
     import pippin
 
     found, utility = chosen
-    evaluated = pippin.evaluate_decisions(
+    evaluated = pippin.decisions.evaluate(
         found, truth, utility, alpha=predictor.alpha, n_calibration=predictor.n_calibration
     )
-    best = pippin.evaluate_decisions(
-        pippin.best_response(given.rows, utility, classes=predictor.classes), truth, utility
+    best = pippin.decisions.evaluate(
+        pippin.decisions.best_response(given.rows, utility, classes=predictor.classes), truth, utility
     )
     shares = ", ".join(f"{name} {100 * share:.3g} %" for name, share in best.shares.items())
     print(f"{predictor.describe()}\nOn {given.name}: {evaluated}\n\nIt {evaluated.verdict}.")

@@ -10,9 +10,9 @@ from pippin.cli.inputs import at_once, read_or_scan
 from pippin.cli.options import Beside, Columns, DataFiles, LabelsFile, NonEmpty, PredictorFile, Worth
 
 if TYPE_CHECKING:
-    from pippin._inputs.rows import Rows
-    from pippin._predictors.metrics import Evaluation
-    from pippin._predictors.protocol import ConformalPredictor
+    from pippin._conformal.metrics import Evaluation
+    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._validation.rows import Rows
 
 
 def evaluate(
@@ -29,7 +29,7 @@ def evaluate(
     """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
     import pippin
     from pippin._engine.dispatch import accuracy
-    from pippin._inputs.labels import ColumnNumbers
+    from pippin._validation.labels import ColumnNumbers
     from pippin.cli.inputs import asked_of
     from pippin.tables.reading import Data, naming
 
@@ -53,7 +53,7 @@ def evaluate(
         return
     given = at_once(found)
     truth = given.truth(calibrated.classes)
-    if worth.utility is not None or isinstance(calibrated, pippin.Decider):
+    if worth.utility is not None or isinstance(calibrated, pippin.decisions.Decider):
         from pippin.cli.decide import acted, tell_decisions
 
         chosen = acted(calibrated, given, worth, beside)
@@ -87,11 +87,11 @@ def scores_seen(predictor: "ConformalPredictor") -> "Callable[[Rows, Any], int] 
     import numpy as np
 
     import pippin
-    from pippin._predictors.marginal import Predictor
+    from pippin._conformal.marginal import Predictor
 
     if not isinstance(predictor, Predictor) or predictor.calibration_scores is None or predictor.score.randomized:
         return None
     score, known = predictor.score, np.unique(predictor.calibration_scores)
     if len(known) < 0.5 * len(predictor.calibration_scores):  # few different scores say little
         return None
-    return lambda rows, truth: int(np.isin(pippin.score(rows, truth, score), known).sum())
+    return lambda rows, truth: int(np.isin(pippin.scores.score(rows, truth, score), known).sum())

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pippin._predictors.metrics import Evaluation
-    from pippin._predictors.protocol import ConformalPredictor
+    from pippin._conformal.metrics import Evaluation
+    from pippin._conformal.protocol import ConformalPredictor
     from pippin.tables.scanning import Scan
 
 
@@ -12,10 +12,10 @@ def evaluate_tables(
     predictor: "ConformalPredictor", source: "Scan", seed: int | None, non_empty: bool
 ) -> "tuple[Evaluation, bool]":
     """All metrics of the tables' rows, and whether most of these calibrated the predictor."""
+    from pippin._distributed.measuring import measure
     from pippin._engine.draws import generator_of
-    from pippin._inputs.batched import needed, watched
-    from pippin._inputs.labels import ColumnNumbers
-    from pippin._predictors.partitions.measuring import measure
+    from pippin._validation.batched import needed, watched
+    from pippin._validation.labels import ColumnNumbers
     from pippin.cli.evaluate import scores_seen
 
     generator, seen, known, measured = generator_of(seed), scores_seen(predictor), 0, None

@@ -36,7 +36,7 @@ def export(
 ) -> None:
     """Write a predictor, or a decider, as an ONNX graph or a C header."""
     import pippin
-    from pippin._predictors.portable import portable
+    from pippin._conformal.portable import portable
     from pippin._runtime.disk import write_whole
     from pippin.cli.outputs import check_target
 
@@ -49,7 +49,7 @@ def export(
             check_target(path, ending, option=option)
     calibrated: Any = pippin.load(predictor)
     portable(calibrated)
-    what = "A decider" if isinstance(calibrated, pippin.Decider) else str(calibrated.score)
+    what = "A decider" if isinstance(calibrated, pippin.decisions.Decider) else str(calibrated.score)
     made: list[tuple[Path, bytes]] = []
     if onnx is not None:
         made.append((onnx, _graph(calibrated, source, dtype, append_to, output)))

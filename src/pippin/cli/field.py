@@ -162,8 +162,8 @@ def _watch(journal: "FieldRun", folder: Path) -> None:
 
 def _monitored(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
     """Feeds a monitor one window of each photograph, drawn from what it shows: those of one are too much alike."""
-    from pippin import Monitor
-    from pippin._inputs.rows import softmax
+    from pippin._validation.rows import softmax
+    from pippin.online import Monitor
 
     held = Monitor.load(state) if state.exists() else Monitor(model.predictor)
     if held.predictor.content() != model.predictor.content():

@@ -15,7 +15,7 @@ from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target
 
 if TYPE_CHECKING:
-    from pippin import Alarm, Monitor
+    from pippin.online import Alarm, Monitor
 
 StateFile = Annotated[
     Path | None,
@@ -82,7 +82,7 @@ def monitor(
 def _draw(monitor: "Monitor", path: Path) -> None:
     import io
 
-    from pippin._predictors.streams.picture import draw_monitor
+    from pippin._plotting.streams import draw_monitor
     from pippin._runtime.disk import write_whole
 
     kind = path.suffix[1:].lower()
@@ -104,14 +104,14 @@ def _begun(
     seed: int | None,
 ) -> "Monitor":
     import pippin
-    from pippin._predictors.streams.monitor import promised
+    from pippin._online.monitor import promised
     from pippin.tables.reading import read_data
 
     calibrated = pippin.load(predictor)
     if state is None or not state.exists():
         rows = None if reference is None else read_data(reference).rows
-        return pippin.Monitor(calibrated, asked[0], mean_time=asked[1], reference=rows, seed=seed)
-    found = pippin.Monitor.load(state)
+        return pippin.online.Monitor(calibrated, asked[0], mean_time=asked[1], reference=rows, seed=seed)
+    found = pippin.online.Monitor.load(state)
     kept = (found.delta, found.mean_time, found.detector)
     if found.predictor.content() != calibrated.content() or kept != promised(*asked, None):
         raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from pippin._predictors.sets import PredictionSets
+    from pippin._conformal.sets import PredictionSets
     from pippin.tables.reading import Data
 
 SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the others where it leaves no set empty

@@ -63,7 +63,7 @@ def _counts(data: Path | None, labels: Path | None, layout: "Layout | None") -> 
     """How many examples each class has."""
     import numpy as np
 
-    from pippin._inputs.labels import as_classes
+    from pippin._validation.labels import as_classes
     from pippin.cli.inputs import read_or_example
 
     if data is None and labels is None:

@@ -16,7 +16,7 @@ from pippin.cli.options import Beside, Columns, DataFiles, NonEmpty, PredictorFi
 if TYPE_CHECKING:
     import polars
 
-    from pippin._inputs.rows import Rows
+    from pippin._validation.rows import Rows
     from pippin.tables.writing import Ids
 
 P_VALUES = "Point predictions with confidence, credibility and all p-values are in {}."

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import polars
 
     from pippin import ConditionalPredictor, Predictor
-    from pippin._inputs.batched import Batch
-    from pippin._predictors.sets import PredictionSets
+    from pippin._conformal.sets import PredictionSets
+    from pippin._validation.batched import Batch
     from pippin.dask.blocks import Slice
     from pippin.tables.scanning import Scan
 
@@ -93,7 +93,7 @@ def _needs(source: "Scan", predictor: Any) -> tuple[str, ...]:
 
 def _made_here(source: "Scan", predictor: Any, asked: Asked, start: int) -> Iterator[Made]:
     """Every piece behind the start, of as many batches as fill it."""
-    from pippin._inputs.batched import watched
+    from pippin._validation.batched import watched
 
     several: list[Batch] = []
     for batch in watched(source, *_needs(source, predictor), start=start):
@@ -109,8 +109,8 @@ def _made_far(source: "Scan", predictor: Any, asked: Asked, start: int) -> Itera
     """The same, by the workers of a cluster."""
     from functools import partial
 
-    from pippin._inputs.batched import no_rows
     from pippin._runtime.progress import progress_bar
+    from pippin._validation.batched import no_rows
     from pippin.dask.blocks import slices, with_rows
     from pippin.dask.families import knowing
     from pippin.dask.watching import in_order
@@ -161,7 +161,7 @@ def made_of(predictor: Any, batches: "list[Batch]", asked: Asked) -> Made:
 
 
 def _beside(predictor: Any, batch: "Batch", seed: int) -> dict[str, Any]:
-    from pippin._predictors.partitions.part import positioned
+    from pippin._distributed.part import positioned
 
     beside = {"groups": batch.groups} if "groups" in predictor.takes else {}
     return {"seed": positioned(seed, batch.first), **beside}

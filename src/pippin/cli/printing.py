@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from pippin._predictors.metrics import WORDS
+from pippin._conformal.metrics import WORDS
 from pippin._runtime.visible import visible
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pippin._compare.comparison import Comparison
     from pippin._compare.decisions import DecisionComparison
-    from pippin._predictors.conditional import ConditionalPredictor
+    from pippin._conformal.conditional import ConditionalPredictor
     from pippin.tables.reading import Data
 
 WIDE = 160  # characters of a line that goes to a file or a pipe
@@ -126,7 +126,7 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
         table.add_row(
             visible(name),
             f"{row['coverage']:.3f} ± {row['coverage_sd']:.3f}",
-            f"{row['efficiency']:.2f} ± {row['efficiency_sd']:.2f}",
-            *(f"{row[key]:.1%} ± {row[key + '_sd']:.1%}" for key in ("informativeness", "empty_rate")),
+            f"{row['mean_size']:.2f} ± {row['efficiency_sd']:.2f}",
+            *(f"{row[key]:.1%} ± {row[key + '_sd']:.1%}" for key in ("singleton_rate", "empty_rate")),
         )
     return table

@@ -9,9 +9,9 @@ import dask
 import dask.array
 from dask.delayed import Delayed
 
-from pippin._inputs.batched import Batch
-from pippin._inputs.labels import ColumnNumbers
 from pippin._runtime.errors import InputError
+from pippin._validation.batched import Batch
+from pippin._validation.labels import ColumnNumbers
 from pippin.dask.watching import computed
 from pippin.tables.scanning import Scan
 from pippin.tables.sources import counted

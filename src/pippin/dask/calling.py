@@ -9,23 +9,23 @@ import dask
 import dask.array
 import numpy as np
 
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.metrics import Evaluation
+from pippin._conformal.protocol import ConformalPredictor
+from pippin._distributed.batches import Held, refusing_ids
+from pippin._distributed.calibration import Calibration
+from pippin._distributed.measuring import Measured, measure
+from pippin._distributed.part import Part, positioned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
-from pippin._inputs.batched import needed
-from pippin._inputs.labels import as_classes, labels_of_part
-from pippin._inputs.rows import as_rows
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.metrics import Evaluation
-from pippin._predictors.partitions.batches import Held, refusing_ids
-from pippin._predictors.partitions.calibration import Calibration
-from pippin._predictors.partitions.measuring import Measured, measure
-from pippin._predictors.partitions.part import Part, positioned
-from pippin._predictors.protocol import ConformalPredictor
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
+from pippin._validation.batched import needed
+from pippin._validation.labels import as_classes, labels_of_part
+from pippin._validation.rows import as_rows
 from pippin.dask.blocks import Block, blocks_of, each, firsts
 from pippin.dask.families import knowing
 from pippin.dask.watching import computed, persisted
@@ -246,7 +246,7 @@ def _sets(predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, gr
 
 
 def _joined(block: Block, number: int, first: int, work: Any, classes: Classes) -> Any:
-    from pippin._predictors.sets import PredictionSets
+    from pippin._conformal.sets import PredictionSets
 
     found = [one for one in each(block, number, first, work) if one is not None]
     if len(found) == 1:

@@ -10,14 +10,14 @@ import re
 
 import numpy as np
 
-from pippin._inputs.rows import SUM_TOLERANCE
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.portable import PortableDecisions, PortableSets, portable
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.portable import PortableDecisions, PortableSets, portable
+from pippin._decisions.decider import Decider
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin._validation.rows import SUM_TOLERANCE
 from pippin.export.c_decider import decider_header
 from pippin.export.c_limits import group_words, groups_text, highest, lookup, within_text
 from pippin.export.c_source import (

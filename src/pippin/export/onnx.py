@@ -17,10 +17,10 @@ need("pippin.export.onnx", "onnx", "onnx")
 import onnx
 from onnx import TensorProto, helper
 
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.portable import PortableDecisions, PortableSets, portable
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.portable import PortableDecisions, PortableSets, portable
+from pippin._decisions.decider import Decider
 from pippin._runtime.errors import InputError
 from pippin.export.onnx_decisions import add_decisions
 from pippin.export.onnx_graph import Graph, group_input
@@ -120,7 +120,7 @@ def _describe(model: onnx.ModelProto, given: PortableSets | PortableDecisions) -
         own = {"pippin.actions": json.dumps(list(given.actions))}
         limits, name = given.betas, "pippin.beta"
     else:
-        own = {"pippin.score": str(given.score)}
+        own = {"pippin.scores.score": str(given.score)}
         limits, name = given.thresholds, "pippin.threshold"
     if limits.size == 1:
         own[name] = repr(float(limits[0, 0]))

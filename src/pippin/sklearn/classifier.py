@@ -10,13 +10,13 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from pippin._inputs.fingerprints import fingerprints, seen_before
-from pippin._predictors.calibrating import calibrate
-from pippin._predictors.grouping import Per
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.calibrating import calibrate
+from pippin._conformal.grouping import Per
+from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
+from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin.sklearn.rows import as_names, as_seed, as_targets, cut, fitted, probabilities, several, split
 from pippin.sklearn.set_classifier import SetClassifier
 from pippin.sklearn.trained_on import check_unseen

@@ -9,8 +9,8 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from pippin._predictors.cross import calibrate_cross
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.cross import calibrate_cross
+from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
 from pippin.sklearn.rows import as_names, as_seed, as_targets, fitted, fold_of_rows, probabilities, several

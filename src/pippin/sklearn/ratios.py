@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from pippin._predictors.weighted import likelihood_ratios
+from pippin._conformal.weighted import likelihood_ratios
 from pippin._runtime.errors import InputError
 from pippin.sklearn.rows import as_seed, seeded
 

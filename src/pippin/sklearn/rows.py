@@ -11,9 +11,9 @@ from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, has_fit_parameter
 
-from pippin._inputs.index import same_index
-from pippin._inputs.rows import row_index
 from pippin._runtime.errors import InputError
+from pippin._validation.index import same_index
+from pippin._validation.rows import row_index
 
 Indices = NDArray[np.intp]
 

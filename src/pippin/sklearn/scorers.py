@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pippin._predictors import metrics
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal import metrics
+from pippin._conformal.sets import PredictionSets
 
 
 def singletons(classifier: Any, X: Any, y: Any = None) -> float:
@@ -28,7 +28,7 @@ def singletons(classifier: Any, X: Any, y: Any = None) -> float:
     >>> search.fit(X[:, :4], y).best_params_
     {'score': 'socop'}
     """
-    return metrics.informativeness(_sets(classifier, X))
+    return metrics.singleton_rate(_sets(classifier, X))
 
 
 def fewest_classes(classifier: Any, X: Any, y: Any = None) -> float:
@@ -39,7 +39,7 @@ def fewest_classes(classifier: Any, X: Any, y: Any = None) -> float:
         X: rows of features.
         y: not looked at.
     """
-    return -metrics.efficiency(_sets(classifier, X))
+    return -metrics.mean_size(_sets(classifier, X))
 
 
 def coverage(classifier: Any, X: Any, y: Any) -> float:

@@ -14,10 +14,10 @@ from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from pippin._inputs.fingerprints import fingerprints
-from pippin._inputs.rows import row_index
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
+from pippin._validation.fingerprints import fingerprints
+from pippin._validation.rows import row_index
 from pippin.sklearn.rows import weight_name
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.fingerprints import fingerprints, seen_before
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
+from pippin._validation.fingerprints import fingerprints, seen_before
 
 KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbours, Gaussian processes, SVMs, label propagation
 HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on rows that did not train

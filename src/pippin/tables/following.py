@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pippin._inputs.labels import agree
-from pippin._inputs.rows import Rows
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
+from pippin._validation.labels import agree
+from pippin._validation.rows import Rows
 from pippin.tables.layout import Layout, find_columns
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.labels import WHOLE, ColumnNumbers
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
+from pippin._validation.labels import WHOLE, ColumnNumbers
 from pippin.tables.layout import Columns, Layout, find_columns, no_class
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.labels import Reading, shortened
-from pippin._inputs.rows import SUM_TOLERANCE, explained_by_rounding
 from pippin._runtime.errors import InputError
+from pippin._validation.labels import Reading, shortened
+from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding
 
 __all__ = ["Layout"]
 

@@ -8,7 +8,7 @@ DATA is one of
 - `.npy` with the probabilities alone; the labels in a second `.npy` file;
 - `-`, any of these from standard input.
 
-A label is a class name or a column number counted from 0, as `pippin._inputs.labels` tells
+A label is a class name or a column number counted from 0, as `pippin._validation.labels` tells
 them apart. Rows are counted from 0 too.
 """
 
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
-from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
+from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
+from pippin._validation.rows import Rows, as_rows
 from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
 from pippin.tables.layout import Layout, no_class, normalized, strangers
 
@@ -197,10 +197,10 @@ def no_groups(name: str, who: str) -> InputError:
 
 def example_data() -> Data:
     """The embedded example, as if it had been read from a file."""
-    from pippin._inputs.example import load_example
+    from pippin._validation.example import load_example
 
     example = load_example()
-    content = (files("pippin._inputs.example") / "seedlings.npz").read_bytes()
+    content = (files("pippin._validation.example") / "seedlings.npz").read_bytes()
     checksum = hashlib.sha256(content).hexdigest()
     return Data(None, checksum, example.probs, False, example.labels, example.classes, None)
 

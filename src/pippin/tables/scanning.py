@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.batched import Batch, no_rows
-from pippin._inputs.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
-from pippin._inputs.rows import Rows, as_rows
 from pippin._runtime.arrays import Codes
 from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
+from pippin._validation.batched import Batch, no_rows
+from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
+from pippin._validation.rows import Rows, as_rows
 from pippin.tables.formats import (
     NO_PARQUET,
     PLAIN_WHOLE,

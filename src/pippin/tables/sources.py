@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pippin._inputs.labels import shortened
 from pippin._runtime.errors import InputError
+from pippin._validation.labels import shortened
 from pippin.tables.formats import NO_PARQUET, csv_body, opened, parsed
 from pippin.tables.layout import Columns, Layout, find_columns, no_class
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.decisions.results import Decisions
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.sets import PredictionSets
+from pippin._decisions.results import Decisions
 from pippin._runtime.disk import write_whole
 
 if TYPE_CHECKING:

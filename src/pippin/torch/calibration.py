@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from pippin._conformal import by_cell, marginal
+from pippin._conformal.calibrating import Unseen
+from pippin._conformal.calibrating import calibrate as calibrate_rows
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.grouping import Grouping, Per
+from pippin._conformal.kinds import Level, warn_of_levels
+from pippin._conformal.marginal import Predictor
+from pippin._distributed.part import Part
 from pippin._engine.draws import generator_of
-from pippin._inputs.labels import as_classes, as_labels, as_numbered_groups, two_meanings
-from pippin._inputs.rows import Rows, as_rows
-from pippin._predictors import by_cell, marginal
-from pippin._predictors.calibrating import Unseen
-from pippin._predictors.calibrating import calibrate as calibrate_rows
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.grouping import Grouping, Per
-from pippin._predictors.kinds import Level, warn_of_levels
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.partitions.part import Part
 from pippin._runtime.arrays import Classes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.spelling import parse_score
+from pippin._validation.labels import as_classes, as_labels, as_numbered_groups, two_meanings
+from pippin._validation.rows import Rows, as_rows
 from pippin.torch import row_kernel
 from pippin.torch.head import probabilities
 from pippin.torch.ranking import block_probabilities, label_scores, row_blocks

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.portable import PortableDecisions, portable_decisions
+from pippin._conformal.portable import PortableDecisions, portable_decisions
+from pippin._decisions.decider import Decider
 from pippin.torch.head import Head, probabilities
 
 MOST = torch.finfo(torch.float64).max
@@ -47,9 +47,9 @@ class DecisionHead(Head):
         safe (int): the action whose worst utility is best, by number.
 
     >>> import pippin.torch, torch
-    >>> utility = pippin.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+    >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
     >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]]
-    >>> decider = pippin.calibrate_decisions(probs, [0, 0, 1, 1, 1], utility, alpha=0.3)
+    >>> decider = pippin.decisions.calibrate(probs, [0, 0, 1, 1, 1], utility, alpha=0.3)
     >>> head = pippin.torch.DecisionHead(decider, from_probs=True)
     >>> found = head(torch.tensor([[0.95, 0.05], [0.55, 0.45]]))
     >>> [head.actions[a] for a in found.actions], found.certificates

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.portable import KnownGroups, portable_sets
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.portable import KnownGroups, portable_sets
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U, Coefficients

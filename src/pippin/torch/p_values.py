@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.portable import portable_p
 from pippin._engine.protocol import Held
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.portable import portable_p
 from pippin.torch.head import ScoreHead, uniform
 from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, is_traced, row_blocks
 from pippin.torch.scores import TorchScore, scores_by_rank

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FOLDER = Path(__file__).parent
 _OTHER_SOURCES = (
     "_engine/protocol.py",
-    "_inputs/rows.py",
+    "_validation/rows.py",
     "_theory/betting.py",
     "_theory/bins.py",
     "_theory/formula.py",

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.numba_engine.compilation import inlined_part, part, unordered_part
-from pippin._inputs.rows import SUM_TOLERANCE
 from pippin._runtime.arrays import Floats
+from pippin._validation.rows import SUM_TOLERANCE
 
 _DOUBTFUL = SUM_TOLERANCE / 2  # a sum in float32 that is farther from 1 is checked again in float64
 

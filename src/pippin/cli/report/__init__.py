@@ -20,7 +20,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
     need("A figure or report", "report", "matplotlib")
-    from pippin._compare.picture.front import read_front
+    from pippin._plotting.front import read_front
     from pippin.cli.report import figures
     from pippin.cli.report.classes import classes, classes_told
     from pippin.cli.report.page import Drawn, build_page
@@ -31,7 +31,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
     by_class = classes_told(comparison, str(verdict.compared[-1].score))
     if study.evaluations:
         drawings["sizes"] = figures.sizes(study.evaluations)
-        sizes = dict(zip(map(str, comparison.scores), comparison.metric("efficiency").mean(axis=1), strict=True))
+        sizes = dict(zip(map(str, comparison.scores), comparison.metric("mean_size").mean(axis=1), strict=True))
         drawings["classes"] = classes(by_class, comparison.alpha, sizes)
     if study.decisions is not None:
         drawings["decisions"] = figures.promises(study.decisions)

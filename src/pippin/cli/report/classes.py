@@ -5,8 +5,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from pippin._compare.comparison import Comparison
-from pippin._predictors.picture.coverage import draw_shares
-from pippin._runtime.drawing import INK, LONGEST, arranged, beside, drawn, name_rows, short, tell_hidden
+from pippin._plotting.coverage import draw_shares
+from pippin._plotting.drawing import INK, LONGEST, arranged, beside, drawn, name_rows, short, tell_hidden
 from pippin.cli.report.style import new_figure
 
 ClassCoverage = dict[str | int, tuple[int, float]]  # of each class its rows and its coverage

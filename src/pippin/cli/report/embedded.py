@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._compare.methods import Method
-from pippin._compare.picture.front import Dot, Front
-from pippin._compare.picture.splits import look
 from pippin._compare.report_data import STEPS, LevelCurve
-from pippin._runtime.drawing import RATIO
+from pippin._plotting.drawing import RATIO
+from pippin._plotting.front import Dot, Front
+from pippin._plotting.splits import look
 from pippin._theory.level import quantile_rank
 from pippin.cli.report.framing import in_script
 

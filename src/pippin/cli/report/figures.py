@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from pippin._compare.comparison import Comparison
 from pippin._compare.decisions import DecisionComparison
 from pippin._compare.methods import parse_methods
-from pippin._compare.picture.front import draw_front, label_front, read_front
-from pippin._compare.picture.splits import PANELS, SWEPT, draw_metric, draw_promises, draw_sweep, look, name_scores
 from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
-from pippin._predictors.metrics import Evaluation
-from pippin._predictors.picture.sets import draw_sizes, size_groups
-from pippin._runtime.drawing import GRID, INK, LOOKS, TARGET, drawn, short
+from pippin._conformal.metrics import Evaluation
+from pippin._plotting.drawing import GRID, INK, LOOKS, TARGET, drawn, short
+from pippin._plotting.front import draw_front, label_front, read_front
+from pippin._plotting.sets import draw_sizes, size_groups
+from pippin._plotting.splits import PANELS, SWEPT, draw_metric, draw_promises, draw_sweep, look, name_scores
 from pippin.cli.report.style import new_figure
 from pippin.cli.report.toy_cases import CASES, Case
 

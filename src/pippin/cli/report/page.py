@@ -8,11 +8,11 @@ import numpy as np
 
 from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import Difference, differences
-from pippin._compare.picture.front import HOLLOW, Front
-from pippin._compare.picture.splits import look
 from pippin._compare.report_data import LevelCurve, Study
 from pippin._compare.verdict import Pick, Verdict, on_absent, on_sample
-from pippin._predictors.metrics import WORDS, Evaluation
+from pippin._conformal.metrics import WORDS, Evaluation
+from pippin._plotting.front import HOLLOW, Front
+from pippin._plotting.splits import look
 from pippin._runtime.version import __version__
 from pippin.cli.report.classes import ClassCoverage
 from pippin.cli.report.decisions import decisions_section
@@ -25,7 +25,7 @@ COLUMNS = {
     **{name: meaning for name, (_, meaning) in WORDS.items()},
     "threshold": "classes that score up to this enter the set",
 }
-BETTER = {"efficiency": "less is better", "informativeness": "more is better"}
+BETTER = {"mean_size": "less is better", "singleton_rate": "more is better"}
 CONDITIONAL = {
     "score": "",
     "worst class": "the class that is covered least",
@@ -57,7 +57,7 @@ def build_page(study: Study, drawn: Drawn, title: str, run: dict[str, str]) -> s
     """The page's HTML."""
     comparison, verdict, curves = study.comparison, study.verdict, study.curves
     by_class, front, images = drawn
-    pairs = list(zip(*(differences(comparison, name) for name in ("efficiency", "informativeness")), strict=True))
+    pairs = list(zip(*(differences(comparison, name) for name in ("mean_size", "singleton_rate")), strict=True))
     conditional = comparison.conditional().to_dicts()
     step = min(max(round(1000 * comparison.alpha), FIRST_STEP), LAST_STEP)
     main = filled(
@@ -146,8 +146,8 @@ def _pick_row(compared: Pick, tuned: Pick) -> str:
 
 def _pick_cell(pick: Pick) -> str:
     return (
-        f"<td><strong>{escaped(pick.score)}</strong> <small>size {pick.efficiency:.2f}, "
-        f"{pick.informativeness:.1%} singletons</small></td>"
+        f"<td><strong>{escaped(pick.score)}</strong> <small>size {pick.mean_size:.2f}, "
+        f"{pick.singleton_rate:.1%} singletons</small></td>"
     )
 
 
@@ -164,12 +164,12 @@ def _heading(name: str, told: str) -> str:
 
 
 def _summary_rows(comparison: Comparison, verdict: Verdict) -> Iterable[str]:
-    best = {("efficiency", str(verdict.compared[0].score)), ("informativeness", str(verdict.compared[1].score))}
+    best = {("mean_size", str(verdict.compared[0].score)), ("singleton_rate", str(verdict.compared[1].score))}
     for row in comparison.summary().iter_rows(named=True):
         cells = [f'<th scope="row">{escaped(row["score"])}</th>']
         for name in list(COLUMNS)[1:]:
             mean, sd = row[name], row[f"{name}_sd"]
-            share = name not in ("efficiency", "threshold")
+            share = name not in ("mean_size", "threshold")
             told = f"{mean:.1%} <span>± {100 * sd:.1f}</span>" if share else f"{mean:.3f} <span>± {sd:.3f}</span>"
             told = "<span>several</span>" if np.isnan(mean) else told
             mark = ' class="best"' if (name, row["score"]) in best else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.sets import PredictionSets
 from pippin.cli.report.names import escaped, in_words
 
 EACH = 6  # photographs of a kind

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from pippin._predictors.streams.picture import draw_monitor
+from pippin._plotting.streams import draw_monitor
 from pippin.cli.report.framing import Page, asset, filled, framed
 from pippin.cli.report.names import escaped
 from pippin.cli.report.style import inline, rendered
 
 if TYPE_CHECKING:
-    from pippin import Monitor
+    from pippin.online import Monitor
 
 PROMISES = {
     True: "While rows stay exchangeable, an alarm is ever raised with probability at most {:g}.",

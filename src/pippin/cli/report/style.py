@@ -9,8 +9,8 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, WARNING
 from pippin._runtime.disk import write_whole
-from pippin._runtime.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, WARNING
 
 # Colours that a page replaces by its own.
 THEMED = {

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from pippin._runtime.drawing import INK, QUIET, drawn, short
+from pippin._plotting.drawing import INK, QUIET, drawn, short
 from pippin.cli.report.style import new_figure, save_figure
 from pippin.images.preparing.prepare import Example
 from pippin.images.preparing.record import Record

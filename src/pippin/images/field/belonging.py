@@ -12,15 +12,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from pippin._conformal.conditional import ConditionalPredictor
+from pippin._conformal.marginal import Predictor
+from pippin._conformal.sharpened import SharpenedPredictor
+from pippin._conformal.units import UnitPredictor
+from pippin._decisions.decider import Decider
 from pippin._engine import decisions, dispatch
-from pippin._inputs.rows import Rows
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.sharpening.sharpened import SharpenedPredictor
-from pippin._predictors.units import UnitPredictor
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
+from pippin._validation.rows import Rows
 from pippin.images.training.folder import photo_of
 from pippin.images.training.record import Training
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._inputs.rows import Rows, softmax
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.decisions.files import utility_of
-from pippin._predictors.decisions.results import Decisions
-from pippin._predictors.decisions.utility import Utility
-from pippin._predictors.decisions.worst_case import decide
-from pippin._predictors.loading import load
-from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.loading import load
+from pippin._conformal.protocol import ConformalPredictor
+from pippin._conformal.sets import PredictionSets
+from pippin._decisions.decider import Decider
+from pippin._decisions.files import utility_of
+from pippin._decisions.results import Decisions
+from pippin._decisions.utility import Utility
+from pippin._decisions.worst_case import decide
 from pippin._runtime.disk import whole_folder, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.version import __version__
+from pippin._validation.rows import Rows, softmax
 from pippin.images.field.belonging import check_calibration, check_classes, check_kind
 from pippin.images.field.folder import MANIFEST, read_manifest, write_manifest
 from pippin.images.field.look import Look

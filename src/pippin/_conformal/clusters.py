@@ -1,0 +1,190 @@
+"""Classes with similar scores share their calibration examples (Ding et al. 2023).
+
+Some rows tell which classes are alike, the others calibrate. Given the clusters, the
+rows that calibrate are exchangeable with those to come, so coverage per cluster is exact.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._conformal.cells import Cells, Placement
+from pippin._theory.level import examples_needed, quantile_rank
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)  # of scores above the quantiles that describe a class; alpha comes to them
+CLASSES_FOR_HALF = 75  # so many classes give half of the rarest one's rows to clustering
+NULL = -1  # the cluster of classes too rare to be compared
+
+
+class Clustered(NamedTuple):
+    """A cell per cluster of classes, how many rows calibrate them, and what to warn of."""
+
+    cells: Cells
+    n: int
+    note: str | None
+
+
+def cluster_cells(scores: Vector, labels: Indices, n_classes: int, alpha: float, rng: np.random.Generator) -> Clustered:
+    """Clusters the classes; those too rare to be compared share a cell of their own."""
+    share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
+    cluster = np.full(n_classes, NULL)
+    rest = np.ones(len(scores), dtype=bool)
+    if n_clusters:
+        rest = rng.random(len(scores)) >= share
+        cluster = clusters_of(scores[~rest], labels[~rest], n_classes, alpha, n_clusters, rng)
+    seen = np.bincount(labels, minlength=n_classes) > 0
+    cells = shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
+    return Clustered(cells, int(rest.sum()), on_null(cluster))
+
+
+def on_null(cluster: Indices) -> str | None:
+    """What to warn of where no class could be compared."""
+    if (cluster != NULL).any():
+        return None
+    return (
+        f"Too few calibration examples per class to cluster {len(cluster):,} classes: all of them get the marginal "
+        "threshold, whose guarantee is for all classes together; collect more."
+    )
+
+
+def plan(counts: Indices, alpha: float) -> tuple[float, int]:
+    """The share of rows that cluster, and how many clusters they make; (0, 0) if there cannot be two.
+
+    If the rarest class has N rows and K classes have at least as many, N·K/(75 + K) rows of
+    it cluster, and so in proportion of every class; there are half as many clusters. N is
+    at least what quantiles need, and grows to the next count as long as that leaves fewer
+    than two clusters.
+
+    >>> plan(np.array([100] * 25), 0.1), plan(np.array([100] * 25 + [10]), 0.1)
+    ((0.25, 12), (0.25, 12))
+    """
+    for rarest in np.unique(np.maximum(counts, _needed(alpha))).tolist():
+        many = int((counts >= rarest).sum())
+        aside = rarest * many // (CLASSES_FOR_HALF + many)
+        if aside >= 4:
+            return aside / rarest, aside // 2
+    return 0.0, 0
+
+
+def shared_cells(scores: Vector, labels: Indices, cluster: Indices, seen: NDArray[np.bool_], needed: int) -> Cells:
+    """The scores by cluster of their class; the null cluster, if there is one, comes last.
+
+    It is a cluster like the others, so that coverage holds for its classes together, and
+    with it for all. Every score speaks for a class that was never seen, and for the null
+    cluster, if it has fewer than `needed` scores of its own.
+
+    >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
+    >>> cells = shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 1)
+    >>> cells.of, cells.counts
+    (array([[0, 0, 1, 2]], dtype=int32), array([2, 1, 3]))
+    >>> shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 9).of
+    array([[0, 0, 1, 1]], dtype=int32)
+    """
+    counts = np.bincount(labels, minlength=len(cluster))
+    return sharing(cluster, counts, seen, needed).cells(scores, labels, None)
+
+
+def sharing(cluster: Indices, counts: Indices, seen: NDArray[np.bool_], needed: int) -> Placement:
+    """Where rows belong, of which each class has so many."""
+    rare = cluster == NULL
+    null = int(cluster.max()) + 1
+    own = np.where(rare, null, cluster)
+    of = own.copy()
+    few = counts[rare].sum() < needed
+    unknown = rare if few else rare & ~seen
+    everyone = None
+    if unknown.any():
+        everyone = null if few else null + 1
+        of[unknown] = everyone
+    return Placement(of[None].astype(np.int32), own, extra=everyone)
+
+
+def clusters_of(
+    scores: Vector, labels: Indices, n_classes: int, alpha: float, n_clusters: int, rng: np.random.Generator
+) -> Indices:
+    """The cluster of each class, numbered from low scores to high; NULL for a class with too few rows.
+
+    A class is described by the quantiles 0.5, 0.6, 0.7, 0.8, 0.9 and 1 − alpha of its scores and
+    weighs the square root of its count.
+    """
+    order = np.lexsort((scores, labels))
+    counts = np.bincount(labels, minlength=n_classes)
+    first = np.cumsum(counts) - counts
+    common, ranks = described_by(counts, alpha)
+    return alike(scores[order][first[common, None] + ranks - 1], common, counts, n_clusters, rng)
+
+
+def described_by(counts: Indices, alpha: float) -> tuple[Indices, Indices]:
+    """The classes that have enough rows, and for each which of its scores, from the smallest on, describe it."""
+    common = np.flatnonzero(counts >= _needed(alpha))
+    ranks = [[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()]
+    return common, np.array(ranks, dtype=np.int64).reshape(len(common), len(SHARES) + 1)
+
+
+def alike(points: Vector, common: Indices, counts: Indices, n_clusters: int, rng: np.random.Generator) -> Indices:
+    """The cluster of every class, from the quantiles of the common ones."""
+    found = np.full(len(counts), NULL)
+    if not len(common):
+        return found
+    finite = points[np.isfinite(points)]
+    points = np.minimum(points, finite.max(initial=0.0))  # a probability of 0 can score infinity
+    points /= np.abs(points).max() or 1.0  # so that no square overflows
+    parts, _ = kmeans(points, np.sqrt(counts[common]), min(n_clusters, len(common)), rng)
+    present, parts = np.unique(parts, return_inverse=True)
+    height = np.array([points[parts == part].mean() for part in range(len(present))])
+    found[common] = np.argsort(np.argsort(height))[parts]
+    return found
+
+
+def kmeans(
+    points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator, starts: int = 10, steps: int = 300
+) -> tuple[Indices, float]:
+    """Lloyd's algorithm from several k-means++ starts: the best parts, and their weighted squared distances.
+
+    >>> parts, inertia = kmeans(np.array([[0.0], [0.1], [5.0]]), np.ones(3), 2, np.random.default_rng(0))
+    >>> bool(parts[0] == parts[1] != parts[2]), round(inertia, 6)
+    (True, 0.005)
+    """
+    best, least = np.zeros(len(points), dtype=np.int64), np.inf
+    for _ in range(starts):
+        centers = _spread(points, weights, n_clusters, rng)
+        parts = np.full(len(points), -1)
+        for _ in range(steps):
+            distances = ((points[:, None] - centers) ** 2).sum(axis=2)
+            nearest = distances.argmin(axis=1)
+            if (nearest == parts).all():
+                break
+            parts = nearest
+            mass = np.bincount(parts, weights, n_clusters)
+            sums = np.column_stack([np.bincount(parts, weights * x, n_clusters) for x in points.T])
+            centers = np.where(mass[:, None] > 0, sums / np.where(mass > 0, mass, 1)[:, None], centers)
+        inertia = float((weights * ((points - centers[parts]) ** 2).sum(axis=1)).sum())
+        if inertia < least:
+            best, least = parts, inertia
+    return best, least
+
+
+def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator) -> Vector:
+    """Greedy k-means++: far points are likely candidates for the next center, and the best of a few is taken."""
+    chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
+    distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
+    while len(chosen) < n_clusters:
+        chance = weights * distance
+        if not chance.any():
+            chosen.append(chosen[0])
+            continue
+        tried = rng.choice(len(points), 2 + int(np.log(n_clusters)), p=chance / chance.sum())
+        left = np.minimum(distance, ((points - points[tried, None]) ** 2).sum(axis=2))
+        best = int((left @ weights).argmin())
+        chosen.append(int(tried[best]))
+        distance = left[best]
+    return points[chosen]
+
+
+def _needed(alpha: float) -> int:
+    """The fewest rows whose quantiles are all among their scores."""
+    return max(examples_needed(alpha), examples_needed(min(SHARES)))

@@ -1,0 +1,77 @@
+"""Prediction sets and p-values as data frames; each library is imported only for its own users."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._runtime.arrays import Classes, Vector
+from pippin._runtime.errors import InputError
+from pippin._validation.rows import Rows
+
+if TYPE_CHECKING:
+    import polars
+
+
+def sets_frame(
+    sizes: NDArray[np.int64],
+    labels: list[list[str | int]],
+    mask: NDArray[np.bool_] | None,
+    classes: Classes,
+    index: Any,
+    novel: NDArray[np.bool_] | None = None,
+) -> Any:
+    """A pandas frame where there is an index, else a polars frame: size, labels, novel, and a boolean per class."""
+    columns: dict[str, Any] = {"size": sizes, "labels": labels} | ({} if novel is None else {"novel": novel})
+    for k, name in enumerate(classes if mask is not None else ()):
+        if str(name) in columns:
+            raise InputError(
+                f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}",
+                "leave classes=True out, or rename that class",
+            )
+        columns[str(name)] = mask[:, k] if mask is not None else None
+    if index is not None:
+        import pandas
+
+        return pandas.DataFrame({**columns, "labels": pandas.Series(labels, index=index, dtype=object)}, index=index)
+    import polars
+
+    kind = polars.Int64 if isinstance(classes[0], int) else polars.String
+    return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
+
+
+def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
+    """Numbers for every class of every row, or one per row, as the rows came: index and names kept.
+
+    A pandas frame gives a frame or a series, a polars frame too, and anything else an array.
+    """
+    if rows.library == "pandas":
+        import pandas
+
+        return (
+            pandas.Series(values, rows.index)
+            if values.ndim == 1
+            else pandas.DataFrame(values, rows.index, list(classes))
+        )
+    if rows.library == "polars":
+        import polars
+
+        return polars.Series(values) if values.ndim == 1 else polars.DataFrame(values, [str(name) for name in classes])
+    return values
+
+
+def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":
+    """A polars frame of these columns."""
+    import polars
+
+    return polars.DataFrame(columns)
+
+
+def decisions_frame(actions: NDArray[np.str_], certificates: NDArray[np.float64], index: Any) -> Any:
+    """A pandas frame where there is an index, else a polars frame: action and certificate."""
+    columns: dict[str, Any] = {"action": actions.tolist(), "certificate": certificates}
+    if index is not None:
+        import pandas
+
+        return pandas.DataFrame(columns, index=index)
+    return polars_frame(columns)

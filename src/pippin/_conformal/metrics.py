@@ -1,0 +1,349 @@
+"""How good prediction sets are: functions of (sets, labels) that return numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
+from pippin._conformal.sets import PredictionSets
+from pippin._conformal.verdicts import Measured, verdict
+from pippin._runtime.arrays import Classes, Codes, Flags
+from pippin._runtime.errors import InputError
+from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share
+from pippin._runtime.visible import visible
+from pippin._theory.level import as_alpha
+from pippin._validation.batched import Batched, is_batched, labels_of
+from pippin._validation.index import same_index
+from pippin._validation.labels import as_labels, as_numbered_groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WORDS = {  # what each metric is called before people, and what it means
+    "coverage": ("coverage", "share of sets that hold the true class"),
+    "mean_size": ("size", "classes per set, the paper's efficiency"),
+    "singleton_rate": ("singletons", "share of sets with one class, the paper's informativeness"),
+    "empty_rate": ("empty", "share of sets with no class"),
+}
+
+
+MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and singleton_rate)."
+GAPS = {  # how far groups of objects are from the level
+    "CovGap": "mean distance of the classes' coverage from the level",
+    "SSCV": "largest distance from it over sets of like size (0–1, 2–3, 4–10, 11–100, more classes)",
+}
+
+
+def told_metric(name: str, value: float) -> str:
+    """A metric as people read it: shares in per cent, sizes with two digits.
+
+    >>> told_metric("coverage", 0.9012), told_metric("mean_size", 1.4823), told_metric("threshold", 1.72881)
+    ('90.1 %', '1.48', '1.729')
+    """
+    if name == "threshold":
+        return shown_number(value)
+    return f"{value:.2f}" if name == "mean_size" else shown_share(value)
+
+
+def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
+    """The share of sets that hold the true class.
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+    """
+    return _mean(sets.contains(labels))
+
+
+def mean_size(sets: PredictionSets) -> float:
+    """The mean size of the sets; smaller is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes)
+
+
+def singleton_rate(sets: PredictionSets) -> float:
+    """The share of singletons, sets with exactly one class (oneC); larger is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes == 1)
+
+
+def empty_rate(sets: PredictionSets) -> float:
+    """The share of sets with no class at all.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes == 0)
+
+
+def empty_because(accuracy: float, alpha: float, empty: float) -> str:
+    """Why sets are empty, in a sentence.
+
+    >>> print(empty_because(0.97, 0.1, 0.08))
+    The classifier is right 97 % of the time, more often than the 90 % that alpha=0.1 asks for, so 8 % of the sets are
+    empty: ask for alpha=0.03 or less, or for sets that are never empty.
+    """
+    return (
+        f"The classifier is right {100 * accuracy:.3g} % of the time, more often than the {100 * (1 - alpha):g} % that "
+        f"alpha={alpha:g} asks for, so {100 * empty:.2g} % of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
+        "less, or for sets that are never empty."
+    )
+
+
+def _mean(values: NDArray[Any]) -> float:
+    if not len(values):
+        raise InputError("Expected at least one prediction set to measure, got none")
+    return float(values.mean())
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Every metric of some sets. The counts say how much a coverage rests on.
+
+    Attributes:
+        n: how many objects.
+        coverage: the share of sets that hold the true class.
+        mean_size: the mean size of a set: the paper's word.
+        singleton_rate: the share of singletons, sets of one class: the paper's word.
+        empty_rate: the share of empty sets.
+        size_counts: how many sets have each size.
+        size_coverage: coverage of the sets of each size.
+        class_counts: how many objects each class has.
+        class_coverage: coverage of each class.
+        group_counts: how many objects each group has, where groups were given.
+        group_coverage: coverage of each group.
+        alpha: the level that was asked for, if it was told.
+        covgap: CovGap, the mean over classes of `|coverage − (1 − alpha)|`; None without alpha.
+        sscv: SSCV, size-stratified coverage violation: the largest such gap over strata of set sizes, 0 to 1, 2
+            to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
+        n_calibration: how many rows calibrated, if it was told.
+        accuracy: the share of objects whose most probable class is the true one; None where that is not known.
+    """
+
+    n: int
+    coverage: float
+    mean_size: float
+    singleton_rate: float
+    empty_rate: float
+    size_counts: dict[int, int]
+    size_coverage: dict[int, float]
+    class_counts: dict[str | int, int]
+    class_coverage: dict[str | int, float]
+    group_counts: dict[str | int, int] = field(default_factory=dict)
+    group_coverage: dict[str | int, float] = field(default_factory=dict)
+    alpha: float | None = None
+    covgap: float | None = None
+    sscv: float | None = None
+    n_calibration: int | None = None
+    accuracy: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whether coverage is what was asked for, in a sentence; without a level there is nothing to hold it against.
+
+        The standard error is that of so many rows, and of so many calibration rows where their number is known.
+        """
+        measured = Measured(self.coverage, self.n, self.alpha, self.n_calibration)
+        above = "tied scores, easier rows, or the calibration rows do that"
+        return verdict(measured, f"covers {100 * self.coverage:.1f} %", above)
+
+    @property
+    def on_empty(self) -> str | None:
+        """Why sets are empty and what to ask for, where the classifier is right more often than was asked."""
+        if self.alpha is None or self.accuracy is None or self.accuracy <= 1 - self.alpha or self.empty_rate == 0:
+            return None
+        return empty_because(self.accuracy, self.alpha, self.empty_rate)
+
+    @property
+    def worst_class(self) -> str | int:
+        """The class that is covered least."""
+        return min(self.class_coverage, key=lambda name: self.class_coverage[name])
+
+    @property
+    def mean_group_coverage(self) -> float | None:
+        """The mean over groups of the share covered, each counting once: what a row of a random group may expect."""
+        return fmean(self.group_coverage.values()) if self.group_coverage else None
+
+    @property
+    def worst_group(self) -> str | int | None:
+        """The group that is covered least, if there are groups."""
+        return min(self.group_coverage, key=lambda name: self.group_coverage[name], default=None)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.n:,} objects",
+            *(f"{word:<11}  {getattr(self, name):.4f}   {meaning}" for name, (word, meaning) in WORDS.items()),
+            *self._accuracy(),
+            *self._conditional(),
+            "",
+            "size    sets  coverage",
+        ]
+        lines += [f"{size:>4} {self.size_counts[size]:>7}  {value:.4f}" for size, value in self.size_coverage.items()]
+        lines += _listed("class", self.class_counts, self.class_coverage)
+        lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        told = {word: [told_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
+        known = {name: getattr(self, name.lower()) for name in ("accuracy", *GAPS)}
+        told |= {name: [shown_share(value)] for name, value in known.items() if value is not None}
+        note = " ".join(f"{name}: {GAPS[name]}." for name in GAPS if known[name] is not None)
+        whole = html_columns(f"{self.n:,} objects: {self.verdict}.", told, note=f"{MEANINGS} {note}")
+        worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
+        of_classes: dict[str, list[Any]] = {
+            "class": [visible(name) for name in worst],
+            "objects": [self.class_counts[name] for name in worst],
+            "coverage": [self._share(self.class_coverage[name]) for name in worst],
+        }
+        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g} % asked for over all."
+        return whole + html_columns("By class, the least covered first.", of_classes, note=short)
+
+    def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
+        """Coverage of every class (or group, or size of sets), each with its 95 % interval; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+            what: "class" or "group", the least covered on top, or "size".
+        """
+        from pippin._plotting.coverage import plot_coverage
+
+        return plot_coverage(self, what, ax)
+
+    def _share(self, value: float) -> Share:
+        return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
+
+    def _accuracy(self) -> list[str]:
+        if self.accuracy is None:
+            return []
+        return [f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
+
+    def _spread(self) -> str:
+        """How much the mean over groups is to be trusted."""
+        values = list(self.group_coverage.values())
+        error = f", ± {stdev(values) / sqrt(len(values)):.4f}" if len(values) > 1 else ""
+        return f"mean coverage of the {len(values):,} groups, each counting once{error}"
+
+    def _conditional(self) -> list[str]:
+        """What a level makes worth knowing beyond the mean coverage."""
+        if self.alpha is None:
+            return []
+        told = [f"worst class  {self.class_coverage[self.worst_class]:.4f}   coverage of {visible(self.worst_class)}"]
+        if self.worst_group is not None:
+            name = visible(self.worst_group)
+            told.append(f"worst group  {self.group_coverage[self.worst_group]:.4f}   coverage of {name}")
+            told.append(f"mean group   {self.mean_group_coverage:.4f}   {self._spread()}")
+        level = f"{1 - self.alpha:g}"
+        return [
+            *told,
+            f"CovGap       {self.covgap:.4f}   mean distance of the classes' coverage from {level}",
+            f"SSCV         {self.sscv:.4f}   largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more",
+        ]
+
+
+def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
+    width = max([5, *(len(visible(name)) for name in coverages)])
+    rows = [f"{visible(name):<{width}}  {counts[name]:>7}  {value:.4f}" for name, value in coverages.items()]
+    return ["", f"{kind:<{width}}  objects  coverage", *rows]
+
+
+def evaluate(
+    sets: PredictionSets,
+    labels: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    alpha: float | None = None,
+    n_calibration: int | None = None,
+) -> Evaluation:
+    """All metrics, with coverage per set size and per class (of those that occur).
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names; or what `pippin.scan` returns, which brings them.
+        groups: the group of each object, for coverage per group.
+        alpha: the level, for how far the classes, and sets of like size, are from it, and for `Evaluation.verdict`.
+        n_calibration: the rows that calibrated, which the verdict then allows for.
+
+    >>> import pippin
+    >>> import numpy as np
+    >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))
+    >>> print(pippin.evaluate(sets, ["crop", "weed"]))
+    2 objects
+    coverage     0.5000   share of sets that hold the true class
+    size         1.5000   classes per set, the paper's efficiency
+    singletons   0.5000   share of sets with one class, the paper's informativeness
+    empty        0.0000   share of sets with no class
+    <BLANKLINE>
+    size    sets  coverage
+       1       1  0.0000
+       2       1  1.0000
+    <BLANKLINE>
+    class  objects  coverage
+    crop         1  0.0000
+    weed         1  1.0000
+    """
+    if is_batched(labels):
+        labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
+    same_index("sets", sets.index, labels=labels, groups=groups)
+    truth = as_labels(labels, len(sets), sets.classes)
+    names: tuple[str | int, ...] | None = None
+    group = np.zeros(len(sets), dtype=np.int64)
+    if groups is not None:
+        group, names = as_numbered_groups(groups, len(sets))
+    level = None if alpha is None else as_alpha(alpha)
+    found = evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
+    return replace(found, n_calibration=n_calibration)
+
+
+def evaluation(
+    sizes: Codes,
+    inside: Flags,
+    labels: Codes,
+    classes: Classes,
+    group: Codes,
+    groups: Sequence[str | int] | None,
+    alpha: float | None,
+) -> Evaluation:
+    """What `evaluate` says of sets of these sizes that do or do not hold the label."""
+    found = tally(sizes, inside, labels, group, len(classes), 1 if groups is None else len(groups))
+    return judged(found, classes, groups, alpha)
+
+
+def judged(counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None) -> Evaluation:
+    """The same from counts, which may be those of several parts, added up."""
+    (by_size, covered), names = counted.sizes, () if groups is None else groups
+    n = int(by_size.sum())
+    if not n:
+        raise InputError("Expected at least one prediction set to measure, got none")
+    occur = np.flatnonzero(by_size).tolist()
+    return Evaluation(
+        n=n,
+        coverage=int(covered.sum()) / n,
+        mean_size=int((np.arange(len(by_size)) * by_size).sum()) / n,
+        singleton_rate=int(by_size[1:2].sum()) / n,
+        empty_rate=int(by_size[0]) / n,
+        size_counts={size: int(by_size[size]) for size in occur},
+        size_coverage={size: float(covered[size] / by_size[size]) for size in occur},
+        class_counts=_named(counted.classes[0], classes, counted.classes[0]),
+        class_coverage=_named(shares(counted.classes), classes, counted.classes[0]),
+        group_counts=_named(counted.groups[0], names, counted.groups[0]),
+        group_coverage=_named(shares(counted.groups), names, counted.groups[0]),
+        alpha=alpha,
+        covgap=None if alpha is None else covgap(counted.classes, alpha),
+        sscv=None if alpha is None else sscv(counted.strata, alpha),
+    )
+
+
+def _named(values: NDArray[Any], names: Sequence[str | int], counts: Codes) -> dict[str | int, Any]:
+    """The values of those that occur, by name."""
+    return {name: value for name, value, n in zip(names, values.tolist(), counts.tolist(), strict=False) if n}

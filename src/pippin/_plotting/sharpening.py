@@ -1,0 +1,30 @@
+"""The picture of what a sharpener mends."""
+
+from typing import TYPE_CHECKING
+
+from pippin._plotting.drawing import SPARE, drawn, name_rows, new_axes
+from pippin._sharpening.sharpener import Learnt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 10
+BEFORE, AFTER = SPARE, "#009e73"
+
+
+@drawn
+def draw_confusions(learnt: Learnt, ax: "Axes | None" = None) -> "Axes":
+    """A line for each confusion that changed, from its share before to its share after."""
+    shown = learnt.confusions[:SHOWN]
+    places = list(range(len(shown)))
+    ax = new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))
+    before, after = [100 * one.before for one in shown], [100 * one.after for one in shown]
+    ax.hlines(places, before, after, color=BEFORE, linewidth=2)
+    ax.plot(before, places, "o", color=BEFORE, label="before")
+    ax.plot(after, places, "o", color=AFTER, label="after")
+    name_rows(ax, places, [f"{one.true} taken for {one.predicted}" for one in shown], longest=60)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("% of the true class, out of fold")
+    ax.set_title("What sharpening mends", loc="left")
+    ax.legend()
+    return ax

@@ -1,0 +1,1 @@
+"""Weights and tests for data of another distribution than the calibration rows."""

@@ -1,0 +1,365 @@
+"""The door for what belongs to rows: true classes, groups, and the names of the columns."""
+
+import re
+from collections.abc import Collection, Set
+from contextlib import suppress
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._runtime.arrays import NATIVE, Classes, Codes, read_only
+from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
+from pippin._validation.index import same_index
+from pippin._validation.rows import Rows, as_array, as_rows
+
+Reading = Literal["names", "indices"]  # what labels are
+WHOLE = re.compile(r"[+-]?[0-9]+")
+MOST_DIGITS = 18  # 64 bits hold them
+
+
+class ColumnNumbers(NamedTuple):
+    """Labels that were looked up already."""
+
+    codes: Codes
+
+
+class Labelled(NamedTuple):
+    """Rows, the true class of each by number, and the names of the classes."""
+
+    rows: Rows
+    labels: Codes
+    classes: Classes
+
+
+def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
+    """What every way of calibrating takes first, checked together."""
+    rows = as_rows(probs, from_logits)
+    same_index("probs", rows.index, labels=labels)
+    names = as_classes(classes, rows)
+    return Labelled(rows, as_labels(labels, rows.n, names), names)
+
+
+def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
+    """Labels as class indices: given as indices, or as names of `classes`.
+
+    Text is a name, and so is a whole number where classes are whole numbers. Whole numbers
+    beside names that are text are column numbers if one of them is no name, names if one is no
+    column number; where all can be both and the two differ, it is an error.
+
+    Args:
+        labels: one per row.
+        n: the number of rows.
+        classes: the names of the columns.
+        reading: what labels are, where somebody has said it.
+
+    Raises:
+        InputError: another number of labels than rows, a label that is no class, or labels of two meanings.
+
+    >>> as_labels([3, 1], 2, ("1", "2", "3"))
+    array([2, 0])
+    >>> as_labels([2, 1], 2, ("1", "2", "3"))
+    Traceback (most recent call last):
+    pippin.InputError: Row 0 has the label 2, which is column 2 ('3') by number and column 1 ('2') by name: pass
+    names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels).
+    """
+    if isinstance(labels, ColumnNumbers):
+        return labels.codes
+    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
+    if array.dtype.kind not in "iuOUST":
+        raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", "convert them")
+    if reading == "names":
+        return _by_name(array.tolist(), classes)
+    if array.dtype.kind in "OUST":
+        values = array.tolist()
+        numbers = None if reading is None and _some_are_names(values, classes) else _numbers(values, classes)
+        return _by_name(values, classes) if numbers is None else _by_number(numbers, classes)
+    if reading == "indices" or isinstance(classes, range):
+        return _by_number(array, classes)
+    if isinstance(classes[0], int):
+        return _by_name(array.tolist(), classes)
+    return _by_either(array, classes)
+
+
+def two_meanings(classes: Classes) -> bool:
+    """Whether a whole number can name one class and be the column number of another.
+
+    >>> two_meanings(("1", "2")), two_meanings(("0", "1")), two_meanings(("crop", "weed"))
+    (True, False, False)
+    """
+    return any(isinstance(name, str) and WHOLE.fullmatch(name) and name != str(i) for i, name in enumerate(classes))
+
+
+def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
+    """As `as_labels`, for some rows of many, whose labels must mean the same whatever those of the others are."""
+    if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
+        return as_labels(labels, n, classes)
+    if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
+        raise InputError(
+            f"Expected the names of classes as text, got whole numbers where classes are called {shortened(classes)}",
+            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
+        )
+    return as_labels(labels, n, classes, "names")
+
+
+def as_whole(array: NDArray[Any]) -> NDArray[Any]:
+    """Objects that are all whole numbers as such, if 64 bits can hold them."""
+    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
+        with suppress(OverflowError):
+            return array.astype(np.int64)
+    return array
+
+
+def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
+    """Text as the whole numbers it spells, and whole numbers that 64 bits did not hold; None, if one is neither."""
+    wide = all(isinstance(label, int) and not isinstance(label, bool) for label in given)
+    if not given or not (wide or all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given)):
+        return None
+    row = next((row for row, label in enumerate(given) if len(str(label).lstrip("+-0")) > MOST_DIGITS), None)
+    if row is not None:
+        raise _no_number(row, given[row], classes)
+    return np.array([int(label) for label in given], dtype=np.int64)
+
+
+def _no_number(row: int, label: object, classes: Classes) -> InputError:
+    return InputError(
+        f"has the label {label}, expected 0 to {len(classes) - 1}",
+        "labels are column numbers counted from 0",
+        row=row,
+    )
+
+
+def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
+    indices = np.ascontiguousarray(array, dtype=np.int64)
+    unsigned = indices.view(np.uint64)  # there the negative ones are large
+    if len(indices) and unsigned[unsigned.argmax()] >= len(classes):
+        row = int(((array < 0) | (array >= len(classes))).argmax())
+        raise _no_number(row, array[row], classes)
+    return read_only(indices)
+
+
+def _by_name(given: list[Any], classes: Classes) -> Codes:
+    index = _spelled(classes)
+    codes = [index.get(str(label), -1) if _can_name(label) else -1 for label in given]
+    if -1 in codes:
+        row = codes.index(-1)
+        raise InputError(
+            f"has the label {given[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})",
+            "correct the label or pass classes= with all names",
+            "correct the label or name all classes in the file",
+            row,
+        )
+    return read_only(np.array(codes, dtype=np.int64))
+
+
+def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
+    """Whole numbers beside names that are text: where both readings are possible, they must agree."""
+    different, inverse = np.unique(array, return_inverse=True)
+    index = _spelled(classes)
+    named = np.array([index.get(str(label), -1) for label in different.tolist()])
+    possible = bool(((different >= 0) & (different < len(classes))).all())
+    apart = named != different
+    if possible and (named >= 0).all() and apart.any():
+        row = int(apart[inverse].argmax())
+        number, name = int(array[row]), int(named[inverse[row]])
+        raise InputError(
+            f"has the label {number}, which is column {number} ({classes[number]!r}) by number and column {name} "
+            f"({classes[name]!r}) by name",
+            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
+            "say which with --labels-are names or --labels-are indices",
+            row,
+        )
+    return _by_number(array, classes) if (named < 0).any() else read_only(named[inverse])
+
+
+def _some_are_names(given: list[Any], classes: Classes) -> bool:
+    index = _spelled(classes)
+    return any(_can_name(label) and str(label) in index for label in given)
+
+
+def _can_name(label: object) -> bool:
+    return isinstance(label, str | int) and not isinstance(label, bool)
+
+
+def _spelled(classes: Classes) -> dict[str, int]:
+    return {str(name): i for i, name in enumerate(classes)}
+
+
+def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
+    """Values as an array of n; nothing may be masked out.
+
+    Raises:
+        InputError: another number, or something that is no array.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = int(np.ma.getmaskarray(values).ravel().argmax())
+        raise InputError(
+            f"Expected {what} without a mask, got row {row} masked", "leave those rows out, of the probabilities too"
+        )
+    try:
+        array: NDArray[Any] = np.asarray(values)
+        if array.dtype.kind == "U" and isinstance(values, list | tuple):
+            array = np.array(values, dtype=object)  # what is missing beside text has become the text "nan"
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
+    if array.shape != (n,):
+        raise InputError(
+            f"Expected {n} {what}, one per row, got shape {array.shape}",
+            f"pass {what} in row order",
+            "store one per row, in row order",
+        )
+    return array
+
+
+def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.generic]:
+    """The group of every row, whole numbers or text.
+
+    Raises:
+        InputError: another number of groups than rows, a row without one, or something else than numbers or names.
+    """
+    array = one_per_row(groups, n, what, "whole numbers or text")
+    if array.dtype.kind in "iubU":
+        return array
+    given, got = array.tolist(), "bytes" if array.dtype.kind == "S" else str(array.dtype)
+    if array.dtype.kind in "Of":
+        row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
+        if row is not None:
+            raise InputError(
+                f"has no {what[:-1]} ({given[row]}), expected a whole number or text",
+                "give what is missing a name of its own, or leave the row out",
+                row=row,
+            )
+    if array.dtype.kind == "O":
+        if any(all(isinstance(name, kind) for name in given) for kind in (str, Integral | np.bool_)):
+            array = np.array(given)
+        got = " and ".join(sorted({type(name).__name__ for name in given}))
+    if array.dtype.kind not in "iubU":
+        raise InputError(f"Expected {what} that are all whole numbers or all text, got {got}", "convert them")
+    return array
+
+
+class Groups(NamedTuple):
+    """The group of every row by number, and their names in the order of the numbers."""
+
+    codes: Codes
+    names: tuple[str | int, ...]
+
+
+def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Groups:
+    """Groups numbered in the order of their names."""
+    names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
+    return Groups(codes, tuple(names.tolist()))
+
+
+FEW_ROWS = 20  # so few may have a group each
+
+
+def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
+    """What is wrong with the groups of a table's rows, if nearly every row has one of its own.
+
+    >>> print(ids_not_groups(range(900), 1000))
+    900 groups of 1,000 rows, such as '0', are ids rather than groups: a group is what several rows share, such as a
+    photograph or a field.
+    """
+    if n < FEW_ROWS or len(names) <= n / 2:
+        return None
+    return InputError(
+        f"{len(names):,} groups of {n:,} rows, such as {min(map(str, names))!r}, are ids rather than groups",
+        "a group is what several rows share, such as a photograph or a field",
+    )
+
+
+def are_ids(names: Collection[Any], n: int) -> bool:
+    """Whether it is so, for whoever does without groups then; it is warned of."""
+    found = ids_not_groups(names, n)
+    if found is not None:
+        warn(f"{found} They are left out.")
+    return found is not None
+
+
+def as_classes(classes: Classes | None, rows: Rows) -> Classes:
+    """Class names: those given, else a data frame's columns, else 0 … K − 1.
+
+    Raises:
+        InputError: another number of names than columns, another order than the data
+            frame's, a repeated name, or names that are neither all str nor all int.
+    """
+    if classes is None:
+        if rows.names is None or rows.names == tuple(range(rows.n_classes)):
+            return range(rows.n_classes)
+        return _unique(rows.names)
+    if isinstance(classes, Set):
+        raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
+    if isinstance(classes, str) or not hasattr(classes, "__iter__"):
+        raise InputError(f"Expected a list of class names, got {classes!r}", "pass for example ['crop', 'weed']")
+    names = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    strings = all(isinstance(c, str) for c in names)
+    if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
+        odd = next(c for c in names if not isinstance(c, str))
+        raise InputError(f"Expected class names that are all text or all whole numbers, got {odd!r}", "convert them")
+    agree(names, rows)
+    return _unique(names)
+
+
+def agree(classes: Classes, rows: Rows) -> None:
+    """Raises an InputError where the rows' columns are not these classes in this order."""
+    if len(classes) != rows.n_classes:
+        raise InputError(
+            f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}",
+            "pass the same classes in the same order",
+        )
+    if rows.names is not None and (isinstance(rows.names[0], int) or not isinstance(classes, range)):
+        for column, (name, wanted) in enumerate(zip(rows.names, classes, strict=True)):
+            if str(name) != str(wanted):
+                raise InputError(
+                    f"Column {column} is {name!r}, expected {wanted!r}",
+                    "select the columns in the order of the classes, frame[list(classes)]",
+                    "put the columns in the order in which the predictor was calibrated",
+                )
+
+
+def check_names(classes: Classes, row: Any) -> None:
+    """One row of a data frame brings the names of its columns, which must be the classes in their order."""
+    names = getattr(row, "index", None)
+    if names is not None and not callable(names) and not isinstance(classes, range):
+        agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
+
+
+def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
+    """One object's probabilities as an array of K, contiguous, without a copy where it is one already.
+
+    Raises:
+        InputError: another number of them, or the columns of other classes.
+    """
+    if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
+        check_names(classes, row)
+        row = np.require(as_array(row), np.float64, ["C", "A"])
+    if row.shape != (len(classes),):
+        raise InputError(f"Expected one row of {len(classes)} probabilities, got shape {row.shape}")
+    return row  # type: ignore[no-any-return]  # an array by now
+
+
+def shortened(names: Classes) -> str:
+    """The first few names.
+
+    >>> shortened(range(6))
+    '0, 1, 2, 3, …'
+    """
+    return ", ".join(str(name) for name in names[:4]) + (", …" if len(names) > 4 else "")
+
+
+def _unique(names: Any) -> Classes:
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"The class name {name!r} occurs twice", "give every class its own name")
+        seen.add(name)
+    return tuple(names)
+
+
+def _is_missing(value: object) -> bool:
+    """None, NaN, and what pandas has for them."""
+    nan = isinstance(value, Real) and value != value
+    return nan or value is None or type(value).__name__ in ("NAType", "NaTType")

@@ -1,0 +1,211 @@
+"""What pandas and polars people expect: sets by label, p-values with index and names, one object as among many."""
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+
+import pippin
+from pippin.sklearn import ConformalClassifier, CrossConformalClassifier
+
+DATA = pippin.load_example()
+PROBS, LABELS, NEW = DATA.probs[:300].astype(float), DATA.labels[:300], DATA.probs[300:306].astype(float)
+NAMED = tuple(DATA.classes)
+PHOTOS = [f"{i}.png" for i in range(6)]
+FARMS = np.arange(300) % 2
+KINDS = {
+    "marginal": (lambda **given: pippin.calibrate(PROBS, LABELS, "aps", seed=0, **given), {}, {}),
+    "class": (lambda **given: pippin.calibrate(PROBS, LABELS, "pip", per="class", **given), {}, {}),
+    "cluster": (lambda **given: pippin.calibrate(PROBS, LABELS, "pip", seed=0, per="cluster", **given), {}, {}),
+    "group": (
+        lambda **given: pippin.calibrate(PROBS, LABELS, "pip", groups=FARMS, **given),
+        {"groups": [0, 1, 0, 1, 0, 1]},
+        {"group": 0},
+    ),
+    "weighted": (
+        lambda **given: pippin.calibrate_weighted(PROBS, LABELS, np.ones(300), "pip", **given),
+        {"weights": np.ones(6)},
+        {"weight": 1.0},
+    ),
+    "cross": (lambda **given: pippin.calibrate_cross(PROBS, LABELS, FARMS, "pip", **given), {}, {}),
+    "rc3p": (lambda **given: pippin.calibrate(PROBS, LABELS, "pip", per="rc3p", **given), {}, {}),
+    "combination": (lambda **given: pippin.calibrate_combination(PROBS, LABELS, variant="sum", **given), {}, {}),
+}
+quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster)")
+of_every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def frame(index=PHOTOS):
+    return pd.DataFrame(NEW, index, NAMED)
+
+
+def asked(kind, rows):
+    """The rows as that kind takes them."""
+    return [rows, rows] if kind == "cross" else rows
+
+
+def seeded(predictor):
+    return {"seed": 3} if "seed" in predictor.takes else {}
+
+
+# Sets by label
+
+
+@quiet
+@of_every_kind
+def test_sets_by_label(kind):
+    """By label and by position, whatever the predictor."""
+    make, beside, _ = KINDS[kind]
+    predictor = make(classes=NAMED)
+    sets = predictor.predict(asked(kind, frame()), **beside, **seeded(predictor))
+    plain = predictor.predict(asked(kind, NEW), **beside, **seeded(predictor))
+    assert [sets[photo] for photo in PHOTOS] == plain.labels() == [sets[i] for i in range(6)]
+    assert sets[-1] == sets["5.png"] == plain[-1]
+    assert sets[1:3]["2.png"] == plain[2]
+
+
+def test_whole_numbers_are_labels_where_labels_are_whole_numbers():
+    """As in pandas; under the index that only counts, and without one, they are positions."""
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    plain = predictor.predict(NEW)
+    shuffled = predictor.predict(frame([5, 4, 3, 2, 1, 0]))
+    assert [shuffled[i] for i in range(6)] == plain.labels()[::-1]
+    far = predictor.predict(frame([10, 20, 30, 40, 50, 60]))
+    assert far[20] == plain[1]
+    assert far[np.int64(60)] == plain[5]
+    for missing in (0, -1, 15):
+        with pytest.raises(
+            pippin.InputError, match=rf"Expected a label of the index \(10, 20, 30, 40, …\), got {missing}"
+        ):
+            far[missing]
+    counted = predictor.predict(frame(None))
+    assert counted[-1] == plain[-1]
+    assert far[:2].labels() == plain[:2].labels()
+    times = predictor.predict(frame(pd.date_range("2024-05-01", periods=6)))
+    assert times[pd.Timestamp("2024-05-02")] == times["2024-05-02"] == times[1] == plain[1]
+    floats = predictor.predict(frame([0.5, 1.5, 2.5, 3.5, 4.5, 5.5]))
+    assert floats[1.5] == floats[1] == plain[1]
+
+
+def test_labels_that_several_share():
+    """They give the sets of all, as pandas gives all rows."""
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    plain = predictor.predict(NEW).labels()
+    shared = predictor.predict(frame(["a", "b", "a", "c", "a", "b"]))
+    assert shared["a"].labels() == [plain[i] for i in (0, 2, 4)]
+    assert shared["a"].index.tolist() == ["a"] * 3
+    assert shared["c"] == plain[3]
+    levels = predictor.predict(frame(pd.MultiIndex.from_product([["x", "y"], [1, 2, 3]])))
+    assert levels["y", 2] == plain[4]
+    assert levels["y"].labels() == plain[3:]
+
+
+@pytest.mark.parametrize("key", ["9.png", ["0.png"], None, 0.5, ("0.png", 1)])
+def test_a_label_that_is_not_there(key):
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    with pytest.raises(pippin.InputError, match=r"Expected a label of the index \('0\.png', .*, got .*: check it"):
+        predictor.predict(frame())[key]
+    with pytest.raises(
+        TypeError, match=r"Expected the number of an object or a slice, got .*: objects that come in a pandas frame"
+    ):
+        predictor.predict(NEW)[key]
+    with pytest.raises(IndexError):
+        predictor.predict(NEW)[6]
+
+
+def test_sets_of_a_scikit_learn_estimator_by_label():
+    from sklearn.linear_model import LogisticRegression
+
+    X = pd.DataFrame(PROBS, [f"r{i}" for i in range(300)])  # noqa: N806 - scikit-learn's name
+    X.columns = list(NAMED)
+    y = np.array(NAMED)[LABELS]
+    for estimator in (
+        ConformalClassifier(LogisticRegression(), random_state=0),
+        CrossConformalClassifier(LogisticRegression(), random_state=0),
+    ):
+        sets = estimator.fit(X, y).predict_set(X.iloc[:5] + 1e-6)
+        assert [sets[f"r{i}"] for i in range(5)] == sets.labels()
+
+
+# p-values
+
+
+@quiet
+@of_every_kind
+def test_p_values_keep_index_and_names(kind):
+    """A pandas frame gives one with its index, a polars frame a polars one, arrays arrays, of the same numbers."""
+    make, beside, _ = KINDS[kind]
+    predictor = make(classes=NAMED)
+    if kind in ("rc3p", "combination"):
+        return
+    given = beside | seeded(predictor)
+    plain = predictor.p_values(asked(kind, NEW), **given)
+    assert type(plain) is np.ndarray
+    found = predictor.p_values(asked(kind, frame()), **given)
+    pd.testing.assert_frame_equal(found, pd.DataFrame(plain, PHOTOS, NAMED))
+    theirs = predictor.p_values(asked(kind, polars.DataFrame(NEW, NAMED)), **given)
+    assert isinstance(theirs, polars.DataFrame)
+    assert theirs.columns == list(NAMED)
+    assert np.array_equal(theirs.to_numpy(), plain)
+    truth = LABELS[:6]
+    chosen = plain[np.arange(6), truth]
+    one = predictor.p_values(asked(kind, frame()), labels=truth, **given)
+    pd.testing.assert_series_equal(one, pd.Series(chosen, PHOTOS))
+    few = predictor.p_values(asked(kind, polars.DataFrame(NEW, NAMED)), labels=truth, **given)
+    assert isinstance(few, polars.Series)
+    assert few.to_list() == chosen.tolist()
+
+
+def test_p_values_without_names():
+    """Class numbers head the columns."""
+    predictor = pippin.calibrate(PROBS, LABELS)
+    assert predictor.p_values(pd.DataFrame(NEW)).columns.tolist() == list(range(12))
+    assert predictor.p_values(polars.DataFrame(NEW, [str(k) for k in range(12)])).columns == [str(k) for k in range(12)]
+
+
+# One object
+
+
+@quiet
+@of_every_kind
+@pytest.mark.parametrize("names", [None, NAMED, tuple(range(100, 112))], ids=["unnamed", "named", "numbered"])
+def test_one_object_is_as_among_many(kind, names):
+    """`predict_one(row)` gives the class indices of `predict`, whatever the classes are called."""
+    make, beside, alone = KINDS[kind]
+    if names is None or isinstance(names[0], str):
+        predictor = make() if names is None else make(classes=names)
+    else:
+        from dataclasses import replace
+
+        predictor = replace(make(), classes=names)
+    for i in range(6):
+        row = [NEW[i], NEW[i]] if kind == "cross" else NEW[i]
+        first = {key: [value[0]] for key, value in beside.items()}
+        among = predictor.predict(asked(kind, NEW[i : i + 1]), **first, **seeded(predictor))
+        one = predictor.predict_one(row, **alone, **seeded(predictor))
+        assert one.tolist() == among.members.tolist()
+        assert [predictor.classes[k] for k in one] == among[0]
+
+
+# Columns of text
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    ("odd", "words"), [(list("abcdef"), "text such as 'a'"), ([None, *"bcdef"], "text such as 'b'")]
+)
+def test_a_column_of_text_is_named(library, odd, words):
+    columns = {**{name: NEW[:, k] for k, name in enumerate(NAMED)}, "species": odd}
+    made = pd.DataFrame(columns) if library == "pandas" else polars.DataFrame(columns)
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    told = rf"^Column 'species' holds {words}, expected the probabilities of a class: drop it, or select .*\]\.$"
+    for call in (predictor.predict, predictor.p_values, lambda rows: pippin.scores.score(rows, None, "pip")):
+        with pytest.raises(pippin.InputError, match=told):
+            call(made)
+    assert len(predictor.predict(made[list(NAMED)])) == 6
+
+
+def test_a_column_of_times_is_named():
+    made = frame().assign(taken=pd.Timestamp("2024-05-01"))
+    with pytest.raises(pippin.InputError, match=r"^Column 'taken' holds \w+ such as .*: drop it"):
+        pippin.calibrate(PROBS, LABELS, classes=NAMED).predict(made)

@@ -1,0 +1,83 @@
+"""Saved predictors with several thresholds: the same bits come back, and files whose parts disagree are refused."""
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._conformal.saving import read_predictor, write_predictor
+from support.farms import calibrated, every_way, sets_of
+
+
+@every_way
+@pytest.mark.parametrize("score", ["pip", "aps", "socop"])
+def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
+    """Every number, every set, every other level; without scores the one level stays."""
+    predictor = calibrated(per, score)
+    predictor.save(tmp_path / "whole.json")
+    predictor.save(tmp_path / "lean.json", scores=False)
+    whole, lean = pippin.load(tmp_path / "whole.json"), pippin.load(tmp_path / "lean.json")
+    for again in (whole, lean):
+        assert np.array_equal(again.thresholds, predictor.thresholds)
+        assert (again.rank_limits is None) == (per != "rc3p")
+        assert per != "rc3p" or np.array_equal(again.rank_limits, predictor.rank_limits)
+        assert (again.score, again.per, again.alpha) == (predictor.score, per, 0.1)
+        assert (again.classes, again.groups) == (predictor.classes, predictor.groups)
+        assert again.n_calibration == predictor.n_calibration
+        assert np.array_equal(sets_of(again).members, sets_of(predictor).members)
+        assert again.table().equals(predictor.table())
+        assert repr(again) == repr(predictor)
+    assert np.array_equal(whole.cells.scores, predictor.cells.scores)
+    assert np.array_equal(whole.at(0.3).thresholds, predictor.at(0.3).thresholds)
+    assert np.array_equal(sets_of(whole.at(0.3)).members, sets_of(predictor.at(0.3)).members)
+    with pytest.raises(ValueError, match=r"saved without its calibration scores, so it has only alpha=0\.1"):
+        lean.at(0.3)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("per", "species"),
+        ("per", "group"),
+        ("alpha", 1.5),
+        ("thresholds", [[0.5, 0.5]]),
+        ("rank_limits", [[1] * 12]),
+        ("cells", [[99] * 12]),
+        ("cell_counts", [3]),
+        ("groups", ["a", "a"]),
+        ("calibration_ranks", [1]),
+        ("classes", ["maize"] * 12),
+        ("cells", [[0.5] * 12]),
+        ("cells", [[10**12] * 12]),
+        ("calibration_scores", [1.0 - i / 2000 for i in range(2000)]),
+        ("calibration_scores", ["nan"] * 2000),
+        ("calibration_scores", ["many"] * 2000),
+        ("calibration_scores", [10**400] * 2000),
+    ],
+)
+def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
+    """Even with a checksum that fits."""
+    path = tmp_path / "predictor.json"
+    calibrated("class").save(path)
+    write_predictor(path, {**read_predictor(path), part: value})
+    with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
+        pippin.load(path)
+
+
+def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
+    """Or no other level could be had from it."""
+    path = tmp_path / "predictor.json"
+    calibrated("rc3p").save(path)
+    content = read_predictor(path)
+    for ranks in (None, [0] * 2000):
+        write_predictor(path, {**content, "calibration_ranks": ranks})
+        with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):
+            pippin.load(path)
+
+
+@pytest.mark.parametrize("kind", [[], {}, "marginal"])
+def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
+    """Whatever stands there."""
+    path = tmp_path / "predictor.json"
+    write_predictor(path, {"kind": kind})
+    with pytest.raises(ValueError, match="holds a predictor of the unknown kind"):
+        pippin.load(path)

@@ -1,0 +1,70 @@
+"""Coverage of every class, group and pair has its exact law, not only its mean."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pippin
+from pippin._theory.level import quantile_rank
+
+
+def population():
+    """100,000 rows of four classes in two groups, of unequal frequency and difficulty, and their scores."""
+    rng = np.random.default_rng(20240617)
+    probs = rng.dirichlet((4, 2, 1, 1), 100_000)
+    labels = (rng.random(len(probs))[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    groups = (rng.random(len(probs)) < 0.3 + 0.1 * labels).astype(int)
+    return probs, labels, groups, pippin.scores.score(probs, labels, "pip")
+
+
+@pytest.mark.parametrize("per", ["class", "group", "class and group"])
+def test_every_cell_covers_by_its_exact_law(per):
+    """Given its count n, a cell's coverage is Beta(k, n + 1 − k): 600 calibrations, each cell on its own.
+
+    Calibrations have as many rows of a class or group as chance gives; the law of that count turns coverage
+    into a number uniform in (0, 1).
+    """
+    probs, labels, groups, scores = population()
+    rng = np.random.default_rng(11)
+    alpha, n, draws = 0.2, 400, 600
+    sorted_scores = {
+        (g, k): np.sort(scores[(groups == g if "group" in per else True) & (labels == k if "class" in per else True)])
+        for g in range(2 if "group" in per else 1)
+        for k in range(4 if "class" in per else 1)
+    }
+    seen = {cell: [] for cell in sorted_scores}
+    for _ in range(draws):
+        rows = rng.integers(0, len(labels), n)
+        predictor = pippin.calibrate(
+            probs[rows], labels[rows], "pip", alpha, per=per, groups=groups[rows] if "group" in per else None
+        )
+        counts = predictor.cells.counts[predictor.cells.of]
+        for (g, k), own in sorted_scores.items():
+            count = int(counts[g, k])
+            rank = quantile_rank(count, alpha)
+            covered = np.searchsorted(own, predictor.thresholds[g, k], side="right") / len(own)
+            seen[g, k].append(stats.beta.cdf(covered, rank, count + 1 - rank))
+    for cell, values in seen.items():
+        assert stats.kstest(values, "uniform").pvalue > 0.01 / len(seen), cell
+
+
+def test_every_class_covers_test_rows_by_the_beta_binomial_law():
+    """End to end: calibrate, predict, count the rows of each class that their sets contain."""
+    rng = np.random.default_rng(8)
+    n, m, alpha, draws = 19, 8, 0.2, 800
+    hits = np.zeros((3, m + 1))
+    labels = np.repeat(np.arange(3), n + m)
+    fits = np.tile(np.arange(n + m) < n, 3)
+    for _ in range(draws):
+        probs = rng.dirichlet((0.6, 0.6, 0.6), len(labels))
+        probs[np.arange(len(labels)), labels] += 0.2 * (labels + 1)  # each class has another difficulty
+        probs /= probs.sum(axis=1, keepdims=True)
+        predictor = pippin.calibrate(probs[fits], labels[fits], "pip", alpha, per="class")
+        inside = predictor.predict(probs[~fits]).contains(labels[~fits])
+        hits[np.arange(3), inside.reshape(3, m).sum(axis=1)] += 1
+    k = quantile_rank(n, alpha)
+    expected = draws * stats.betabinom(m, k, n + 1 - k).pmf(np.arange(m + 1))
+    few = expected < 5
+    for of_class in hits:
+        observed = np.append(of_class[~few], of_class[few].sum())
+        assert stats.chisquare(observed, np.append(expected[~few], expected[few].sum())).pvalue > 0.01

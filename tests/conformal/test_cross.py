@@ -1,0 +1,356 @@
+"""Cross-conformal prediction: its definition, its two names, what is proven and what happens."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import pippin
+from pippin._conformal.cross import from_content
+from pippin._theory.level import exact_alpha, quantile_rank
+from support import peers
+from support.predictor_files import brought_back, check_wrong_parts
+from support.rows import KINDS, made_rows
+from support.scores import EVERY_SCORE
+
+FEW = "ignore:.*too few"
+HUNDREDTHS = [h / 100 for h in range(1, 100)]
+
+
+def some(n, n_folds, m, n_classes=4, seed=0, kind="spread"):
+    """Out-of-fold rows, labels, folds of unequal size, and what each model says of m new objects."""
+    rng = np.random.default_rng(seed)
+    probs = made_rows(kind, n, n_classes, seed)
+    labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
+    folds = rng.permutation(np.append(np.arange(n_folds), rng.integers(0, n_folds, n - n_folds)))
+    return probs, labels, folds, np.stack([made_rows(kind, m, n_classes, seed + 1 + f) for f in range(n_folds)])
+
+
+@pytest.mark.filterwarnings(FEW)
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_the_two_definitions_in_fractions(score):
+    """Vovk's p-value above alpha, and Romano, Sesia and Candès's CV+: slow loops, and the sets of both."""
+    for seed, kind in enumerate(KINDS):
+        probs, labels, folds, new = some(23, 4, 3, seed=seed, kind=kind)
+        s = pippin.scores.score(probs, labels, score, seed=1).tolist()
+        t = np.stack([pippin.scores.score(part, None, score, seed=2) for part in new]).tolist()
+        predictor = pippin.calibrate_cross(probs, labels, folds, score, 0.1, seed=1)
+        p = predictor.p_values(new, seed=2)
+        masks = {alpha: predictor.at(alpha).predict(new, seed=2).mask for alpha in (0.04, 0.125, 0.25, 0.3)}
+        for i in range(3):
+            for y in range(4):
+                vovk = Fraction(1 + sum(s[j] >= t[f][i][y] for j, f in enumerate(folds)), 24)
+                below = sum(s[j] < t[f][i][y] for j, f in enumerate(folds))
+                assert p[i, y] == float(vovk)
+                for alpha, mask in masks.items():
+                    level = exact_alpha(alpha)
+                    assert (vovk > level) == (below < (1 - level) * 24) == mask[i, y]
+
+
+@pytest.mark.filterwarnings(FEW)
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_one_fold_is_split_conformal_prediction(score):
+    """The same sets in the same order, at every level in hundredths."""
+    for n, kind in ((1, "spread"), (19, "tied"), (100, "zeros"), (99, "peaked")):
+        probs, labels, _, new = some(n, 1, 20, 5, seed=n, kind=kind)
+        cross = pippin.calibrate_cross(probs, labels, np.zeros(n, dtype=int), score, seed=1)
+        assert cross.guarantee == 1 - cross.alpha
+        for alpha in (0.01, 0.05, 0.1, 0.2, 0.29, 0.5, 0.9):
+            split = pippin.calibrate(probs, labels, score, alpha, seed=1) if n > 1 else None
+            found = cross.at(alpha).predict(new, seed=2)
+            if split and not math.isinf(split.threshold):
+                assert found.labels() == split.predict(new[0], seed=2).labels()
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.sampled_from(KINDS), st.integers(0, 10**6))
+@pytest.mark.filterwarnings(FEW)
+def test_sets_are_the_large_p_values(n, n_folds, kind, seed):
+    """At every level in hundredths, for labels alone too; members by mean probability."""
+    probs, labels, folds, new = some(max(n, n_folds), n_folds, 7, 5, seed, kind)
+    predictor = pippin.calibrate_cross(probs, labels, folds, "aps", seed=1)
+    p = predictor.p_values(new, seed=2)
+    truth = np.random.default_rng(seed).integers(0, 5, 7)
+    assert np.array_equal(predictor.p_values(new, truth, seed=2), p[np.arange(7), truth])
+    rank = np.argsort(np.argsort(-sum(new, np.zeros((7, 5))), axis=1, kind="stable"), axis=1)
+    for alpha in HUNDREDTHS[::7]:
+        sets = predictor.at(alpha).predict(new, seed=2)
+        assert np.array_equal(sets.mask, p > alpha)
+        assert all((np.diff(rank[i, row]) > 0).all() for i, row in enumerate(sets))
+
+
+def test_equal_models_are_one_model():
+    """F times the same matrix: the sets of split conformal prediction, however the folds fall."""
+    data = pippin.load_example()
+    probs, labels, new = data.probs[:500], data.labels[:500], data.probs[500:900]
+    folds = np.random.default_rng(0).integers(0, 4, 500)
+    cross = pippin.calibrate_cross(probs, labels, folds, "repip", 0.1, classes=data.classes)
+    assert (
+        cross.predict([new] * 4).labels() == pippin.calibrate(probs, labels, classes=data.classes).predict(new).labels()
+    )
+
+
+def test_blocks_of_rows_give_the_same():
+    """More rows than a block holds, each with its own u."""
+    probs, labels, folds, new = some(60, 3, 600, 1000)
+    predictor = pippin.calibrate_cross(probs, labels, folds, "aps", 0.1, seed=1)
+    scores = [pippin.scores.score(part, None, "aps", seed=2) for part in new]
+    below = sum(map(np.searchsorted, predictor.fold_scores, scores), np.zeros((600, 1000)))
+    p = predictor.p_values(new, seed=2)
+    assert np.array_equal(p, (61 - below) / 61)
+    assert np.array_equal(predictor.predict(new, seed=2).mask, p > 0.1)
+
+
+def by_centroids(x, y, new):
+    """Probabilities by the distance to the mean of each of three classes."""
+    means = np.stack([x[y == k].mean(axis=0) if (y == k).any() else np.zeros(x.shape[1]) for k in range(3)])
+    near = np.exp(-3 * ((new[:, None] - means) ** 2).sum(axis=2))
+    return near / near.sum(axis=1, keepdims=True)
+
+
+def by_nearest(x, y, new):
+    """Probabilities by the nearest row of each of three classes: another row, another answer."""
+    far = ((new[:, None] - x) ** 2).sum(axis=2)
+    near = np.stack([np.where(y == k, far, 9.0).min(axis=1) for k in range(3)], axis=1)
+    inverse = 1 / (near + 1e-6)
+    return inverse / inverse.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("model", [by_centroids, by_nearest])
+@pytest.mark.parametrize("n_folds", [2, 5, 20])
+def test_coverage_keeps_its_bound_and_is_usually_near_the_level(model, n_folds):
+    """Twenty rows, no more: over 400 data sets and 10 new objects each."""
+    n, m, alpha, draws = 20, 10, 0.2, 400
+    rng = np.random.default_rng(n_folds)
+    covered = np.empty(draws)
+    folds = np.arange(n) % n_folds
+    for i in range(draws):
+        y = rng.integers(0, 3, n + m)
+        x = np.stack([np.cos(2.1 * y), np.sin(2.1 * y)], axis=1) + rng.normal(0, 0.7, (n + m, 2))
+        probs = np.empty((n, 3))
+        for f in range(n_folds):
+            probs[folds == f] = model(x[:n][folds != f], y[:n][folds != f], x[:n][folds == f])
+        predictor = pippin.calibrate_cross(probs, y[:n], folds, "pip", alpha)
+        new = [model(x[:n][folds != f], y[:n][folds != f], x[n:]) for f in range(n_folds)]
+        covered[i] = predictor.predict(new).contains(y[n:]).mean()
+    error = 4 * covered.std() / math.sqrt(draws)
+    assert covered.mean() > predictor.guarantee - error
+    assert 1 - alpha - 0.03 - error < covered.mean() < 1 - alpha + 0.1 + error
+
+
+def test_two_opposed_models_cover_less_than_the_level():
+    """Independent rows, two models that order the odd objects oppositely: far below 1 − alpha, above the bound.
+
+    x is uniform. Both models put the objects with x < 2a last, one in the order of x, the other in
+    reverse, so that their p-values add up to about 2a and none of these objects is covered.
+    """
+    n, alpha, a = 2000, 0.2, 0.18
+    rng = np.random.default_rng(1)
+
+    def p_true(x):
+        return np.stack([x, np.where(x < 2 * a, 2 * a - x, x)])
+
+    def rows(p):
+        return np.stack([p, 1 - p], axis=-1)
+
+    grid = (np.arange(1000) + 0.5) / 1000
+    folds = np.arange(n) % 2
+    covered = []
+    for _ in range(40):
+        x = rng.random(n)
+        predictor = pippin.calibrate_cross(
+            rows(p_true(x)[folds, np.arange(n)]), np.zeros(n, dtype=int), folds, "ip", alpha
+        )
+        covered.append(predictor.predict(rows(p_true(grid))).contains(np.zeros(1000, dtype=int)).mean())
+    assert predictor.guarantee == 1 - 2 * alpha - 2 * 0.5 / 1001
+    assert predictor.guarantee < np.mean(covered) < 1 - alpha - 0.1
+
+
+def test_a_tournament_reaches_its_exact_coverage():
+    """Leaving one out, with a model that knows who is missing: exactly 2/3 of 21 objects at alpha = 0.2.
+
+    Seven of them lose against the other fourteen and beat each other in a circle, so each of the
+    seven has 14 + 3 scores below its own: k = ⌈21 · 0.8⌉ = 17 leaves it out. The bound is 0.6.
+    """
+    size, odd, alpha = 21, 7, 0.2
+    truth = np.zeros(size - 1, dtype=int)
+
+    def p_true(i, j):
+        """The probability of i's class by the model that has seen neither i nor j."""
+        if i >= odd:
+            return 0.9
+        if j >= odd:
+            return 0.2
+        return 0.1 if 1 <= (i - j) % odd <= odd // 2 else 0.3
+
+    covered = []
+    for new in range(size):
+        rest = [i for i in range(size) if i != new]
+        probs = np.array([[p_true(i, new), 1 - p_true(i, new)] for i in rest])
+        predictor = pippin.calibrate_cross(probs, truth, np.arange(size - 1), "ip", alpha)
+        said = np.array([[[p_true(new, i), 1 - p_true(new, i)]] for i in rest])
+        covered.append(predictor.predict(said).contains([0])[0])
+    assert covered == [False] * odd + [True] * (size - odd)
+    assert predictor.guarantee == pytest.approx(1 - 2 * alpha)  # as many folds as rows: the jackknife+
+    assert np.mean(covered) == pytest.approx(2 / 3)
+
+
+def test_coverage_of_fixed_models_of_one_kind_is_beta():
+    """Models that do not depend on the rows are one model: Beta(k, n + 1 − k) over calibration sets."""
+    n, alpha, draws = 30, 0.2, 500
+    rng = np.random.default_rng(8)
+    x = np.linspace(0.5, 1, 4000)
+    grid = np.stack([x, 1 - x], axis=1)
+    covered = []
+    for _ in range(draws):
+        rows = grid[rng.integers(0, 4000, n)]
+        predictor = pippin.calibrate_cross(rows, np.zeros(n, dtype=int), np.arange(n) % 3, "ip", alpha)
+        covered.append((predictor.p_values([grid] * 3, np.zeros(4000, dtype=int)) > alpha).mean())
+    k = quantile_rank(n, alpha)
+    assert stats.kstest(covered, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
+
+
+def test_what_is_proven():
+    """The better of two bounds for folds of one size, the first alone for others; never negative."""
+    probs, labels, *_ = some(100, 5, 1)
+    cases = {5: 2 * 0.8 / 21, 2: 2 * 0.5 / 51, 50: 0.5 / 51, 100: 0.0}
+    for n_folds, loss in cases.items():
+        predictor = pippin.calibrate_cross(probs, labels, np.arange(100) % n_folds, alpha=0.1)
+        assert predictor.guarantee == pytest.approx(1 - 0.2 - loss)
+    uneven = pippin.calibrate_cross(probs, labels, np.minimum(np.arange(100) % 50, 48), alpha=0.1)
+    assert uneven.guarantee == pytest.approx(max(0, 0.8 - 2 * (1 - 1 / 49) / (100 / 49 + 1)))
+    assert uneven.at(0.6).guarantee == 0
+
+
+@pytest.mark.parametrize("n", [99, 100, 101])
+def test_mapie_agrees_where_its_count_does(n):
+    """`agg_scores="crossval"`, LAC: the same sets, where ⌈α(n − 1)⌉ = ⌊α(n + 1)⌋."""
+    probs, labels, folds, new = some(n, 5, 50, seed=n)
+    ours = pippin.calibrate_cross(probs, labels, folds, "ip", 0.1)
+    assert np.array_equal(peers.mapie_cross(probs, labels, folds, 0.1)(new), ours.predict(new).mask)
+
+
+@pytest.mark.parametrize("n", [102, 105, 108])
+def test_mapie_asks_for_more(n):
+    """It wants α(n − 1) scores at or above a class's own, where p > α needs α(n + 1) − 1: sometimes one more."""
+    probs, labels, folds, new = some(n, 5, 200, seed=n)
+    theirs = peers.mapie_cross(probs, labels, folds, 0.1)(new)
+    p = pippin.calibrate_cross(probs, labels, folds, "ip", 0.1).p_values(new)
+    count = np.rint(p * (n + 1) - 1)
+    assert np.array_equal(theirs, count >= 0.1 * (n - 1))
+    assert (theirs < (p > 0.1)).any()
+    assert not (theirs > (p > 0.1)).any()
+
+
+def test_frames_logits_seeds_and_inputs():
+    """The door is the one of `calibrate`; nothing given is changed."""
+    probs, labels, folds, new = some(50, 2, 30)
+    before = [a.copy() for a in (probs, labels, folds, new)]
+    names = ["crop", "rye", "soil", "weed"]
+    frames = [pd.DataFrame(part, columns=names, index=np.arange(30) + 7) for part in new]
+    predictor = pippin.calibrate_cross(
+        pd.DataFrame(probs, columns=names), np.array(names)[labels], pd.Series(folds), "aps", seed=3
+    )
+    sets = predictor.predict(frames, seed=4)
+    assert list(sets.index) == list(range(7, 37))
+    assert sets.labels() == predictor.predict(new, seed=4).labels() != predictor.predict(new, seed=5).labels()
+    logits = pippin.calibrate_cross(np.log(probs), labels, folds, "ip", from_logits=True)
+    plain = pippin.calibrate_cross(probs, labels, folds, "ip")
+    assert np.allclose(np.concatenate(logits.fold_scores), np.concatenate(plain.fold_scores))
+    assert np.allclose(logits.p_values(np.log(new), from_logits=True), plain.p_values(new), atol=0.05)
+    assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, folds, new), strict=True))
+    assert repr(predictor) == "CrossPredictor(aps, alpha=0.1, 50 calibration examples in 2 folds, 4 classes)"
+    with pytest.raises(ValueError, match="read-only"):
+        predictor.fold_scores[0][0] = 0
+
+
+def test_its_file_brings_it_back(tmp_path):
+    """To the last bit, and only if they make sense."""
+    probs, labels, folds, new = some(50, 3, 30)
+    probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
+    predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
+    content, back = brought_back(predictor, "cross", tmp_path)
+    for same in back:
+        assert np.array_equal(same.p_values(new), predictor.p_values(new))
+    check_wrong_parts(from_content, content, fold_scores=[part[::-1] for part in content["fold_scores"]])
+
+
+def test_too_few_rows_warn():
+    """With the number needed; every set is full."""
+    probs, labels, folds, new = some(8, 2, 5)
+    with pytest.warns(UserWarning, match="at least 9 are needed") as caught:
+        predictor = pippin.calibrate_cross(probs, labels, folds, alpha=0.1)
+    assert caught[0].filename == __file__
+    assert (predictor.predict(new).sizes == 4).all()
+
+
+P, Y, G, NEW = some(20, 2, 5)
+
+
+def made():
+    return pippin.calibrate_cross(P, Y, G)
+
+
+REFUSED = {
+    "short folds": (lambda: pippin.calibrate_cross(P, Y, G[:19]), r"Expected 20 folds, one per row, got shape \(19,\)"),
+    "real folds": (lambda: pippin.calibrate_cross(P, Y, G + 0.5), "Expected 20 whole numbers .* got float64"),
+    "from one": (lambda: pippin.calibrate_cross(P, Y, G + 1), "Expected folds numbered from 0 .* got 1, 2: number"),
+    "negative": (lambda: pippin.calibrate_cross(P, Y, G - 1), "Expected folds numbered from 0 .* got -1, 0"),
+    "a gap": (lambda: pippin.calibrate_cross(P, Y, 2 * G), "Expected folds numbered from 0 .* got 0, 2"),
+    "one matrix": (lambda: made().predict(NEW[0]), r"Expected probabilities of shape \(2, n, 4\).* got shape \(5, 4\)"),
+    "one model": (lambda: made().predict(NEW[:1]), r"got shape \(1, 5, 4\): let every model predict"),
+    "a list": (lambda: made().predict([NEW[0]] * 3), "got 3 matrices"),
+    "rows": (lambda: made().predict([NEW[0], NEW[1, :3]]), "got 5 rows from model 0 and 3 from model 1"),
+    "columns": (lambda: made().predict(NEW[:, :, :3]), "Model 0: Expected 4 columns"),
+    "other columns": (lambda: made().predict([NEW[0], NEW[1, :, :3]]), "Model 1: Expected 4 columns"),
+    "nothing": (lambda: made().predict(None), r"Expected probabilities of shape \(2, n, 4\).* got NoneType: let every"),
+    "a number": (lambda: made().predict(0.5), "got float: let every"),
+    "one number": (lambda: made().predict(np.float64(0.5)), r"got shape \(\): let every"),
+    "text": (lambda: made().predict("ab"), "got str: let every"),
+    "a dict": (lambda: made().predict(dict(enumerate(NEW))), "got dict: let every"),
+    "no list": (lambda: made().predict(iter(NEW)), "got iterator: let every"),
+    "a frame": (lambda: made().predict(pd.DataFrame(NEW[0])), r"got shape \(5, 4\): let every"),
+    "polars": (lambda: made().predict(pl.DataFrame(NEW[:, 0, :])), r"got shape \(2, 4\): let every"),
+    "four axes": (lambda: made().predict(NEW[None]), r"got shape \(1, 2, 5, 4\): let every"),
+    "no model": (lambda: made().predict([]), "got 0 matrices: let every"),
+    "no objects": (lambda: made().predict(NEW[:, :0]), "Model 0: Expected at least one row"),
+    "a hole": (lambda: made().predict([NEW[0], None]), r"Model 1: Expected .* \(n, K\), got shape \(\)"),
+    "words": (lambda: made().predict(["a", "b"]), "Model 0: Expected a matrix of numbers"),
+    "ragged": (lambda: made().predict([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
+    "one object": (lambda: made().predict([NEW[0], NEW[1, 0]]), r"Model 1: Expected .* \(n, K\), got shape \(4,\)"),
+    "p of nothing": (lambda: made().p_values(None), "got NoneType: let every"),
+    "p of a label": (
+        lambda: made().p_values([NEW[0], 2 * NEW[1]], np.zeros(len(NEW[0]), dtype=int)),
+        "Model 1: Row 0 sums to 2",
+    ),
+    "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
+    "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 folds, .* got shape \(\)"),
+    "ragged folds": (
+        lambda: pippin.calibrate_cross(P, Y, [[0], [1, 1]]),
+        "Expected 20 folds, .* got list: pass",
+    ),
+    "table of folds": (lambda: pippin.calibrate_cross(P, Y, G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
+    "named folds": (lambda: pippin.calibrate_cross(P, Y, ["a"] * 20), "Expected 20 whole numbers .* got object"),
+    "a hole in folds": (lambda: pippin.calibrate_cross(P, Y, [None] * 20), "Expected 20 whole numbers .* got object"),
+    "no probabilities": (
+        lambda: pippin.calibrate_cross(None, Y, G),
+        r"Expected probabilities of shape \(n, K\), got shape \(\)",
+    ),
+    "three axes": (lambda: pippin.calibrate_cross(NEW, Y, G), r"Expected probabilities of shape \(n, K\), got"),
+    "no labels": (lambda: pippin.calibrate_cross(P, None, G), "Expected 20 labels, one per row"),
+    "no distribution": (lambda: made().predict([NEW[0], 2 * NEW[1]]), "Model 1: Row 0 sums to 2"),
+    "level": (lambda: made().at(2), "Expected alpha"),
+    "label": (lambda: made().p_values(NEW, [0, 1, 2, 3, 4]), "Row 4 has the label 4"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_refusals(call, sentence):
+    """One sentence each."""
+    with pytest.raises(ValueError, match=sentence):
+        call()

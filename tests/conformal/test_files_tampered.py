@@ -1,0 +1,137 @@
+"""A file whose thresholds are not those of its own calibration scores is refused, checksum or not."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import pippin
+from pippin._conformal.saving import read_predictor, write_predictor
+from support.scores import EVERY_SCORE
+
+DATA = pippin.load_example()
+PROBS, LABELS = DATA.probs[:900], DATA.labels[:900]
+FARMS = np.array(["east", "north", "west"])[np.arange(900) % 3]
+PER = {
+    "class": {"per": "class"},
+    "group": {"groups": FARMS, "unseen": "marginal"},
+    "class and group": {"per": "class and group", "groups": FARMS},
+    "cluster": {"per": "cluster"},
+    "rc3p": {"per": "rc3p"},
+}
+quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster)")
+
+
+def changed(path, **parts):
+    """The same file with other parts, and a checksum that fits them."""
+    write_predictor(path, {**read_predictor(path), **parts})
+
+
+@quiet
+@pytest.mark.parametrize("alpha", [0.1, 0.05, 0.3, Fraction(1, 3), Fraction(1, 7), Fraction(5, 6), 1 / 3])
+@pytest.mark.parametrize("per", PER)
+def test_what_was_saved_loads(tmp_path, per, alpha):
+    """At every level: one given as a fraction is rounded in the file."""
+    for n in (899, 839, 600):  # 840 is a multiple of 3, 6 and 7
+        options = {key: value[:n] if key == "groups" else value for key, value in PER[per].items()}
+        predictor = pippin.calibrate(PROBS[:n], LABELS[:n], "pip", alpha, seed=0, **options)
+        predictor.save(tmp_path / "p.json")
+        back = pippin.load(tmp_path / "p.json")
+        assert np.array_equal(back.thresholds, predictor.thresholds)
+
+
+def test_a_third_is_a_third(tmp_path):
+    """k = ⌈(n + 1)(1 − 1/3)⌉ is not rounded up because of the digits that a float has left out."""
+    labels = np.r_[np.zeros(20, int), np.ones(20, int)]
+    probs = np.random.default_rng(0).dirichlet([1, 1], 40)
+    predictor = pippin.calibrate(probs, labels, "ip", Fraction(1, 3), per="class")
+    own = np.sort(pippin.scores.score(probs, labels, "ip")[:20])
+    assert predictor.thresholds[0, 0] == predictor.at(1 / 3).thresholds[0, 0] == own[14 - 1]
+    predictor.save(tmp_path / "p.json")
+    assert np.array_equal(pippin.load(tmp_path / "p.json").thresholds, predictor.thresholds)
+
+
+@quiet
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_every_score_loads(tmp_path, score):
+    """Ties and infinite thresholds included."""
+    predictor = pippin.calibrate(PROBS[:150], LABELS[:150], score, seed=0, per="class")
+    predictor.save(tmp_path / "p.json")
+    assert np.array_equal(pippin.load(tmp_path / "p.json").thresholds, predictor.thresholds)
+
+
+@quiet
+@pytest.mark.parametrize("per", PER)
+def test_other_thresholds_are_refused(tmp_path, per):
+    """One of them a little higher, lower or infinite; all of another level; or other scores under the same ones."""
+    predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, seed=0, **PER[per])
+    path = tmp_path / "p.json"
+    told = "p.json holds no sound predictor .its thresholds are not those of its calibration scores.: calibrate again"
+    finite = tuple(index[0] for index in np.nonzero(np.isfinite(predictor.thresholds)))
+    for other in (math.inf, -math.inf, np.nextafter(predictor.thresholds[finite], 9), 0.0):
+        predictor.save(path)
+        limits = predictor.thresholds.copy()
+        limits[finite] = other
+        changed(path, thresholds=limits.tolist())
+        with pytest.raises(ValueError, match=told):
+            pippin.load(path)
+    for parts in ({"thresholds": predictor.at(0.1).thresholds.tolist()}, {"alpha": 0.19}):
+        predictor.save(path)
+        changed(path, **parts)
+        with pytest.raises(ValueError, match=told):
+            pippin.load(path)
+    predictor.save(path)
+    changed(path, calibration_scores=(predictor.cells.scores + 0.001).tolist())
+    with pytest.raises(ValueError, match=told):
+        pippin.load(path)
+
+
+@pytest.mark.parametrize("alpha", [0.2, Fraction(1, 3)])
+def test_another_threshold_for_all_is_refused(tmp_path, alpha):
+    """Nor one of another level; what was saved loads."""
+    predictor = pippin.calibrate(PROBS[:299], LABELS[:299], "pip", alpha)
+    path = tmp_path / "p.json"
+    predictor.save(path)
+    assert pippin.load(path).threshold == predictor.threshold
+    for parts in (
+        {"threshold": math.inf},
+        {"threshold": float(np.nextafter(predictor.threshold, 9))},
+        {"threshold": predictor.at(0.1).threshold},
+        {"alpha": 0.19},
+    ):
+        predictor.save(path)
+        changed(path, **parts)
+        with pytest.raises(ValueError, match="its thresholds are not those of its calibration scores"):
+            pippin.load(path)
+
+
+@quiet
+def test_other_rank_limits_are_refused(tmp_path):
+    predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="rc3p")
+    predictor.save(tmp_path / "p.json")
+    changed(tmp_path / "p.json", rank_limits=(predictor.rank_limits + 1).tolist())
+    with pytest.raises(ValueError, match="its thresholds are not those of its calibration scores"):
+        pippin.load(tmp_path / "p.json")
+
+
+def test_without_scores_thresholds_are_taken_as_they_are(tmp_path):
+    """There is nothing to hold them against."""
+    predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="group", groups=FARMS)
+    predictor.save(tmp_path / "p.json", scores=False)
+    changed(tmp_path / "p.json", thresholds=(predictor.thresholds + 1).tolist())
+    assert (pippin.load(tmp_path / "p.json").thresholds == predictor.thresholds + 1).all()
+
+
+def test_files_without_a_threshold_beside_scores(tmp_path):
+    """Weighted and cross-conformal predictors keep scores only, the combination thresholds only."""
+    made = {
+        "weighted": pippin.calibrate_weighted(PROBS, LABELS, np.ones(900)),
+        "cross": pippin.calibrate_cross(PROBS, LABELS, np.arange(900) % 3),
+        "combination": pippin.calibrate_combination(PROBS, LABELS, seed=0),
+    }
+    for kind, predictor in made.items():
+        predictor.save(tmp_path / "p.json")
+        keys = set(json.loads((tmp_path / "p.json").read_text())["predictor"])
+        assert any("scores" in key for key in keys) != any("threshold" in key for key in keys), kind

@@ -1,0 +1,208 @@
+"""Metrics: each one against a loop that a reader can check by eye."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+from pippin._conformal.coverage_by import tally
+
+NAMES = {"no names": range(5), "text": tuple("abcde"), "numbers": (10, 20, 30, 40, 50), "other order": (4, 3, 2, 1, 0)}
+every_naming = pytest.mark.parametrize("classes", NAMES.values(), ids=NAMES)
+
+
+@st.composite
+def cases(draw):
+    """Sets over five classes as lists of indices, and a true class index for each."""
+    one = st.permutations(range(5)).flatmap(lambda p: st.integers(0, 5).map(lambda size: p[:size]))
+    rows = draw(st.lists(one, min_size=1, max_size=12))
+    truth = draw(st.lists(st.integers(0, 4), min_size=len(rows), max_size=len(rows)))
+    return rows, truth
+
+
+def make(rows, classes):
+    return pippin.PredictionSets(
+        np.array([len(row) for row in rows]), np.array([k for row in rows for k in row], dtype=np.int32), classes
+    )
+
+
+def share(hits):
+    hits = list(hits)
+    return sum(hits) / len(hits)
+
+
+@every_naming
+@given(cases())
+def test_every_metric_is_its_definition(classes, case):
+    """coverage, mean_size, singleton_rate and empty_rate, each as a plain loop."""
+    rows, truth = case
+    sets, labels = make(rows, classes), [classes[k] for k in truth]
+    assert pippin.metrics.coverage(sets, labels) == pytest.approx(
+        share(k in row for row, k in zip(rows, truth, strict=True)), abs=1e-12
+    )
+    assert pippin.metrics.mean_size(sets) == pytest.approx(share(len(row) for row in rows), abs=1e-12)
+    assert pippin.metrics.singleton_rate(sets) == pytest.approx(share(len(row) == 1 for row in rows), abs=1e-12)
+    assert pippin.metrics.empty_rate(sets) == pytest.approx(share(not row for row in rows), abs=1e-12)
+
+
+@every_naming
+@given(cases())
+def test_evaluate_is_all_of_them(classes, case):
+    """evaluate repeats the metrics and splits coverage by size and by class, of those that occur."""
+    rows, truth = case
+    pairs = list(zip(rows, truth, strict=True))
+    sets, labels = make(rows, classes), [classes[k] for k in truth]
+    result = pippin.evaluate(sets, labels)
+    assert result.n == len(rows)
+    assert result.coverage == pippin.metrics.coverage(sets, labels)
+    assert result.mean_size == pippin.metrics.mean_size(sets)
+    assert result.singleton_rate == pippin.metrics.singleton_rate(sets)
+    assert result.empty_rate == pippin.metrics.empty_rate(sets)
+
+    sizes = sorted({len(row) for row in rows})
+    assert list(result.size_counts.items()) == [(s, sum(len(row) == s for row in rows)) for s in sizes]
+    assert list(result.size_coverage) == sizes
+    for size, value in result.size_coverage.items():
+        assert value == pytest.approx(share(k in row for row, k in pairs if len(row) == size), abs=1e-12)
+
+    present = sorted(set(truth))
+    assert list(result.class_counts.items()) == [(classes[k], truth.count(k)) for k in present]
+    assert list(result.class_coverage) == [classes[k] for k in present]
+    for k in present:
+        wanted = share(k in row for row, true in pairs if true == k)
+        assert result.class_coverage[classes[k]] == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "truth", "wanted"),
+    [
+        ([[], [], []], [0, 1, 2], (0.0, 0.0, 0.0, 1.0)),
+        ([[0, 1, 2, 3, 4]] * 2, [4, 0], (1.0, 5.0, 0.0, 0.0)),
+        ([[3]], [3], (1.0, 1.0, 1.0, 0.0)),
+        ([[0], [0], [0, 1], []], [0, 1, 1, 2], (0.5, 1.0, 0.5, 0.25)),
+    ],
+)
+def test_known_numbers(rows, truth, wanted):
+    """Worked by hand, as plain floats."""
+    sets = make(rows, range(5))
+    found = (
+        pippin.metrics.coverage(sets, truth),
+        pippin.metrics.mean_size(sets),
+        pippin.metrics.singleton_rate(sets),
+        pippin.metrics.empty_rate(sets),
+    )
+    assert found == wanted
+    assert {type(value) for value in found} == {float}
+
+
+def test_names_and_indices_evaluate_alike():
+    """Labels may be names or indices where classes have text names."""
+    sets = make([[0], [1, 0], [2]], NAMES["text"])
+    assert pippin.evaluate(sets, [0, 1, 1]) == pippin.evaluate(sets, ["a", "b", "b"])
+
+
+def test_evaluation_is_plain_and_frozen():
+    """Its numbers are Python's own, and nothing can be assigned."""
+    result = pippin.evaluate(make([[0], [1, 0]], NAMES["text"]), ["a", "b"])
+    assert type(result.n) is int
+    for counts in (result.size_counts, result.class_counts):
+        assert {type(value) for value in counts.values()} == {int}
+    for shares in (result.size_coverage, result.class_coverage):
+        assert {type(value) for value in shares.values()} == {float}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.coverage = 1.0
+
+
+def test_evaluation_reads_well():
+    """A table for people: names in line with their numbers, absent classes and sizes left out."""
+    classes = ("crop", "narrow-leaved plantain", "soil", "weed")
+    text = str(pippin.evaluate(make([[0], [1, 0], [], [1, 0]], classes), ["crop", "weed", "crop", classes[1]]))
+    assert text.splitlines() == [
+        "4 objects",
+        "coverage     0.5000   share of sets that hold the true class",
+        "size         1.2500   classes per set, the paper's efficiency",
+        "singletons   0.2500   share of sets with one class, the paper's informativeness",
+        "empty        0.2500   share of sets with no class",
+        "",
+        "size    sets  coverage",
+        "   0       1  0.0000",
+        "   1       1  1.0000",
+        "   2       2  0.5000",
+        "",
+        "class                   objects  coverage",
+        "crop                          2  0.5000",
+        "narrow-leaved plantain        1  1.0000",
+        "weed                          1  0.0000",
+    ]
+
+
+@pytest.mark.parametrize("metric", [pippin.metrics.coverage, pippin.evaluate])
+@pytest.mark.parametrize(
+    ("labels", "words"), [([0], "Expected 2 labels"), ([0, 9], "Row 1 has the label 9"), (["a", "x"], "label 'x'")]
+)
+def test_bad_labels(metric, labels, words):
+    """Labels pass the same door as everywhere."""
+    with pytest.raises(ValueError, match=words):
+        metric(make([[0], [1]], NAMES["text"]), labels)
+
+
+@pytest.mark.parametrize("metric", [pippin.metrics.mean_size, pippin.metrics.singleton_rate, pippin.metrics.empty_rate])
+def test_no_sets_have_no_metrics(metric):
+    """A share of nothing is an error with a sentence, not a NaN or a warning."""
+    with pytest.raises(ValueError, match="at least one"):
+        metric(make([[0], [1]], range(5))[:0])
+
+
+@given(cases(), st.lists(st.sampled_from(["north", "south"]), min_size=12, max_size=12))
+def test_classes_groups_and_sizes_against_loops(case, where):
+    """Worst class, CovGap, SSCV and coverage per group, each as a plain loop."""
+    rows, truth = case
+    groups, hits = where[: len(rows)], [k in row for row, k in zip(rows, truth, strict=True)]
+    result = pippin.evaluate(make(rows, tuple("abcde")), ["abcde"[k] for k in truth], groups=groups, alpha=0.2)
+
+    def shares(kinds):
+        return {one: share(h for h, kind in zip(hits, kinds, strict=True) if kind == one) for one in sorted(set(kinds))}
+
+    by_class, by_group = shares(["abcde"[k] for k in truth]), shares(groups)
+    by_stratum = shares([len(row) // 2 if len(row) < 4 else 2 for row in rows])
+    assert result.group_coverage == pytest.approx(by_group)
+    assert result.group_counts == {name: groups.count(name) for name in by_group}
+    assert result.class_coverage[result.worst_class] == pytest.approx(min(by_class.values()))
+    assert result.group_coverage[result.worst_group] == pytest.approx(min(by_group.values()))
+    assert result.covgap == pytest.approx(np.mean([abs(value - 0.8) for value in by_class.values()]))
+    assert result.sscv == pytest.approx(max(abs(value - 0.8) for value in by_stratum.values()))
+
+
+def test_a_level_and_groups_add_lines():
+    """What stands between the metrics and the tables, and a table of groups."""
+    sets = make([[0], [1, 0], [2], []], NAMES["text"])
+    text = str(pippin.evaluate(sets, ["a", "b", "b", "e"], groups=[2, 2, 7, 7], alpha=0.25))
+    assert "worst class  0.0000   coverage of e" in text
+    assert "worst group  0.0000   coverage of 7" in text
+    assert "CovGap       0.4167   mean distance of the classes' coverage from 0.75" in text
+    assert "SSCV         0.4167   largest distance from 0.75 over sizes 0–1, 2–3, 4–10, 11–100, more" in text
+    assert text.endswith("group  objects  coverage\n2            2  1.0000\n7            2  0.0000")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": [1]}, "Expected 2 groups, one per row"),
+        ({"groups": [0.5, 1.5]}, "all whole numbers or all text"),
+        ({"alpha": 0}, "strictly between 0 and 1"),
+    ],
+)
+def test_wrong_groups_and_levels_are_said(options, message):
+    with pytest.raises(ValueError, match=message):
+        pippin.evaluate(make([[0], [1]], range(5)), [0, 1], **options)
+
+
+def test_strata_of_set_sizes():
+    """0 to 1, 2 to 3, 4 to 10, 11 to 100, and more."""
+    sizes = np.array([0, 1, 2, 3, 4, 10, 11, 100, 101, 500])
+    none = np.zeros(10, dtype=np.int64)
+    counted = tally(sizes, sizes > 1, none, none, 1, 1)
+    assert counted.strata.tolist() == [[2, 2, 2, 2, 2], [0, 2, 2, 2, 2]]

@@ -1,0 +1,353 @@
+"""p-values: the law that ties them to sets, their exact distribution, every path, and crepes."""
+
+import pickle
+import tracemalloc
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import pippin
+from pippin._conformal import answers
+from pippin._conformal.answers import drawn
+from pippin._conformal.cells import make_cells, one_cell
+from pippin._conformal.rules import Asked, ByCells
+from pippin._engine import dispatch
+from pippin._engine.protocol import Bounds, Draws
+from pippin._runtime.arrays import read_only
+from pippin._theory.scores import coefficients
+from pippin._validation.rows import as_rows
+from support import peers
+from support.engines import compiled, plain
+from support.rows import KINDS, made_rows, probabilities
+from support.scores import every_score
+
+too_few = pytest.mark.filterwarnings("ignore:.*(too few|infinite score|are infinite):UserWarning")
+HUNDREDTHS = [a / 100 for a in range(1, 100)]
+
+
+def cells_of(kind, scores, labels, groups, n_classes):
+    """One cell, one per class, one per group, or both; and the row of `of` that each object uses."""
+    nobody = np.zeros(len(labels), dtype=np.int64)
+    if kind == "marginal":
+        return one_cell(read_only(np.sort(scores)), len(scores), n_classes), nobody
+    if kind == "class":
+        return make_cells(scores, labels, np.arange(n_classes)[None]), nobody
+    if kind == "group":
+        return make_cells(scores, groups, np.repeat(np.arange(3)[:, None], n_classes, axis=1)), groups
+    return make_cells(scores, groups * n_classes + labels, np.arange(3 * n_classes).reshape(3, n_classes)), groups
+
+
+def asked_of(probs, score, group, smoothed, seed):
+    return Asked(as_rows(probs), drawn(score, len(probs), seed, smoothed), group)
+
+
+def ruled(score, cells):
+    """Just so much of a predictor as answers follow from."""
+    rule = ByCells(cells, Bounds(np.empty((1, 1))))
+    return SimpleNamespace(score=score, classes=range(cells.of.shape[1]), _rule=rule)
+
+
+def brute(cells, asked, scores):
+    """Counted one by one: the fraction of every class."""
+    found = np.empty(scores.shape, dtype=object)
+    for (i, k), s in np.ndenumerate(scores):
+        cell = cells.of[asked.group[i], k]
+        own = cells.scores[cells.offsets[cell] : cells.offsets[cell + 1]].tolist()
+        if asked.draws.v is None:
+            found[i, k] = Fraction(1 + sum(other >= s for other in own), len(own) + 1)
+        else:
+            tied = Fraction(asked.draws.v[i]) * (1 + sum(other == s for other in own))
+            found[i, k] = (sum(other > s for other in own) + tied) / (len(own) + 1)
+    return found
+
+
+@every_score
+@given(
+    kind=st.sampled_from(("marginal", "class", "group", "both")),
+    data=probabilities(sizes=(2, 3, 12, 70), max_rows=6),
+    seed=st.integers(0, 10**6),
+    smoothed=st.booleans(),
+)
+def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
+    """The rows themselves calibrate, so that scores tie; every p-value is the fraction that counting gives."""
+    probs, labels = data
+    n, n_classes = probs.shape
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 3, n)
+    cells, group = cells_of(kind, pippin.scores.score(probs, labels, score, seed=seed), labels, groups, n_classes)
+    asked, predictor, c = (
+        asked_of(probs, score, group, smoothed, seed),
+        ruled(score, cells),
+        coefficients(score, n_classes),
+    )
+    by_plain, by_kernel = np.empty((n, n_classes)), np.empty((n, n_classes))
+    for engine, p in ((plain, by_plain), (compiled, by_kernel)):
+        engine.p_values(c, cells.held())(read_only(probs), group, asked.draws, p)
+    assert np.array_equal(by_kernel, by_plain)
+    exact = brute(cells, asked, pippin.scores.score(probs, None, score, seed=seed))
+    if smoothed:
+        np.testing.assert_allclose(by_plain, exact.astype(float), rtol=1e-14)
+    else:
+        assert np.array_equal(by_plain, exact.astype(float))
+    assert np.array_equal(answers.p_values(predictor, asked, labels), by_plain[np.arange(n), labels])
+    assert np.array_equal(answers.p_values(predictor, asked, None), by_plain)
+    points = answers.points(predictor, asked)
+    for i, row in enumerate(by_plain):
+        known = cells.counts[cells.of[group[i]]] > 0
+        best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
+        assert points.labels[i] == best
+        assert points.credibility[i] == row[best]
+        assert points.confidence[i] == 1 - max(np.delete(row, best))
+
+
+@every_score
+@too_few
+@pytest.mark.parametrize("n", [9, 19, 99, 999])
+def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
+    """At every level in hundredths, with tied, certain and impossible classes; whole α(n + 1) among them."""
+    parts = [made_rows(kind, n, 4, seed) for seed, kind in enumerate(KINDS)]
+    rng = np.random.default_rng(n)
+    probs = np.concatenate(parts)[rng.permutation(n * len(KINDS))[: n + 40]]
+    labels = rng.integers(0, 4, n)
+    predictor = pippin.calibrate(probs[:n], labels, score, seed=1)
+    p = predictor.p_values(probs[n:], seed=2)
+    for alpha in HUNDREDTHS:
+        assert np.array_equal(predictor.at(alpha).predict(probs[n:], seed=2).mask, p > alpha)
+
+
+@too_few
+@pytest.mark.parametrize("score", ["ip", "aps", "pip", "topk", "socop"])
+@pytest.mark.parametrize("per", ["class", "group", "class and group"])
+@pytest.mark.parametrize("unseen", ["error", "marginal"])
+def test_the_law_holds_in_every_cell(score, per, unseen):
+    """Also where a class has no example at all: its threshold is infinite and its p-value 1."""
+    n = 399
+    probs = np.concatenate([made_rows("spread", 300, 5, 1), made_rows("zeros", 199, 5, 2)])
+    rng = np.random.default_rng(3)
+    rng.shuffle(probs)
+    labels, groups = rng.integers(0, 4, n), rng.integers(0, 2, 499)
+    given_groups = {} if per == "class" else {"groups": groups[:n], "unseen": unseen}
+    predictor = pippin.calibrate(probs[:n], labels, score, per=per, seed=1, **given_groups)
+    asked = {} if per == "class" else {"groups": groups[n:] + (unseen == "marginal")}
+    p = predictor.p_values(probs[n:], seed=2, **asked)
+    for alpha in HUNDREDTHS[::3]:
+        assert np.array_equal(predictor.at(alpha).predict(probs[n:], seed=2, **asked).mask, p > alpha)
+    assert (p[:, 4] == 1).all() or "class" not in per
+    forced = predictor.forced(probs[n:], seed=2, **asked)
+    best = forced.labels
+    assert (best < 4).all() or "class" not in per  # a class that was never seen is not chosen
+    seen = p[:, :4] if "class" in per else p
+    assert np.array_equal(forced.credibility, seen.max(axis=1))
+    rest = np.where(np.arange(5) == best[:, None], -1, p)
+    assert np.array_equal(forced.confidence, 1 - rest.max(axis=1))
+
+
+@pytest.mark.parametrize("parts", [100, 1000])
+def test_floats_compare_as_fractions_do(parts):
+    """j/(n + 1) > a/parts in floats exactly if in whole numbers, for every n below 2,000 and every a."""
+    a = np.arange(1, parts)
+    alpha = np.array([float(f"{k / parts:.3f}") for k in a])
+    for n in range(1, 2000):
+        j = a * (n + 1) // parts  # the last that does not exceed
+        assert not (j / (n + 1) > alpha).any()
+        assert ((j + 1) / (n + 1) > alpha).all()
+
+
+def test_one_generator_gives_u_and_then_v():
+    """A randomised score takes its u as `predict` does; v comes after it, one per object."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs[:500], data.labels[:500], "aps", seed=0)
+    test = data.probs[500:600]
+    rng = np.random.default_rng(5)
+    u, v = rng.random(100), rng.random(100)
+    scores = pippin.scores.score(test, None, "aps", seed=5)
+    above = (predictor.calibration_scores[:, None, None] > scores).sum(axis=0)
+    assert np.array_equal(predictor.p_values(test, smoothed=True, seed=5), (above + v[:, None]) / 501)
+    assert np.array_equal(
+        predictor.p_values(test, smoothed=True, seed=np.random.default_rng(5)), (above + v[:, None]) / 501
+    )
+    assert u[0] != v[0]
+    assert np.array_equal(
+        predictor.p_values(test, data.labels[500:600], smoothed=True, seed=5),
+        ((above + v[:, None]) / 501)[np.arange(100), data.labels[500:600]],
+    )
+
+
+def test_no_example_gives_one_or_v():
+    cells = make_cells(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
+    predictor, v = ruled(pippin.scores.ip(), cells), np.random.default_rng(1).random()
+    for smoothed, wanted in ((False, 1.0), (True, v)):
+        asked = asked_of([[0.5, 0.5]], pippin.scores.ip(), None, smoothed, 1)
+        assert answers.p_values(predictor, asked, None).tolist() == [[wanted, wanted]]
+
+
+def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
+    """A class never seen has p = 1 always: it is not chosen, and there is no confidence in what is."""
+    predictor = replace(
+        pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5),
+        classes=("crop", "soil", "weed"),
+    )
+    assert predictor.forced([[0.25, 0.25, 0.5], [0.5, 0.4, 0.1]]).labels.tolist() == ["weed", "crop"]
+    with pytest.warns(UserWarning, match="infinite"):
+        per_class = pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5, per="class")
+    found = per_class.forced([[0.4, 0.5, 0.1], [0.2, 0.2, 0.6], [0.0, 0.0, 1.0]])
+    assert found.labels.tolist() == [2, 2, 2]
+    assert found.credibility.tolist() == [0.25, 1.0, 1.0]
+    assert found.confidence.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_without_calibration_scores_there_are_no_p_values(tmp_path):
+    data = pippin.load_example()
+    for options in ({}, {"per": "class"}):
+        predictor = pippin.calibrate(data.probs, data.labels, "pip", **options)
+        predictor.save(tmp_path / "bare.json", scores=False)
+        with pytest.raises(ValueError, match=r"without its calibration scores.*save with scores=True"):
+            pippin.load(tmp_path / "bare.json").p_values(data.probs)
+        predictor.save(tmp_path / "whole.json")
+        assert np.array_equal(pippin.load(tmp_path / "whole.json").p_values(data.probs), predictor.p_values(data.probs))
+
+
+def test_rc3p_has_no_p_values():
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
+    bounded = replace(predictor, per="rc3p", rank_limits=np.full((1, 12), 3, dtype=np.int32))
+    for call in (bounded.p_values, bounded.forced):
+        with pytest.raises(ValueError, match=r"bound the rank.*per='class'"):
+            call(data.probs)
+
+
+@pytest.mark.parametrize("columns", [3, 700])
+def test_a_row_that_is_no_distribution_is_named(columns):
+    """Through NumPy and through the compiled loops."""
+    probs = made_rows("spread", 2000, columns, 0)
+    predictor = pippin.calibrate(probs, np.zeros(2000, dtype=int), "pip")
+    for value in (-0.5, np.nan, 2.0):
+        wrong = probs.copy()
+        wrong[1234, 1] = value
+        for call in (predictor.p_values, predictor.forced):
+            with pytest.raises(ValueError, match="Row 1234 "):
+                call(wrong)
+    logits = np.log(probs)
+    np.testing.assert_allclose(predictor.p_values(logits, from_logits=True), predictor.p_values(probs), atol=2e-3)
+
+
+@too_few
+def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
+    """150,000 classes: p-values take what they fill and some rows; point predictions some rows."""
+    monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
+    probs = made_rows("peaked", 48, 150_000, 0).astype(np.float32)
+    labels = probs.argmax(axis=1)
+    pippin.warm_up()
+    for per in (None, "class"):
+        predictor = pippin.calibrate(probs, labels, "pip", per=per)
+        predictor.forced(probs[:2])
+        for call, result in ((predictor.p_values, 2 * probs.nbytes), (predictor.forced, 0)):
+            tracemalloc.start()
+            call(probs)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak < result + 0.6 * probs.nbytes
+
+
+def uniform_over(counts):
+    """The probability of a table this uneven, if every cell is as likely."""
+    return stats.chisquare(counts).pvalue
+
+
+def one_p_value_each(per, score, smoothed, draws=2500, each=9):
+    """p-values of the true label of one object, each after a calibration of its own with `each` rows per class."""
+    rng = np.random.default_rng(0)
+    n = 3 * each
+    labels = np.repeat(np.arange(3), each)
+    found = np.empty(draws)
+    for i in range(draws):
+        evidence = rng.exponential(size=(n + 1, 3)) + 1e-9
+        true = np.append(labels, i % 3) if per == "class" else rng.integers(0, 3, n + 1)
+        evidence[np.arange(n + 1), true] *= 1 + true  # classes of their own difficulty
+        probs = evidence / evidence.sum(axis=1, keepdims=True)
+        predictor = pippin.calibrate(probs[:n], true[:n], score, 0.5, seed=rng, per=per)
+        found[i] = predictor.p_values(probs[n:], true[n:], smoothed=smoothed, seed=rng)[0]
+    return found
+
+
+@pytest.mark.parametrize(("per", "n"), [(None, 27), ("class", 9)])
+def test_without_ties_each_fraction_is_equally_likely(per, n):
+    """P(p <= t) = ⌊t(n + 1)⌋/(n + 1): j/(n + 1) for j = 1 … n + 1, each as often as the other; n is the cell's."""
+    found = one_p_value_each(per, "pip", smoothed=False)
+    steps = np.rint(found * (n + 1)).astype(int)
+    assert np.array_equal(found, steps / (n + 1))
+    assert uniform_over(np.bincount(steps, minlength=n + 2)[1:]) > 0.01
+
+
+@pytest.mark.parametrize("per", [None, "class"])
+def test_smoothed_p_values_are_uniform_even_with_ties(per):
+    """Top-k has three scores in all; smoothed, its p-values are uniform. Unsmoothed, they are larger."""
+    found = one_p_value_each(per, "topk", smoothed=True)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+    assert uniform_over(np.bincount((found * 20).astype(int), minlength=20)) > 0.01
+    careful = one_p_value_each(per, "topk", smoothed=False, draws=500)
+    assert stats.kstest(careful, "uniform", alternative="greater").pvalue > 0.5
+    assert careful.mean() > 0.55
+
+
+def example(n):
+    data = pippin.load_example()
+    probs, labels = np.array(data.probs, dtype=np.float64), np.array(data.labels, dtype=np.int64)
+    return probs[:n], labels[:n], probs[n : n + 400], labels[n : n + 400]
+
+
+@pytest.mark.parametrize("score", ["ip", "margin", "pip"])
+def test_crepes_p_values(score):
+    """The same for hinge and margin as crepes computes them, and for PIP from our scores; also per class."""
+    probs, labels, test, _ = example(1999)
+    calibration, every = pippin.scores.score(probs, labels, score), pippin.scores.score(test, None, score)
+    marginal = pippin.calibrate(probs, labels, score)
+    assert np.array_equal(marginal.p_values(test), peers.crepes_p_values(calibration, every))
+    if score != "pip":
+        theirs = peers.crepes_p_values(*peers.crepes_scores({"ip": "hinge"}.get(score, score), probs, labels, test))
+        assert np.array_equal(marginal.p_values(test), theirs)
+    per_class = pippin.calibrate(probs, labels, score, per="class")
+    assert np.array_equal(per_class.p_values(test), peers.crepes_p_values(calibration, every, labels))
+
+
+def test_crepes_smoothed_p_values_given_its_draws():
+    """The same formula: with crepes' θ for v, the same numbers; top-k ties most scores."""
+    probs, labels, test, true = example(1999)
+    calibration = pippin.scores.score(probs, labels, "topk")
+    theta = np.random.RandomState(3).rand(len(test))
+    cells = one_cell(read_only(np.sort(calibration)), len(calibration), 12)
+    asked = Asked(as_rows(test), Draws(np.zeros(len(test)), theta))
+    theirs = peers.crepes_p_values(calibration, pippin.scores.score(test, true, "topk"), smoothing=True, seed=3)
+    assert np.array_equal(answers.p_values(ruled(pippin.scores.topk(), cells), asked, true), theirs)
+
+
+def test_a_p_value_of_exactly_alpha_is_outside():
+    """p = α leaves a class out; crepes asks p >= 1 − confidence and keeps it, beyond what 1 − α needs."""
+    probs, labels, _, _ = example(1999)
+    predictor = pippin.calibrate(probs, labels, "pip", 0.1)
+    calibration, every = predictor.scores, pippin.scores.score(probs, None, "pip")
+    at_alpha = predictor.p_values(probs) == 0.1
+    assert at_alpha.any()
+    assert not predictor.predict(probs).mask[at_alpha].any()
+    assert peers.crepes_from_scores(calibration, every)[at_alpha].all()
+
+
+@pytest.mark.parametrize("per", [None, "class"])
+def test_what_p_values_keep_is_made_once_and_never_travels(per, monkeypatch):
+    """The calibration scores are prepared at the first call; a pickle leaves them behind."""
+    from pippin._engine.numpy_engine import p_values as in_numpy
+
+    data, prepared, real = pippin.load_example(), [], in_numpy.among
+    monkeypatch.setattr(dispatch, "engine_for", lambda work: dispatch.numpy_engine)
+    monkeypatch.setattr(in_numpy, "among", lambda held: prepared.append(held) or real(held))
+    predictor = pippin.calibrate(data.probs[:900], data.labels[:900], "pip", per=per)
+    first, second = (predictor.p_values(data.probs[900:910]) for _ in range(2))
+    assert len(prepared) == 1
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(predictor)).p_values(data.probs[900:910]), first)  # noqa: S301

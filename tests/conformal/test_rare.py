@@ -1,0 +1,392 @@
+"""Rare classes: clusters that share examples, and RC3P's limits on the rank."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.cluster import KMeans
+
+import pippin
+from pippin._conformal.cells import make_cells
+from pippin._conformal.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
+from pippin._conformal.rank_limits import rc3p_limits
+from pippin._engine import dispatch
+from pippin._theory.level import examples_needed, quantile_rank
+from pippin._validation.rows import as_rows
+from support import peers
+from support.rows import made_rows
+
+DATA = pippin.load_example()
+PROBS, LABELS = np.array(DATA.probs, dtype=np.float64), np.array(DATA.labels)
+
+torchcp_warns = pytest.mark.filterwarnings(
+    "ignore:The 'temperature' parameter is deprecated:DeprecationWarning", "ignore:The value of quantile exceeds 1"
+)
+
+
+def torchcp(kind, probs, labels, alpha=0.1):
+    """A calibrated predictor of TorchCP; its RC3P must be told the number of classes first."""
+    import torch
+
+    predictor = peers.torchcp_predictor(kind, alpha)
+    predictor.num_classes = probs.shape[1]
+    predictor.calculate_threshold(torch.from_numpy(probs), torch.from_numpy(labels))
+    return predictor, lambda test: predictor.predict_with_logits(torch.from_numpy(test)).numpy().astype(bool)
+
+
+# Clusters
+
+
+def test_kmeans_is_as_good_as_scikit_learns():
+    """The weighted sum of squares of 20 made problems: on average the same, both best of ten starts."""
+    ratios = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points = np.sort(rng.random((rng.integers(8, 120), 6)) ** rng.integers(1, 4), axis=1)
+        points += rng.integers(0, 4, (len(points), 1))
+        weights = np.sqrt(rng.integers(9, 400, len(points)))
+        n_clusters = int(rng.integers(2, 8))
+        parts, inertia = kmeans(points, weights, n_clusters, np.random.default_rng(seed))
+        theirs = KMeans(n_clusters, n_init=10, random_state=seed).fit(points, sample_weight=weights)
+        ratios.append(inertia / theirs.inertia_)
+        centers = [np.average(points[parts == c], axis=0, weights=weights[parts == c]) for c in range(n_clusters)]
+        by_hand = sum(w * ((p - centers[c]) ** 2).sum() for p, w, c in zip(points, weights, parts, strict=True))
+        assert inertia == pytest.approx(by_hand)
+        again, _ = kmeans(points, weights, n_clusters, np.random.default_rng(seed))
+        assert np.array_equal(again, parts)
+    assert max(ratios) < 1.1
+    assert np.mean(ratios) < 1.005
+
+
+def test_kmeans_with_fewer_places_than_clusters():
+    """Equal points stay together, and no cluster of nothing breaks it."""
+    points = np.repeat([[0.0, 1.0], [2.0, 3.0]], [5, 4], axis=0)
+    parts, inertia = kmeans(points, np.ones(9), 4, np.random.default_rng(0))
+    assert inertia == 0
+    assert len(set(parts[:5])) == len(set(parts[5:])) == 1
+    assert parts[0] != parts[5]
+
+
+def test_alike_classes_find_each_other():
+    """Three kinds of classes, each with its own spread of scores; a class with 8 rows stays out."""
+    rng = np.random.default_rng(1)
+    labels = np.concatenate([np.repeat(np.arange(12), 60), np.full(8, 12)])
+    scores = rng.random(len(labels)) + np.array([2, 0, 1])[labels % 3]
+    found = clusters_of(scores, labels, 14, 0.1, 3, rng)
+    assert found.tolist() == [2, 0, 1] * 4 + [NULL, NULL]
+    infinite = np.where(scores > 2.3, np.inf, scores)
+    assert clusters_of(infinite, labels, 14, 0.1, 3, rng).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize(("third", "wanted"), [(2.5, [0, 0, 1]), (2.2, [0, 1, 1])])
+def test_a_class_weighs_the_root_of_its_count(third, wanted):
+    """Classes at 0, 1 and 2.5 or 2.2: whole counts would join the last two in both cases, no weights in neither."""
+    counts = [36, 900, 9]
+    scores = np.repeat([0.0, 1.0, third], counts)
+    found = clusters_of(scores, np.repeat(np.arange(3), counts), 3, 0.1, 2, np.random.default_rng(0))
+    assert found.tolist() == wanted
+
+
+def test_the_seed_draws_u_then_the_split_then_the_starts():
+    """From a seed or its generator; the rows that cluster do not calibrate."""
+    probs, labels = PROBS[:2500], LABELS[:2500]
+    predictor = pippin.calibrate(probs, labels, "aps", seed=4, per="cluster")
+    rng = np.random.default_rng(4)
+    scores = dispatch.label_scores(as_rows(probs), labels, pippin.scores.aps(), rng.random(2500))
+    rarest = int(np.bincount(labels).min())
+    aside, n_clusters = rarest * 12 // 87, rarest * 12 // 87 // 2
+    assert plan(np.bincount(labels), 0.1) == (aside / rarest, n_clusters)
+    rest = rng.random(2500) >= aside / rarest
+    cluster = clusters_of(scores[~rest], labels[~rest], 12, 0.1, n_clusters, rng)
+    assert predictor.n_calibration == rest.sum() < 2500
+    for k in range(12):
+        mates = np.isin(labels, np.flatnonzero(cluster == cluster[k]))
+        own = np.sort(scores[rest & mates])
+        assert predictor.thresholds[0, k] == own[quantile_rank(len(own), 0.1) - 1]
+    again = pippin.calibrate(probs, labels, "aps", seed=np.random.default_rng(4), per="cluster")
+    assert np.array_equal(again.thresholds, predictor.thresholds)
+    other = pippin.calibrate(probs, labels, "aps", seed=5, per="cluster")
+    assert not np.array_equal(other.cells.of, predictor.cells.of)
+
+
+def test_the_table_shows_clusters_and_their_rows():
+    """Classes of a cluster share n and threshold; without a cluster it is the marginal one, which promises nothing."""
+    rows = np.flatnonzero((LABELS != 3) | (np.cumsum(LABELS == 3) <= 6))
+    predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "pip", 0.1, classes=DATA.classes, seed=0, per="cluster")
+    table = predictor.table()
+    assert table.columns == ["class", "cluster", "n", "threshold", "expected_coverage", "lacking"]
+    lone = table.row(3, named=True)
+    assert (lone["class"], lone["cluster"], lone["n"]) == ("common_chickweed", None, predictor.n_calibration)
+    assert lone["expected_coverage"] is None
+    assert table["expected_coverage"].null_count() == 1
+    for _, mates in table.drop_nulls("cluster").group_by("cluster"):
+        assert mates["n"].n_unique() == mates["threshold"].n_unique() == 1
+    again = predictor.at(0.2)
+    assert np.array_equal(again.cells.of, predictor.cells.of)
+    assert (again.thresholds <= predictor.thresholds).all()
+
+
+def test_too_few_rows_to_cluster_are_told():
+    """Then no row is set aside: every class has the marginal threshold, and a warning says so."""
+    with pytest.warns(UserWarning, match=r"Too few calibration examples per class to cluster 12 classes: .*") as caught:
+        predictor = pippin.calibrate(PROBS[:200], LABELS[:200], "pip", seed=0, per="cluster")
+    assert caught[0].filename == __file__
+    assert predictor.n_calibration == 200
+    assert (predictor.thresholds == pippin.calibrate(PROBS[:200], LABELS[:200], "pip").threshold).all()
+    assert predictor.table()["cluster"].to_list() == [0] * 12  # one for all
+
+
+def test_a_cluster_with_too_few_rows_is_named():
+    """Its classes are in every set, which the warning says."""
+    rng = np.random.default_rng(3)
+    labels = np.repeat(np.arange(150), 80)
+    probs = np.full((len(labels), 150), 1e-3)
+    probs[np.arange(len(labels)), labels] = rng.random(len(labels)) ** (1 + labels % 50)
+    probs /= probs.sum(axis=1, keepdims=True)
+    told = r"\d+ of \d+ thresholds are infinite, because alpha=0.02 needs 49 .*the cluster of \d+ has \d+.*: collect"
+    with pytest.warns(UserWarning, match=told):
+        predictor = pippin.calibrate(probs, labels, "ip", 0.02, seed=0, per="cluster")
+    few = predictor.cells.counts[predictor.cells.of[0]] < 49
+    assert few.any()
+    assert np.array_equal(np.isinf(predictor.thresholds[0]), few)
+    assert predictor.predict(probs[:10]).mask[:, few].all()
+
+
+def test_clusters_cover_by_their_exact_law():
+    """Given the clusters and its count n, coverage of a cluster is Beta(k, n + 1 − k), the null's included.
+
+    So all rows together are covered at the level too.
+
+    Scores have the known distributions P(S ≤ s) = s^a, so coverage is computed. 500 calibrations.
+    """
+    rng = np.random.default_rng(12)
+    share = rng.dirichlet(np.full(14, 4.0))
+    share[0] = 0.004  # a class that is too rare to be compared
+    share /= share.sum()
+    power = np.array([1.0, 1.1, 3.0, 3.3, 8.0, 9.0, 1.2])[np.arange(14) % 7]
+    alpha = 0.2
+    in_clusters, in_null, overall = [], [], []
+    for seed in range(500):
+        labels = rng.choice(14, 1500, p=share)
+        scores = rng.random(1500) ** (1 / power[labels])
+        cells, n_rest, _ = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
+        null = cells.of[0, 0]
+        assert null == cells.of.max()
+        overall.append((share * cells.thresholds(alpha)[cells.of[0]] ** power).sum())
+        for cell, (threshold, n) in enumerate(zip(cells.thresholds(alpha), cells.counts.tolist(), strict=True)):
+            mates = (cells.of[0] == cell) | (n == n_rest)  # with too few rows of its own the null holds all
+            covered = (share * threshold**power)[mates].sum() / share[mates].sum()
+            k = quantile_rank(n, alpha)
+            (in_null if cell == null else in_clusters).append(stats.beta.cdf(covered, k, n + 1 - k))
+    assert len(in_clusters) > 1000
+    assert stats.kstest(in_clusters, "uniform").pvalue > 0.01
+    assert stats.kstest(in_null, "uniform").pvalue > 0.01
+    assert 0.8 - 0.001 < np.mean(overall) < 0.8 + 14 / 1500
+
+
+@torchcp_warns
+def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
+    """With its split and its clusters the thresholds agree; its null cluster is infinite, ours is one more."""
+    import torch
+
+    rows = np.flatnonzero((LABELS[:3000] != 3) | (np.cumsum(LABELS[:3000] == 3) <= 60))
+    probs, labels = PROBS[rows], LABELS[rows]
+    torch.manual_seed(0)
+    theirs, _ = torchcp("ClusteredPredictor", probs, labels)
+    aside, cluster = theirs.idx1.numpy(), theirs.cluster_assignments.numpy().astype(int)
+    scores = pippin.scores.score(probs, labels, "ip")
+    cells = shared_cells(scores[~aside], labels[~aside], cluster, np.ones(12, dtype=bool), 9)
+    ours = cells.thresholds(0.1)[cells.of[0]]
+    known = cluster != NULL
+    assert 3 < known.sum() < 12
+    assert theirs.num_clusters == plan(np.bincount(labels), 0.1)[1]
+    assert np.array_equal(theirs.q_hat.numpy()[known], ours[known].astype(np.float32))
+    assert np.isinf(theirs.q_hat.numpy()[~known]).all()
+    null = ~aside & ~known[labels]
+    assert (ours[~known] == pippin.calibrate(probs[null], labels[null], "ip").threshold).all()
+
+
+@torchcp_warns
+def test_many_rows_of_few_classes_are_calibrated_class_by_class():
+    """More clusters than classes: each class is its own; TorchCP makes every threshold infinite instead."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 1000)
+    probs = made_rows("spread", 5000, 5, 0)
+    predictor = pippin.calibrate(probs, labels, "ip", seed=rng, per="cluster")
+    assert sorted(predictor.cells.of[0]) == [0, 1, 2, 3, 4]
+    assert np.isfinite(predictor.thresholds).all()
+    theirs, _ = torchcp("ClusteredPredictor", probs, labels)
+    assert np.isinf(theirs.q_hat.numpy()).all()
+
+
+def test_a_class_that_only_clustered_has_the_marginal_threshold():
+    """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
+    scores = np.arange(40) / 40
+    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
+    thresholds = cells.thresholds(0.1)[cells.of[0]]
+    assert thresholds.tolist() == [18 / 40, 38 / 40, 36 / 40]
+
+
+def test_a_class_that_was_never_seen_does_not_pay_for_the_rare_ones():
+    """It has the marginal threshold; the rare classes that were seen keep their own."""
+    scores, labels = np.arange(60) / 60, np.repeat([0, 1, 2], 20)
+    cells = shared_cells(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
+    assert cells.counts.tolist() == [20, 20, 20, 60]
+    assert cells.thresholds(0.1)[cells.of[0]].tolist() == [18 / 60, 38 / 60, 58 / 60, 54 / 60]
+
+
+# RC3P
+
+
+def limits_of(scores, ranks, alpha, n_classes):
+    """Both limits of one class from its examples."""
+    cells = make_cells(
+        np.asarray(scores, dtype=float), np.zeros(len(scores), dtype=int), np.zeros((1, n_classes), dtype=int), ranks
+    )
+    limits = rc3p_limits(cells, alpha)
+    return limits.scores[0, 0], limits.ranks[0, 0]
+
+
+examples = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8)), min_size=2, max_size=45)
+
+
+@given(examples=examples, alpha=st.sampled_from((0.05, 0.1, 0.2, 0.3, 0.5)))
+def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
+    """Of n + 1 examples, each left out in turn, at most ⌊(n + 1)α⌋ are lost.
+
+    That is the guarantee itself: of exchangeable rows each is the new one equally likely.
+    """
+    scores, ranks = np.array(examples).T
+    lost = 0
+    for i in range(len(examples)):
+        others = np.arange(len(examples)) != i
+        score, rank = limits_of(scores[others], ranks[others], alpha, 8)
+        lost += scores[i] > score or ranks[i] > rank
+    assert lost <= math.floor(len(examples) * Fraction(str(alpha)))
+
+
+@given(examples=examples, alpha=st.sampled_from((0.1, 0.2, 0.3)))
+def test_rc3p_limits_are_the_smallest_that_lose_no_more_than_they_may(examples, alpha):
+    """By trying every rank limit, and then every score."""
+    scores, ranks = np.array(examples).T
+    score, rank = limits_of(scores, ranks, alpha, 8)
+    spare = len(examples) - quantile_rank(len(examples), alpha)
+    if spare < 0:
+        assert (score, rank) == (math.inf, 8)
+        return
+    smallest = min(k for k in range(1, 9) if (ranks > k).sum() <= spare)
+    assert rank == smallest
+    if (ranks >= smallest).sum() == spare + 1:
+        assert score == math.inf
+    else:
+        spare -= (ranks > smallest).sum()
+        assert score == min(s for s in scores if (scores > s).sum() <= spare)
+
+
+def rows_with_ranks_against_scores():
+    """Ten rows of class 0: the higher its probability, the lower its rank."""
+    probs = np.empty((10, 60))
+    for i in range(10):
+        own = 0.05 + 0.0001 * i
+        probs[i] = (1 - own - 0.07 * i) / (59 - i)
+        probs[i, 0] = own
+        probs[i, 1 : 1 + i] = 0.07
+    return probs
+
+
+@torchcp_warns
+def test_rc3p_keeps_its_word_where_the_published_rule_does_not():
+    """Nine examples of ten, α = 0.1: one in ten may be lost. TorchCP loses two, because rank and score may each."""
+    probs, labels = rows_with_ranks_against_scores(), np.zeros(10, dtype=int)
+    ours = theirs = 0
+    for i in range(10):
+        others = np.arange(10) != i
+        with pytest.warns(UserWarning, match="59 of 60 thresholds are infinite"):
+            predictor = pippin.calibrate(probs[others], labels[others], "ip", per="rc3p")
+        ours += not predictor.predict(probs[i : i + 1]).mask[0, 0]
+        _, predict = torchcp("RC3PPredictor", probs[others], labels[others])
+        theirs += not predict(probs[i : i + 1])[0, 0]
+    assert (ours, theirs) == (1, 2)
+
+
+@torchcp_warns
+@pytest.mark.parametrize("n", [1998, 2500, 3000])
+def test_torchcps_rc3p_gives_our_sets_where_both_count_alike(n):
+    """Ours may lose ⌊(n + 1)α⌋ − 1 examples of a class, m by rank; the published α − m/n rounds otherwise for some."""
+    predictor = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="rc3p")
+    theirs, predict = torchcp("RC3PPredictor", PROBS[:n], LABELS[:n])
+    sets, their_sets = predictor.predict(PROBS[n:]).mask, predict(PROBS[n:])
+    near = np.abs(1 - PROBS[n:] - predictor.thresholds) < 1e-7  # TorchCP keeps thresholds in 32 bits
+    assert near.mean() < 0.03
+    ranks = dispatch.label_ranks(as_rows(PROBS[:n]), LABELS[:n]) + 1
+    alike = []
+    for k in range(12):
+        own = ranks[LABELS[:n] == k]
+        count, lost = len(own), int((own > predictor.rank_limits[0, k]).sum())
+        published = Fraction(1, 10) - Fraction(lost, count)
+        same_count = math.ceil((count + 1) * (1 - published)) == quantile_rank(count, 0.1) + lost
+        if same_count and theirs.class_rank_limits[k] == predictor.rank_limits[0, k]:
+            assert np.array_equal((sets | near)[:, k], (their_sets | near)[:, k])
+            alike.append(k)
+    assert len(alike) >= 8
+
+
+def test_rc3p_bounds_the_rank_of_a_class_in_every_set():
+    """On the example it makes PIP's sets per class smaller, and every class is covered."""
+    sizes = {}
+    for per in ("class", "rc3p"):
+        predictor = pippin.calibrate(PROBS[::2], LABELS[::2], "pip", per=per)
+        sets = predictor.predict(PROBS[1::2])
+        sizes[per] = sets.sizes.mean()
+        inside = sets.contains(LABELS[1::2])
+        assert min(inside[LABELS[1::2] == k].mean() for k in range(12)) > 0.8
+    assert sizes["rc3p"] < 0.8 * sizes["class"]
+    at = np.repeat(np.arange(len(sets)), sets.sizes)
+    ranks = np.argsort(np.argsort(-PROBS[1::2], axis=1, kind="stable"), axis=1)[at, sets.members] + 1
+    assert (ranks <= predictor.rank_limits[0, sets.members]).all()
+    assert "rank_limit" in predictor.table().columns
+
+
+def test_rc3p_covers_at_least_what_its_table_says():
+    """Mean coverage of every class over 400 calibrations of a known population."""
+    rng = np.random.default_rng(5)
+    probs = rng.dirichlet((1.5, 1, 0.7, 0.4), 30_000)
+    labels = (rng.random(len(probs))[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    scores, ranks = pippin.scores.score(probs, labels, "repip"), dispatch.label_ranks(as_rows(probs), labels) + 1
+    covered = np.zeros((400, 4))
+    for draw in covered:
+        rows = np.concatenate([rng.choice(np.flatnonzero(labels == k), 19 + 10 * k) for k in range(4)])
+        predictor = pippin.calibrate(probs[rows], labels[rows], "repip", 0.2, per="rc3p")
+        inside = (scores <= predictor.thresholds[0, labels]) & (ranks <= predictor.rank_limits[0, labels])
+        draw[:] = np.bincount(labels, inside) / np.bincount(labels)
+    expected = predictor.table()["expected_coverage"].to_numpy()
+    assert expected == pytest.approx([math.ceil(Fraction(4, 5) * (n + 1)) / (n + 1) for n in (19, 29, 39, 49)])
+    assert (covered.mean(axis=0) > expected - 3 * covered.std(axis=0) / 20).all()
+
+
+# Per class
+
+
+@torchcp_warns
+@pytest.mark.parametrize("n", [1998, 2500, 3000])
+def test_torchcps_class_conditional_sets_are_ours(n):
+    """Whole masks, exactly."""
+    ours = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="class").predict(PROBS[n:]).mask
+    _, predict = torchcp("ClassConditionalPredictor", PROBS[:n], LABELS[:n])
+    assert np.array_equal(ours, predict(PROBS[n:]))
+
+
+@torchcp_warns
+def test_the_quantile_per_class_is_exact_where_torchcps_is_not():
+    """α = 0.4, 24 examples: the 15th smallest; in 32-bit floats 25 · 0.6 is more than 15."""
+    rows = np.concatenate([np.flatnonzero(LABELS[:4000] == k)[:24] for k in range(12)])
+    ours = pippin.calibrate(PROBS[rows], LABELS[rows], "ip", 0.4, per="class").thresholds[0]
+    theirs, _ = torchcp("ClassConditionalPredictor", PROBS[rows], LABELS[rows], 0.4)
+    scores = np.sort(pippin.scores.score(PROBS[rows], LABELS[rows], "ip").reshape(12, 24), axis=1)
+    assert np.array_equal(ours, scores[:, 14])
+    assert np.array_equal(theirs.q_hat.numpy(), scores[:, 15].astype(np.float32))
+    assert examples_needed(0.4) == 2

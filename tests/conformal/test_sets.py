@@ -1,0 +1,165 @@
+"""Prediction sets: every view of them tells the same story."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pippin
+
+NAMES = ("crop", "soil", "weed")
+
+
+def make(rows, classes=range(3)):
+    sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    return pippin.PredictionSets(sizes, np.array([k for row in rows for k in row], dtype=np.int32), classes)
+
+
+@st.composite
+def set_rows(draw, at_least=0):
+    """Any sets over 2 to 6 classes, as lists of indices, and the class names."""
+    n_classes = draw(st.integers(2, 6))
+    one = st.permutations(range(n_classes)).flatmap(lambda p: st.integers(0, n_classes).map(lambda size: p[:size]))
+    rows = draw(st.lists(one, min_size=at_least, max_size=8))
+    classes = draw(st.sampled_from([range(6), "abcdef", (5, 4, 3, 2, 1, 0), (10, 20, 30, 40, 50, 60)]))[:n_classes]
+    return rows, classes if isinstance(classes, range) else tuple(classes)
+
+
+@given(set_rows())
+def test_all_views_agree(drawn):
+    """sizes, members, offsets, mask, labels, iteration and indexing all give the sets that were made."""
+    rows, classes = drawn
+    sets = make(rows, classes)
+    names = [[classes[k] for k in row] for row in rows]
+    assert len(sets) == len(rows)
+    assert sets.sizes.tolist() == [len(row) for row in rows]
+    assert sets.members.tolist() == [k for row in rows for k in row]
+    assert [sets.members[a:b].tolist() for a, b in zip(sets.offsets, sets.offsets[1:], strict=False)] == rows
+    assert sets.mask.shape == (len(rows), len(classes))
+    assert sets.mask.tolist() == [[k in row for k in range(len(classes))] for row in rows]
+    assert sets.labels() == list(sets) == [sets[i] for i in range(len(rows))] == names
+
+
+@given(set_rows(at_least=1))
+def test_contains_is_the_mask(drawn):
+    """A label is contained, as index or name, exactly where the mask is true."""
+    rows, classes = drawn
+    sets = make(rows, classes)
+    for k, name in enumerate(classes):
+        assert sets.contains([name] * len(rows)).tolist() == sets.mask[:, k].tolist()
+        if isinstance(name, str) or isinstance(classes, range):
+            assert sets.contains([k] * len(rows)).tolist() == sets.mask[:, k].tolist()
+
+
+@given(set_rows(), st.data())
+def test_a_slice_is_the_sets_of_a_slice(drawn, data):
+    """Slices of any step are sets again, with the same classes."""
+    rows, classes = drawn
+    part = data.draw(st.slices(len(rows)))
+    sets = make(rows, classes)[part]
+    assert isinstance(sets, pippin.PredictionSets)
+    assert sets.labels() == make(rows[part], classes).labels()
+    assert sets.classes == classes
+    assert sets.mask.tolist() == make(rows[part], classes).mask.tolist()
+    assert (sets.sizes.dtype, sets.members.dtype) == (np.int64, np.int32)
+
+
+def test_indexing_follows_python():
+    """Negative indices count from the end, NumPy's integers are indices."""
+    sets = make([[2], [], [1, 0]], NAMES)
+    assert sets[0] == sets[-3] == sets[np.int64(0)] == ["weed"]
+    assert sets[1] == []
+    assert sets[-1] == ["soil", "crop"]
+
+
+@pytest.mark.parametrize("index", [3, -4, 10**9])
+def test_an_index_out_of_range_is_an_index_error(index):
+    """Like a list."""
+    with pytest.raises(IndexError):
+        make([[2], [], [1, 0]])[index]
+
+
+@pytest.mark.parametrize("index", ["a", 1.0, None])
+def test_an_index_of_another_kind_is_a_type_error(index):
+    """Like a list."""
+    with pytest.raises(TypeError):
+        make([[2], []])[index]
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "text"),
+    [
+        ([[0], [1, 2]], NAMES, "PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons)"),
+        ([[]], range(2000), "PredictionSets(1 objects, 2,000 classes, mean size 0.00, 0 % singletons)"),
+        ([[0]] * 1234, range(2), "PredictionSets(1,234 objects, 2 classes, mean size 1.00, 100 % singletons)"),
+        ([], range(2), "PredictionSets(0 objects, 2 classes, mean size 0, no singletons)"),
+    ],
+)
+def test_repr_sums_up(rows, classes, text):
+    """The shortest useful summary, for no objects as well."""
+    assert repr(make(rows, classes)) == text
+
+
+def test_names_are_plain_python():
+    """Lists hold str and int, ready for JSON."""
+    for classes in (range(3), NAMES, (7, 8, 9)):
+        sets = make([[2, 0]], classes)
+        kinds = {type(name) for name in [*sets.labels()[0], *sets[0], *next(iter(sets))]}
+        assert kinds == {type(classes[0])}
+
+
+@pytest.mark.parametrize("name", ["sizes", "members", "offsets", "mask"])
+def test_arrays_are_read_only(name):
+    """What sets say cannot be changed behind their back."""
+    array = getattr(make([[2], [1, 0]]), name)
+    with pytest.raises(ValueError, match="read-only"):
+        array[...] = 0
+
+
+def test_the_callers_arrays_stay_writable():
+    """Making sets does not freeze the arrays that the caller gave."""
+    sizes, members = np.array([1, 2]), np.array([2, 1, 0])
+    pippin.PredictionSets(sizes, members, NAMES)
+    assert sizes.flags.writeable
+    assert members.flags.writeable
+
+
+def test_fields_cannot_be_assigned():
+    """Sets are frozen."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make([[0]]).sizes = np.array([2])
+
+
+PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.25, 0.5, 0.25]])
+TWO = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("probs", "threshold", "wanted"),
+    [
+        (PROBS, np.inf, [[0, 1, 2], [2, 1, 0], [1, 0, 2]]),
+        (PROBS, -1.0, [[], [], []]),
+        (PROBS, 0.4, [[0], [2], []]),
+        (PROBS, 0.75, [[0], [2], [1, 0, 2]]),
+        (TWO, np.inf, [[0, 1], [0, 1], [1, 0]]),
+        (TWO, 0.3, [[0], [], [1]]),
+        (TWO, 0.5, [[0], [0, 1], [1]]),
+        (TWO, -1.0, [[], [], []]),
+    ],
+)
+def test_predicted_sets(probs, threshold, wanted):
+    """Full, empty and ordinary sets of IP, most probable class first, equal ones by index."""
+    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, threshold, 9, range(probs.shape[1]), None)
+    sets = predictor.predict(probs)
+    assert sets.labels() == wanted
+    assert sets.mask.sum() == sum(map(len, wanted))
+    assert [predictor.predict_one(row).tolist() for row in probs] == wanted
+
+
+def test_numbered_classes_contain_by_name():
+    """With numbers for names a label is a name: 1 is the class named 1, not column 1."""
+    sets = make([[0], [1]], (1, 0))
+    assert sets.labels() == [[1], [0]]
+    assert sets.contains([1, 1]).tolist() == [True, False]

@@ -1,0 +1,192 @@
+"""Predictors behind a sharpener: exact laws, every way of learning, files, and rows used twice."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pippin
+from pippin._sharpening.sharpener import row_prints
+from pippin._validation.rows import as_rows
+from pippin.export.c_header import c_header
+from support.confused import confused_rows
+
+
+@pytest.fixture(scope="module")
+def sharper():
+    """Learnt on 200 rows."""
+    return pippin.sharpen(*confused_rows(200))
+
+
+@pytest.mark.parametrize("score", ["socop", "ip", "repip"])
+def test_coverage_follows_its_law_behind_a_sharpener(sharper, score):
+    """Over 800 calibrations of 49 rows, coverage is Beta(45, 5)-distributed."""
+    probs, labels = confused_rows(800 * 49 + 40_000, seed=20)
+    scores = pippin.scores.score(sharper(probs), labels, score)
+    calibrations, test = np.sort(scores[: 800 * 49].reshape(800, 49), axis=1), np.sort(scores[800 * 49 :])
+    coverage = np.searchsorted(test, calibrations[:, 44], side="right") / len(test)
+    assert stats.kstest(coverage, stats.beta(45, 5).cdf).pvalue > 0.01
+    one = pippin.calibrate(probs[:49], labels[:49], score, 0.1, sharpen=sharper)
+    assert one.base.threshold == calibrations[0, 44]
+
+
+def test_rows_that_learnt_cannot_calibrate():
+    """They are known again, be they as few as a tenth; and would have covered too little."""
+    probs, labels = confused_rows(300, seed=21)
+    sharper = pippin.sharpen(probs[:150], labels[:150])
+    with pytest.raises(pippin.InputError, match="got 30 of 180 it did: divide the rows first"):
+        pippin.calibrate(probs[120:], labels[120:], sharpen=sharper)
+    pippin.calibrate(probs[150:], labels[150:], sharpen=sharper)
+    again = pippin.sharpen(np.log(probs[:150]), labels[:150], from_logits=True)
+    with pytest.raises(pippin.InputError, match="it did"):
+        pippin.calibrate(np.log(probs), labels, sharpen=again, from_logits=True)
+
+
+@pytest.mark.parametrize("per", [None, "class", "group", "rc3p"])
+def test_all_kinds_of_thresholds_stand_behind_it(sharper, per, tmp_path):
+    """The predictor is that of the sharper rows, before and after a file."""
+    probs, labels = confused_rows(500, seed=22)
+    groups = np.arange(500) % 3 if per == "group" else None
+    predictor = pippin.calibrate(probs, labels, "pip", 0.2, sharpen=sharper, per=per, groups=groups)
+    base = pippin.calibrate(sharper(probs), labels, "pip", 0.2, per=per, groups=groups)
+    beside = {} if groups is None else {"groups": groups}
+    expected = base.predict(sharper(probs), **beside)
+    predictor.save(tmp_path / "p.json")
+    for found in (predictor, pippin.load(tmp_path / "p.json")):
+        assert np.array_equal(found.predict(probs, **beside).members, expected.members)
+        if per != "rc3p":  # which has no p-values
+            assert np.array_equal(found.p_values(probs, **beside), base.p_values(sharper(probs), **beside))
+        assert isinstance(found, pippin.ConformalPredictor)
+        assert "behind a sharpener learnt on 200 rows" in found.describe()
+    assert predictor.at(0.1).alpha == 0.1
+    assert predictor.guarantee == 0.8
+
+
+def test_one_row_is_like_many(sharper):
+    """`predict_one` gives the members that `predict` does."""
+    probs, labels = confused_rows(300, seed=23)
+    predictor = pippin.calibrate(probs, labels, "socop", sharpen=sharper)
+    sets = predictor.predict(probs)
+    for row, start, stop in zip(probs[:60], sets.offsets[:60], sets.offsets[1:61], strict=True):
+        assert predictor.predict_one(row).tolist() == sets.members[start:stop].tolist()
+    with pytest.raises(pippin.InputError, match="Expected one row of 4 probabilities"):
+        predictor.predict_one(probs[0, :3])
+    with pytest.raises(pippin.InputError, match="sums to"):
+        predictor.predict_one(2 * probs[0])
+
+
+def test_any_predictor_may_stand_behind_it(sharper, tmp_path):
+    """Weighted ones too, in two steps."""
+    probs, labels = confused_rows(400, seed=24)
+    weights = np.linspace(1, 2, 400)
+    predictor = sharper.before(pippin.calibrate_weighted(sharper(probs), labels, weights, "ip", 0.2))
+    predictor.save(tmp_path / "p.json")
+    sets = pippin.load(tmp_path / "p.json").predict(probs, weights=weights)
+    assert np.array_equal(sets.members, predictor.base.predict(sharper(probs), weights=weights).members)
+    named = pippin.calibrate(probs, labels, classes=("a", "b", "c", "d"))
+    with pytest.raises(pippin.InputError, match="Expected the classes of the sharpener"):
+        sharper.before(named)
+
+
+def test_learn_divides_the_rows():
+    """One part learns, the other calibrates; its sets cover, smaller and more often single than the plain score's."""
+    probs, labels = confused_rows(9000, seed=25)
+    predictor = pippin.learn(probs[:1000], labels[:1000], "socop", 0.1)
+    plain = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1)
+    assert (predictor.sharpeners[0].learnt.n, predictor.n_calibration) == (500, 500)
+    found, other = (one.predict(probs[1000:]) for one in (predictor, plain))
+    assert pippin.metrics.coverage(found, labels[1000:]) == pytest.approx(0.9, abs=0.04)
+    assert pippin.metrics.mean_size(found) < pippin.metrics.mean_size(other)
+    assert pippin.metrics.singleton_rate(found) > pippin.metrics.singleton_rate(other)
+
+
+def test_the_price_of_socop_is_chosen_on_rows_that_learnt():
+    """A wish for singletons or for small sets is met out of fold, and then calibrated on other rows."""
+    probs, labels = confused_rows(5000, seed=26)
+    few = pippin.learn(probs[:800], labels[:800], max_size=1.35)
+    many = pippin.learn(probs[:800], labels[:800], min_singletons=0.9)
+    sets = [one.predict(probs[800:]) for one in (few, many)]
+    assert few.base.score != many.base.score
+    assert pippin.metrics.singleton_rate(sets[0]) < pippin.metrics.singleton_rate(sets[1])
+    assert pippin.metrics.mean_size(sets[0]) < min(1.4, pippin.metrics.mean_size(sets[1]))
+    for wrong in ({"max_size": 1.0, "min_singletons": 0.5}, {"max_size": 1.0, "score": "ip"}):
+        with pytest.raises(pippin.InputError, match="Expected max_size or min_singletons"):
+            pippin.learn(probs[:800], labels[:800], **wrong)
+
+
+def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_see(tmp_path):
+    """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
+    probs, labels = confused_rows(250, seed=27)
+    mixture = pippin.learn(probs, labels, "ip", 0.2, way="mixture")
+    assert [part.n_calibration for part in mixture.parts] == [50] * 5
+    for part in mixture.parts:
+        seen = np.isin(_prints(probs), part.sharpeners[0].learnt.prints)
+        assert seen.sum() == 200
+        again = pippin.calibrate(probs[~seen], labels[~seen], "ip", 0.2, sharpen=part.sharpeners[0])
+        assert again.base.threshold == part.base.threshold
+    new, truth = confused_rows(4000, seed=28)
+    sets = mixture.predict(new, seed=1)
+    drawn = np.random.default_rng(1).integers(5, size=4000)
+    for number, part in enumerate(mixture.parts):
+        alone = part.predict(new[drawn == number])
+        assert np.array_equal(sets.sizes[drawn == number], alone.sizes)
+    assert pippin.metrics.coverage(sets, truth) == pytest.approx(0.8, abs=0.06)
+    mixture.save(tmp_path / "m.json")
+    again = pippin.load(tmp_path / "m.json")
+    assert np.array_equal(again.predict(new, seed=1).members, sets.members)
+    assert again.at(0.1).alpha == 0.1
+    assert mixture.guarantee == 0.8
+
+
+def _prints(probs):
+    return row_prints(as_rows(probs))
+
+
+def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
+    """Five sharpeners, all rows calibrate; coverage is above what is proven and near what is aimed at."""
+    probs, labels = confused_rows(250, seed=29)
+    predictor = pippin.learn(probs, labels, "socop", 0.1, way="cross")
+    assert (len(predictor.sharpeners), predictor.n_calibration) == (5, 250)
+    new, truth = confused_rows(4000, seed=30)
+    sets = predictor.predict(new)
+    assert predictor.guarantee < pippin.metrics.coverage(sets, truth) == pytest.approx(0.9, abs=0.05)
+    assert predictor.takes == {"seed"}
+    predictor.save(tmp_path / "c.json")
+    assert np.array_equal(pippin.load(tmp_path / "c.json").predict(new).members, sets.members)
+    assert [predictor.predict_one(row).tolist() for row in new[:20]] == [
+        sets.members[a:b].tolist() for a, b in zip(sets.offsets[:20], sets.offsets[1:21], strict=True)
+    ]
+
+
+def test_over_many_small_data_sets_a_mixture_covers():
+    """Ten data sets of 60 rows: on average as promised, within three standard errors."""
+    new, truth = confused_rows(1000, seed=31)
+    found = []
+    for seed in range(10):
+        probs, labels = confused_rows(60, seed=100 + seed)
+        sets = pippin.learn(probs, labels, "ip", 0.2, way="mixture", seed=seed).predict(new, seed=seed)
+        found.append(pippin.metrics.coverage(sets, truth))
+    assert np.mean(found) > 0.8 - 3 * np.std(found) / np.sqrt(10)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"way": "both"}, "Expected the way 'split', 'mixture' or 'cross', got 'both'"),
+        ({"learning_fraction": 1.0}, "Expected a learning fraction strictly between 0 and 1, got 1.0"),
+    ],
+)
+def test_what_learn_is_asked_for_is_checked(wrong, message):
+    """One sentence each."""
+    with pytest.raises(pippin.InputError, match=message):
+        pippin.learn(*confused_rows(100), **wrong)
+    with pytest.raises(pippin.InputError, match="Expected more rows, to learn on some and calibrate on others, got 12"):
+        pippin.learn(*confused_rows(12))
+
+
+def test_what_cannot_leave_python_says_so(sharper):
+    """Heads in other languages do not sharpen."""
+    predictor = pippin.calibrate(*confused_rows(60, seed=32), sharpen=sharper)
+    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
+        pippin.torch.ConformalHead(predictor)
+    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
+        c_header(predictor)

@@ -1,0 +1,127 @@
+"""What a sharpener is told beside probabilities, and rows that are known again: mistakes are refused, not answered."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pippin
+from support.confused import confused_rows
+
+NAMES = ("maize", "wheat", "thistle", "poppy")
+PROBS, LABELS = confused_rows(600, seed=50)
+HINT = np.random.default_rng(51).normal(size=(600, 3))
+
+
+@pytest.mark.parametrize("way", ["split", "mixture", "cross"])
+def test_features_are_taken_even_where_none_is_used(way):
+    """Rows without anything to learn come down to a temperature; features are still wanted, and told."""
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.full(4, 0.3), 300)
+    labels = np.array([rng.choice(4, p=row) for row in probs])
+    features = rng.normal(size=(300, 5))
+    for seed in range(3):
+        predictor = pippin.learn(probs[:100], labels[:100], "ip", 0.2, features=features[:100], way=way, seed=seed)
+        assert len(predictor.predict(probs, features=features, **({"seed": 0} if way == "mixture" else {}))) == 300
+        with pytest.raises(pippin.InputError, match="Expected the 5 features that the sharpener learnt with, got none"):
+            predictor.predict(probs)
+
+
+def test_features_that_float32_cannot_square_are_refused():
+    """Before they become NaN."""
+    sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=HINT[:100])
+    for wrong in (1e39, 1e16, np.nan, -np.inf):
+        with pytest.raises(pippin.InputError, match="Expected features that are numbers below 1e"):
+            sharper(PROBS[:5], features=np.full((5, 3), wrong))
+    with pytest.raises(pippin.InputError, match="Expected features that are numbers below 1e"):
+        pippin.sharpen(PROBS[:100], LABELS[:100], features=HINT[:100] * 1e20)
+
+
+def test_rows_and_features_must_be_the_same_rows():
+    """By their index, and by their number."""
+    frame, beside = pd.DataFrame(PROBS[:100], columns=NAMES), pd.DataFrame(HINT[:100])
+    turned = beside.iloc[::-1]
+    for call in (pippin.sharpen, pippin.learn):
+        with pytest.raises(pippin.InputError, match="index"):
+            call(frame, LABELS[:100], features=turned)
+    mixture = pippin.learn(PROBS[:100], LABELS[:100], "ip", 0.2, way="mixture", features=HINT[:100], classes=NAMES)
+    with pytest.raises(pippin.InputError, match="index"):
+        mixture.predict(frame, features=turned, seed=0)
+    with pytest.raises(pippin.InputError, match=r"Expected features of shape \(100, M\)"):
+        mixture.predict(frame, features=HINT, seed=0)
+
+
+def test_one_row_is_known_by_its_names():
+    """A series in another order is refused, as without a sharpener."""
+    sharper = pippin.sharpen(PROBS[:100], LABELS[:100], classes=NAMES)
+    predictor = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, classes=NAMES)
+    row = pd.Series(PROBS[0], index=NAMES)
+    assert predictor.predict_one(row).tolist() == predictor.predict_one(PROBS[0]).tolist()
+    with pytest.raises(pippin.InputError):
+        predictor.predict_one(row[::-1])
+
+
+def test_rows_are_known_again_as_float32_as_logits_and_among_many():
+    """Whatever they became meanwhile; fresh rows are not."""
+    sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
+    with pytest.raises(pippin.InputError, match="it did"):
+        pippin.calibrate(PROBS[:100].astype(np.float32), LABELS[:100], sharpen=sharper)
+    with pytest.raises(pippin.InputError, match="it did"):
+        pippin.calibrate(np.log(PROBS[:100]), LABELS[:100], sharpen=sharper, from_logits=True)
+    few = pippin.sharpen(PROBS[:20], LABELS[:20])
+    with pytest.raises(pippin.InputError, match="it did"):
+        pippin.calibrate(PROBS, LABELS, sharpen=few)
+    pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
+
+
+def test_what_cannot_stand_behind_a_sharpener_is_refused():
+    """It would be saved and not read again, or not predict."""
+    sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
+    ready = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
+    crossed = pippin.calibrate_cross(PROBS, LABELS, np.arange(600) % 2)
+    decider = pippin.decisions.calibrate(
+        PROBS, LABELS, pippin.decisions.Utility([[1, 0, 0, 0], [0, 1, 1, 1]], actions=("a", "b")), 0.2
+    )
+    for base in (ready, crossed, decider):
+        with pytest.raises(pippin.InputError, match="Expected a predictor of sets with thresholds of its own"):
+            sharper.before(base)
+    with pytest.raises(pippin.InputError, match="Expected a Sharpener, got str"):
+        pippin.calibrate(PROBS, LABELS, sharpen="sharper")
+
+
+def test_a_mixture_serves_one_row_and_names_the_right_one():
+    """One row draws as the first of many does; a row that is none is called by its own number."""
+    mixture = pippin.learn(PROBS[:200], LABELS[:200], "ip", 0.2, way="mixture")
+    for seed in range(5):
+        assert mixture.predict_one(PROBS[300], seed=seed).tolist() == mixture.predict(PROBS[300:301], seed=seed)[0]
+    wrong = PROBS[:40].copy()
+    wrong[33] *= 5
+    with pytest.raises(pippin.InputError, match="Row 33 sums to"):
+        mixture.predict(wrong, seed=0)
+    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
+        pippin.torch.ConformalHead(mixture)
+
+
+def test_many_classes_and_few_rows_are_quick_to_learn():
+    """The rows span no more axes than there are rows; confusions are those that occur."""
+    probs, labels = confused_rows(40, n_classes=1500, seed=52)
+    sharper = pippin.sharpen(probs, labels)
+    assert np.allclose(sharper(probs).sum(axis=1), 1, atol=1e-4)
+    assert all(weight >= 0.01 for weight in sharper.weights.values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_size": np.nan},
+        {"max_size": -1},
+        {"max_size": "2"},
+        {"min_singletons": 80},
+        {"seed": -1},
+        {"seed": 1.5},
+        {"way": "cross", "learning_fraction": 0.3},
+    ],
+)
+def test_numbers_that_cannot_be_are_one_sentence(wrong):
+    """Of the project's own error."""
+    with pytest.raises(pippin.InputError, match=r"^Expected "):
+        pippin.learn(PROBS[:100], LABELS[:100], **wrong)

@@ -1,0 +1,206 @@
+"""Sharpeners: what they learn, that rows keep their bits, files, and odd rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pippin
+from pippin._engine import dispatch
+from pippin._engine.numba_engine import engine as compiled
+from pippin._engine.numpy_engine import engine as plain
+from support.confused import confused_rows
+
+NAMES = ("maize", "wheat", "thistle", "poppy")
+
+
+@pytest.fixture(scope="module")
+def sharper():
+    """Learnt on 400 rows."""
+    return pippin.sharpen(*confused_rows(400), classes=NAMES)
+
+
+def test_confusions_are_learnt(sharper):
+    """On new rows the map is more often right, and its probabilities cost less; it says so itself."""
+    probs, labels = confused_rows(4000, seed=1)
+    after = sharper(probs)
+    rows = np.arange(len(labels))
+    assert (after.argmax(axis=1) == labels).mean() > (probs.argmax(axis=1) == labels).mean() + 0.02
+    assert -np.log(after[rows, labels]).mean() < -np.log(probs[rows, labels]).mean() - 0.1
+    assert np.allclose(after.sum(axis=1), 1, atol=1e-5)
+    assert sharper.helps
+    assert sharper.learnt.cross_entropy[1] == pytest.approx(-np.log(after[rows, labels]).mean(), abs=0.1)
+    first = sharper.explain()[0]
+    assert {first.true, first.predicted} in ({"maize", "wheat"}, {"thistle", "poppy"})
+    assert first.after < first.before
+    assert "learnt on 400 rows: cross-entropy" in repr(sharper)
+    assert sum(sharper.weights.values()) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", [plain, compiled])
+def test_a_row_keeps_its_bits_whatever_stands_around_it(sharper, engine, monkeypatch):
+    """One row, some rows and all rows, in NumPy and compiled: the same numbers to the last bit."""
+    probs, _ = confused_rows(700, seed=2)
+    expected = sharper(probs)
+    monkeypatch.setattr(dispatch, "_loaded", engine)
+    assert np.array_equal(sharper(probs), expected)
+    assert np.array_equal(sharper(probs[13:80]), expected[13:80])
+    assert np.array_equal(np.stack([sharper.one(row) for row in probs[:50]]), expected[:50])
+    single = probs.astype(np.float32)
+    assert np.array_equal(sharper(single), sharper(single.astype(np.float64)))
+
+
+def test_many_classes_take_fewer_axes_and_keep_their_bits():
+    """Past 200 classes φ is rotated row by row; the bits of a row stay its own."""
+    probs, labels = confused_rows(500, n_classes=240, seed=3)
+    sharper = pippin.sharpen(probs, labels)
+    assert sharper.model.inputs is None or sharper.model.inputs.rotation.shape[1] <= 64
+    expected = sharper(probs)
+    assert np.array_equal(np.stack([sharper.one(row) for row in probs[:20]]), expected[:20])
+
+
+def test_it_is_the_formula(sharper):
+    """A slow transcription in float64 gives the same probabilities."""
+    probs, _ = confused_rows(30, seed=4)
+    z, both = np.log(np.maximum(probs, 1e-6)), np.log(probs + 0.01)
+    z, both = z - z.mean(axis=1, keepdims=True), both - both.mean(axis=1, keepdims=True)
+    inputs, mixed = sharper.model.inputs, 0
+    x = z @ inputs.axes.astype(float) + inputs.shift
+    waves = np.sqrt(2 / len(inputs.phases)) * np.cos(x @ inputs.waves.astype(float) + inputs.phases)
+    phi = np.concatenate([x, waves], axis=1) @ inputs.rotation.astype(float) + inputs.centre
+    for weight, member in zip(sharper.weights.values(), sharper.model.members, strict=True):
+        u = member.a[0] * z + member.a[1] * both + member.b + phi[:, : len(member.w)] @ member.w
+        q = np.exp(u - u.max(axis=1, keepdims=True))
+        mixed = mixed + weight * q / q.sum(axis=1, keepdims=True)
+    assert np.allclose(sharper(probs), mixed, atol=2e-5)
+
+
+def test_learning_is_repeatable_and_the_order_of_classes_does_not_matter():
+    """The same rows and seed give the same map; the input is not touched."""
+    probs, labels = confused_rows(120, seed=5)
+    kept = probs.copy()
+    one, other = pippin.sharpen(probs, labels), pippin.sharpen(probs, labels)
+    assert np.array_equal(one(probs), other(probs))
+    assert np.array_equal(probs, kept)
+    named = pippin.sharpen(pd.DataFrame(probs, columns=NAMES), np.array(NAMES)[labels])
+    assert np.array_equal(named(pd.DataFrame(probs, columns=NAMES)), one(probs))
+
+
+def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
+    """Saved and loaded, it gives the same; damaged, it is refused by name."""
+    probs, _ = confused_rows(100, seed=6)
+    path = tmp_path / "sharpener.json"
+    sharper.save(path)
+    again = pippin.Sharpener.load(path)
+    assert np.array_equal(again(probs), sharper(probs))
+    assert again.explain() == sharper.explain()
+    with pytest.raises(pippin.InputError, match=r"holds a sharpener, not a predictor: read it with pippin.Sharpener"):
+        pippin.load(path)
+    path.write_text(path.read_text().replace('"n_learnt": 400', '"n_learnt": 399'))
+    with pytest.raises(pippin.InputError, match="was edited or damaged"):
+        pippin.Sharpener.load(path)
+    pippin.calibrate(*confused_rows(50), "ip").save(path)
+    with pytest.raises(pippin.InputError, match="holds no sharpener"):
+        pippin.Sharpener.load(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("weights", {"temperature": 0.5}),
+        ("weights", {"a stranger": 1.0}),
+        ("prints", {"shape": [3], "base64": ""}),
+        ("members", []),
+        ("inputs", {"axes": None}),
+        ("confusions", [["a", "b", 2.0, 0.1]]),
+        ("cross_entropy", [0.1]),
+        ("surplus", 1),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(sharper, part, value, tmp_path):
+    """Each part is checked, although the checksum is right."""
+    from pippin._conformal.saving import write_predictor
+
+    write_predictor(tmp_path / "s.json", {**json.loads(json.dumps(sharper.content())), part: value})
+    with pytest.raises(pippin.InputError, match="holds no sound sharpener"):
+        pippin.Sharpener.load(tmp_path / "s.json")
+
+
+def test_features_join_in():
+    """What tells classes apart beside the probabilities is used; it must come again at prediction."""
+    probs, labels = confused_rows(600, seed=7)
+    hint = np.column_stack([labels % 2 + np.random.default_rng(8).normal(0, 0.3, 600), np.zeros(600)])
+    without = pippin.sharpen(probs[:400], labels[:400])
+    sharper = pippin.sharpen(probs[:400], labels[:400], features=hint[:400])
+    found = without(probs[400:]), sharper(probs[400:], features=hint[400:])
+    right = [(q.argmax(axis=1) == labels[400:]).mean() for q in found]
+    assert right[1] > right[0] + 0.05
+    predictor = pippin.calibrate(probs[400:], labels[400:], "socop", sharpen=sharper, features=hint[400:])
+    assert predictor.takes == {"seed", "features"}
+    sets = predictor.predict(probs, features=hint)
+    assert (
+        predictor.predict_one(probs[3], features=hint[3]).tolist()
+        == sets.members[: sets.offsets[4]][sets.offsets[3] :].tolist()
+    )
+    with pytest.raises(pippin.InputError, match="Expected the 2 features that the sharpener learnt with, got none"):
+        predictor.predict(probs)
+    with pytest.raises(pippin.InputError, match="Expected 2 features per row, got 1"):
+        sharper(probs, features=hint[:, :1])
+    with pytest.raises(pippin.InputError, match="Expected no features, since the sharpener learnt without"):
+        without(probs, features=hint)
+    with pytest.raises(pippin.InputError, match="Expected features that are numbers"):
+        sharper(probs, features=np.where(hint == 0, np.nan, hint))
+    with pytest.raises(pippin.InputError, match="Expected features= only beside sharpen="):
+        pippin.calibrate(probs, labels, features=hint)
+
+
+def odd_rows():
+    """Rows that leave little to learn from, by name."""
+    rng = np.random.default_rng(9)
+    some = rng.dirichlet(np.ones(30), 20)
+    yield "fewer rows than classes", some, rng.integers(0, 30, 20)
+    yield "a class that is never seen", rng.dirichlet(np.ones(3), 60), rng.integers(0, 2, 60)
+    yield "constant probabilities", np.full((40, 4), 0.25), rng.integers(0, 4, 40)
+    yield "one-hot probabilities", np.eye(3)[rng.integers(0, 3, 50)], rng.integers(0, 3, 50)
+    yield "two classes", rng.dirichlet(np.ones(2), 80), rng.integers(0, 2, 80)
+    yield "one class only", rng.dirichlet(np.ones(3), 30), np.zeros(30, dtype=int)
+
+
+@pytest.mark.parametrize(
+    ("name", "probs", "labels"), list(odd_rows()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_odd_rows_give_a_sensible_map(name, probs, labels):
+    """Distributions come out, also for rows unlike those that it learnt on."""
+    sharper = pippin.sharpen(probs, labels)
+    others = np.random.default_rng(10).dirichlet(np.ones(probs.shape[1]), 50)
+    for rows in (probs, others, np.eye(probs.shape[1])):
+        found = sharper(rows)
+        assert np.isfinite(found).all()
+        assert np.allclose(found.sum(axis=1), 1, atol=1e-5)
+        assert (found >= 0).all()
+
+
+def test_impossible_classes_as_logits_are_taken_and_infinite_ones_refused():
+    """A logit of −∞ is a probability of 0; +∞ is none."""
+    probs, labels = confused_rows(60, seed=11)
+    logits = np.log(probs)
+    logits[:5, 0] = -np.inf
+    assert np.isfinite(pippin.sharpen(logits, labels, from_logits=True)(probs)).all()
+    logits[7, 1] = np.inf
+    with pytest.raises(pippin.InputError, match="Row 7 has a largest logit of inf"):
+        pippin.sharpen(logits, labels, from_logits=True)
+    with pytest.raises(pippin.InputError, match="Expected at least 10 rows to learn from, got 9"):
+        pippin.sharpen(probs[:9], labels[:9])
+    with pytest.raises(pippin.InputError, match="sums to"):
+        pippin.sharpen(probs * 2, labels)
+
+
+def test_the_picture_names_the_confusions(sharper):
+    """One line for each, before and after."""
+    from matplotlib import pyplot as plt
+
+    ax = sharper.plot()
+    assert " taken for " in ax.get_yticklabels()[0].get_text()
+    assert len(ax.get_yticklabels()) == min(10, len(sharper.explain()))
+    plt.close(ax.figure)

@@ -1,0 +1,261 @@
+"""Weighted calibration: its definition in exact fractions, its guarantee under a known shift."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import pippin
+from pippin._theory import weighted_tails
+from pippin._theory.level import exact_alpha, quantile_rank
+from pippin._theory.weighted_tails import tails
+from support.rows import KINDS, probabilities
+from support.scores import EVERY_SCORE
+from support.weighted_rows import some
+
+FULL = "ignore:.*sets hold all classes"
+HUNDREDTHS = [h / 100 for h in range(1, 100)]
+
+
+def exact_threshold(scores, weights, own, alpha):
+    """Tibshirani et al. (2019), literally: the quantile of Σ w_j δ(s_j) + w δ(∞), in fractions."""
+    weights, own = [Fraction(float(w)) for w in weights], Fraction(float(own))
+    wanted, held = (1 - exact_alpha(alpha)) * (sum(weights) + own), Fraction(0)
+    for s, w in sorted(zip(scores.tolist(), weights, strict=True)):
+        held += w
+        if held >= wanted:
+            return s
+    return math.inf
+
+
+@pytest.mark.filterwarnings(FULL)
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_the_definition_in_fractions(score):
+    """Thresholds, sets and p-values of every score, from weights of several orders of magnitude and some zeros."""
+    for seed, kind in enumerate(KINDS):
+        probs, labels, weights = some(30, seed=seed, kind=kind)
+        weights[::7] = 0
+        own = np.append(np.random.default_rng(seed).lognormal(0, 2, 29), 0.0)
+        scores = pippin.scores.score(probs, labels, score, seed=1)
+        every = pippin.scores.score(probs, None, score, seed=2)
+        for alpha in (0.05, 0.1, 0.4):
+            predictor = pippin.calibrate_weighted(probs, labels, weights, score, alpha, seed=1)
+            limits = np.array([exact_threshold(scores, weights, w, alpha) for w in own])
+            assert np.array_equal(predictor.thresholds(own), limits)
+            assert np.array_equal(predictor.predict(probs, own, seed=2).mask, every <= limits[:, None])
+        total = sum(map(Fraction, weights.tolist()))
+        found = predictor.p_values(probs, own, seed=2)
+        for i, k in ((0, 0), (7, 3), (29, 1)):
+            tail = sum((Fraction(w) for s, w in zip(scores, weights.tolist(), strict=True) if s >= every[i, k]), 0)
+            assert found[i, k] == float((tail + Fraction(own[i])) / (total + Fraction(own[i])))  # rounded once
+
+
+@pytest.mark.filterwarnings(FULL)
+@given(probabilities(sizes=(2, 5, 12), max_rows=40), st.sampled_from([1.0, 0.1, 3.0, 1e-300, 7e250, 5e-324, 1 / 3]))
+def test_equal_weights_are_no_weights(case, weight):
+    """Any constant, every n, every level in hundredths: the sets of `calibrate`, exactly."""
+    probs, labels = case
+    weights = np.full(len(probs), weight)
+    plain = pippin.calibrate(probs, labels, "repip", 0.99)
+    weighted = pippin.calibrate_weighted(probs, labels, weights, "repip")
+    p = weighted.p_values(probs, weights)
+    scores = pippin.scores.score(probs, None, "repip")
+    for alpha in HUNDREDTHS:
+        k = quantile_rank(len(probs), alpha)
+        threshold = math.inf if k > len(probs) else plain.calibration_scores[k - 1]
+        assert weighted.at(alpha).thresholds(weights[:1]) == threshold
+        assert np.array_equal(p > alpha, scores <= threshold)
+    assert weighted.effective_sample_size == pytest.approx(len(probs))
+
+
+def test_equal_weights_at_every_n():
+    """Where (n + 1)·alpha is whole, one rounding error would move the threshold."""
+    probs, labels, _ = some(400)
+    scores = pippin.scores.score(probs, labels, "pip")
+    wrong = 0
+    for n in range(1, 400):
+        found = tails(np.full(n, 0.1))
+        for alpha in (0.01, 0.05, 0.07, 0.1, 0.29, 0.3):
+            assert found.reach(np.array([0.1]), alpha)[0] == min(quantile_rank(n, alpha) - 1, n)
+            held = np.append(np.cumsum(np.full(n, 0.1)), np.inf)
+            wrong += np.argmax(held >= (1 - alpha) * 0.1 * (n + 1)) != min(quantile_rank(n, alpha) - 1, n)
+    assert wrong > 30  # so often are plain floats off
+    weighted = pippin.calibrate_weighted(probs, labels, np.full(400, 0.1), "pip", 0.1)
+    assert weighted.thresholds([0.1]) == np.sort(scores)[quantile_rank(400, 0.1) - 1]
+
+
+@pytest.mark.filterwarnings(FULL)
+@given(probabilities(sizes=(2, 5, 12), max_rows=40), st.integers(0, 2**32 - 1), st.sampled_from(HUNDREDTHS))
+def test_sets_are_the_large_p_values(case, seed, alpha):
+    """predict == {p > alpha} for weights over 200 orders of magnitude, whole ones, and decimal ones."""
+    probs, labels = case
+    rng = np.random.default_rng(seed)
+    for weights in (
+        10 ** rng.uniform(-100, 100, len(probs)),
+        1.0 + rng.integers(0, 3, len(probs)),
+        rng.choice([0.1, 0.3], len(probs)),
+    ):
+        predictor = pippin.calibrate_weighted(probs, labels, weights, "aps", alpha, seed=1)
+        own = rng.permutation(weights)
+        p = predictor.p_values(probs, own, seed=2)
+        sets = predictor.predict(probs, own, seed=2)
+        assert np.array_equal(sets.mask, p > alpha)
+        assert np.array_equal(sets.contains(labels), predictor.p_values(probs, own, labels, seed=2) > alpha)
+        order = np.argsort(-probs, axis=1, kind="stable")
+        assert all(row == order[i, : len(row)].tolist() for i, row in enumerate(sets))
+
+
+@given(st.lists(st.floats(0, 1e300), min_size=1, max_size=20), st.floats(0, 1e300))
+def test_each_p_is_rounded_once(weights, own):
+    """The double nearest to the exact quotient, by pairs of doubles and by whole numbers alone."""
+    weights.append(0.25)
+    exact = [sum(map(Fraction, weights[b:])) + Fraction(own) for b in range(len(weights) + 1)]
+    found = tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own]))
+    assert found.tolist() == [float(e / exact[0]) for e in exact]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weighted_tails, "_SLACK", 0.5)  # never sure: whole numbers alone
+        assert np.array_equal(tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own])), found)
+
+
+EXTREMES = {
+    "just above the middle of two doubles": ([0.5 - 2**-54, 0.5, 2**-54, 2**-110], 0.0),
+    "just below it": ([2**-110, 0.5 - 2**-54, 0.5, 2**-54], 0.0),
+    "in the middle": ([0.5 - 2**-54, 0.5, 2**-54], 0.0),
+    "next to nothing": ([1e300, 1e-10], 1e-20),
+    "nothing but the object": ([5e-324, 1e-300], 1e308),
+    "the smallest weight": ([1.0, 5e-324], 5e-324),
+    "the largest": ([1.7e308] * 3, 1.7e308),
+    "all scales": ([1e-300, 1e300, 1e-200, 1e100, 0.0], 1e-100),
+}
+
+
+@pytest.mark.parametrize(("weights", "own"), EXTREMES.values(), ids=EXTREMES)
+def test_extreme_weights(weights, own):
+    """Where pairs of doubles cannot tell, whole numbers do; p-values and reach agree about every level."""
+    made, own = tails(np.array(weights)), np.array([own])
+    exact = [sum(map(Fraction, weights[b:]), Fraction(own[0])) for b in range(len(weights) + 1)]
+    found = made.p(np.arange(len(weights) + 1), own)
+    assert found.tolist() == [float(e / exact[0]) for e in exact]
+    for alpha in (5e-324, 1e-310, 1e-200, 0.1, 0.25, 0.5, 0.75, 1 - 2**-53):
+        assert made.reach(own, alpha)[0] == np.flatnonzero(found > alpha).max()
+
+
+def test_many_p_are_rounded_once():
+    """Among many quotients some lie so near to the middle of two doubles that a little error misleads the rounding."""
+    rng = np.random.default_rng(0)
+    weights, own = rng.lognormal(0, 1, 100), rng.lognormal(0, 1, 300)
+    found = tails(weights).p(np.arange(101)[:, None], own)
+    exact = [sum(map(Fraction, weights[b:].tolist()), Fraction(0)) for b in range(101)]
+    for w, column in zip(map(Fraction, own.tolist()), found.T.tolist(), strict=True):
+        assert column == [float((tail + w) / (exact[0] + w)) for tail in exact]
+
+
+def test_weights_stay_with_their_scores():
+    """Sorting scores and weights apart, as a peer does, gives another threshold."""
+    probs, labels, weights = some(50)
+    predictor = pippin.calibrate_weighted(probs, labels, weights, "ip", 0.2)
+    scores = pippin.scores.score(probs, labels, "ip")
+    pairs = sorted(zip(scores.tolist(), weights.tolist(), strict=True))
+    assert list(zip(predictor.scores.tolist(), predictor.weights.tolist(), strict=True)) == pairs
+    apart = np.sort(scores)[np.argmax(np.cumsum(np.sort(weights)) >= 0.8 * (weights.sum() + 1))]
+    assert predictor.thresholds([1.0])[0] != apart
+    shuffled = np.random.default_rng(0).permutation(50)
+    again = pippin.calibrate_weighted(probs[shuffled], labels[shuffled], weights[shuffled], "ip", 0.2)
+    assert np.array_equal(again.thresholds(weights), predictor.thresholds(weights))
+
+
+@pytest.mark.filterwarnings(FULL, "ignore:.*too few")
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_a_weight_of_zero_is_no_row(score):
+    """Weights 0 and 1 and an object of weight 1: what `calibrate` makes of the rows of weight 1."""
+    probs, labels, _ = some(60, 5, seed=3)
+    kept = np.random.default_rng(4).random(60) < 0.6
+    u = np.random.default_rng(1).random(60)
+
+    class Drawn(np.random.Generator):  # gives each row the u that it has among all rows
+        def __init__(self, values):
+            super().__init__(np.random.PCG64(0))
+            self.values = values
+
+        def random(self, n):
+            return self.values
+
+    weighted = pippin.calibrate_weighted(probs, labels, kept.astype(float), score, 0.1, seed=Drawn(u))
+    for alpha in (0.01, 0.1, 0.25, 0.5):
+        plain = pippin.calibrate(probs[kept], labels[kept], score, alpha, seed=Drawn(u[kept]))
+        assert (weighted.at(alpha).thresholds(np.ones(3)) == plain.threshold).all()
+        sets = weighted.at(alpha).predict(probs, np.ones(60), seed=5)
+        assert sets.labels() == plain.predict(probs, seed=5).labels()
+
+
+def test_the_guarantee_under_a_known_shift():
+    """Objects of a class of x that is rare where one calibrates: weights keep the level, their absence does not.
+
+    Given the n + 1 rows without their order, the new one is the j-th with the probability of its
+    share of the weights (Tibshirani et al., 2019), so the chance to be covered is known exactly
+    for each draw: the held share where it first reaches 1 − alpha. Its mean is at least 1 − alpha
+    and less than that plus the mean of the largest share.
+    """
+    n, alpha, draws = 40, 0.2, 3000
+    rng = np.random.default_rng(11)
+    covered, plain, chance, largest = (np.empty(draws) for _ in range(4))
+    for i in range(draws):
+        x = np.append(rng.beta(1, 2, n), rng.beta(2, 1))  # densities 2(1 − x) and 2x: a ratio of x/(1 − x)
+        noise = 0.1 + 0.8 * x  # the larger x, the more often the classifier, unaware, is wrong
+        probs = rng.dirichlet((8, 1, 1), n + 1)
+        labels = np.where(rng.random(n + 1) < noise, rng.integers(0, 3, n + 1), 0)
+        ratio = x / (1 - x)
+        predictor = pippin.calibrate_weighted(probs[:n], labels[:n], ratio[:n], "ip", alpha)
+        covered[i] = predictor.p_values(probs[n:], ratio[n:], labels[n:])[0] > alpha
+        scores = pippin.scores.score(probs, labels, "ip")
+        plain[i] = scores[n] <= np.sort(scores[:n])[quantile_rank(n, alpha) - 1]
+        share = ratio[np.argsort(scores)] / ratio.sum()
+        chance[i] = np.cumsum(share)[np.argmax(np.cumsum(share) >= 1 - alpha)]
+        largest[i] = share.max()
+    error = math.sqrt((chance * (1 - chance)).sum()) / draws
+    assert abs(covered.mean() - chance.mean()) < 4 * error
+    assert 1 - alpha <= chance.mean() < 1 - alpha + largest.mean()
+    assert covered.mean() > 1 - alpha - 4 * error
+    assert plain.mean() < 1 - alpha - 10 * error
+
+
+def test_coverage_with_equal_weights_is_beta():
+    """The law without weights: Beta(k, n + 1 − k) over calibration sets."""
+    n, alpha, draws = 30, 0.2, 600
+    rng = np.random.default_rng(5)
+    probs, labels, _ = some(20_000, seed=6)
+    population = np.sort(pippin.scores.score(probs, labels, "pip"))
+    reached = []
+    for _ in range(draws):
+        rows = rng.integers(0, len(probs), n)
+        predictor = pippin.calibrate_weighted(probs[rows], labels[rows], np.full(n, 0.7), "pip", alpha)
+        reached.append(predictor.thresholds([0.7])[0])
+    coverage = np.searchsorted(population, reached, side="right") / len(population)
+    k = quantile_rank(n, alpha)
+    assert stats.kstest(coverage, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
+
+
+def test_only_ratios_count():
+    """One factor for all weights changes nothing where it is a power of two, and little elsewhere."""
+    probs, labels, weights = some(200)
+    predictor = pippin.calibrate_weighted(probs, labels, weights)
+    for factor in (2.0**-900, 0.5, 2.0**900):
+        other = pippin.calibrate_weighted(probs, labels, weights * factor)
+        assert np.array_equal(other.p_values(probs, weights * factor), predictor.p_values(probs, weights))
+        assert other.effective_sample_size == predictor.effective_sample_size
+    assert predictor.effective_sample_size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+
+
+def test_a_heavy_object_gets_the_full_set():
+    """And a warning says so; an object of weight 0 never does."""
+    probs, labels, _ = some(20)
+    predictor = pippin.calibrate_weighted(probs, labels, np.ones(20), "pip", 0.1)
+    with pytest.warns(UserWarning, match="2 of 4 objects weigh more than a share of 0.1 of all weights"):
+        sets = predictor.predict(probs[:4], [1, 5, 0, 1e300])
+    assert sets.sizes[[1, 3]].tolist() == [4, 4]
+    assert (sets.sizes[[0, 2]] < 4).all()
+    assert predictor.thresholds([0, 1, 5]).tolist() == [*np.sort(predictor.scores)[[17, 18]], math.inf]

@@ -1,0 +1,171 @@
+"""A weighted predictor in use: one object, frames, logits, files, the command line, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import pippin
+from pippin._conformal.weighted import from_content
+from support.predictor_files import brought_back, check_wrong_parts
+from support.rows import KINDS
+from support.scores import EVERY_SCORE
+from support.weighted_rows import some
+
+FULL = "ignore:.*sets hold all classes"
+
+
+@pytest.mark.filterwarnings(FULL)
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_one_object_and_one_class(score):
+    """`predict_one` gives the row's set; `forced` the largest p-value, of equal ones the most probable class."""
+    for seed, kind in enumerate(KINDS):
+        probs, labels, weights = some(40, seed=seed, kind=kind)
+        predictor = pippin.calibrate_weighted(probs[:30], labels[:30], weights[:30], score, 0.3, seed=1)
+        new, own = probs[30:], weights[30:]
+        p, forced = predictor.p_values(new, own, seed=2), predictor.forced(new, own, seed=2)
+        order = np.argsort(-new, axis=1, kind="stable")
+        best = [max(row.tolist(), key=lambda k, i=i: p[i, k]) for i, row in enumerate(order)]
+        assert forced.labels.tolist() == best
+        assert np.array_equal(forced.credibility, p.max(axis=1))
+        assert np.array_equal(forced.confidence, 1 - np.sort(p, axis=1)[:, -2])
+        for i in range(10):
+            for nonempty in (False, True):
+                alone = predictor.predict(new[i : i + 1], own[i : i + 1], seed=3, nonempty=nonempty)
+                found = predictor.predict_one(new[i], own[i], seed=3, nonempty=nonempty)
+                assert found.tolist() == alone.members.tolist()
+
+
+def test_one_object_brings_its_names():
+    """A row of a data frame has the classes as its index; a heavy one is told at the caller's line."""
+    probs, labels, weights = some(50)
+    names = ["crop", "rye", "soil", "weed"]
+    frame = pd.DataFrame(probs, columns=names)
+    predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], weights, "ip", 0.2)
+    assert predictor.predict_one(frame.iloc[3], 1).tolist() == predictor.predict_one(probs[3].tolist(), 1).tolist()
+    assert predictor.forced(frame, weights).labels[:3].tolist() == [names[k] for k in probs[:3].argmax(axis=1)]
+    with pytest.raises(ValueError, match="Column 0 is 'weed', expected 'crop'"):
+        predictor.predict_one(frame[names[::-1]].iloc[3], 1)
+    with pytest.raises(ValueError, match="Row 0 has the weight -1"):
+        predictor.predict_one(probs[3], -1)
+    with pytest.warns(UserWarning, match="1 of 1 objects weigh more than a share of 0.2") as caught:
+        assert len(predictor.predict_one(probs[3], 1e6)) == 4
+    assert caught[0].filename == __file__
+
+
+def test_frames_logits_seeds_and_inputs():
+    """The door is the one of `calibrate`; nothing given is changed."""
+    probs, labels, weights = some(50)
+    before = [a.copy() for a in (probs, labels, weights)]
+    names = ["crop", "rye", "soil", "weed"]
+    frame = pd.DataFrame(probs, columns=names, index=np.arange(50) + 7)
+    predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], pd.Series(weights), "aps", seed=3)
+    sets = predictor.predict(frame, pd.Series(weights), seed=4)
+    assert list(sets.index) == list(range(7, 57))
+    assert predictor.classes == tuple(names)
+    logits = pippin.calibrate_weighted(np.log(probs), labels, weights, "ip", from_logits=True)
+    assert np.allclose(logits.scores, pippin.calibrate_weighted(probs, labels, weights, "ip").scores)
+    assert logits.predict(np.log(probs), weights, from_logits=True).sizes.sum() > 0
+    assert predictor.predict(frame, weights, seed=4).labels() == sets.labels()
+    assert predictor.predict(frame, weights, seed=5).labels() != sets.labels()
+    assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, weights), strict=True))
+    assert repr(predictor).startswith("WeightedPredictor(aps, alpha=0.1, 50 calibration examples worth ")
+    for array in (predictor.scores, predictor.weights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
+    """`pippin predict --weights --p-values`: what `forced` and `p_values` say."""
+    monkeypatch.chdir(tmp_path)
+    probs, labels, weights = some(50)
+    predictor = pippin.calibrate_weighted(probs, labels, weights, "ip", 0.2)
+    predictor.save("p.json")
+    np.savez("data.npz", probs=probs)
+    np.save("w.npy", weights)
+    code, _, err = call("predict p.json data.npz --weights w.npy --out sets.csv --p-values p.csv")
+    assert (code, err) == (0, "")
+    table, forced = pd.read_csv("p.csv"), predictor.forced(probs, weights)
+    assert table["label"].tolist() == forced.labels.tolist()
+    assert np.array_equal(table["confidence"], forced.confidence)
+    assert np.array_equal(table.iloc[:, 4:], predictor.p_values(probs, weights))
+
+
+def test_its_file_brings_it_back(tmp_path):
+    """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
+    probs, labels, weights = some(50)
+    probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
+    predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
+    content, back = brought_back(predictor, "weighted", tmp_path)
+    for same in back:
+        assert np.array_equal(same.p_values(probs, weights), predictor.p_values(probs, weights))
+    reversed_scores = content["calibration_scores"][::-1]
+    check_wrong_parts(from_content, content, calibration_scores=reversed_scores, weights=[0.0] * 50)
+
+
+def test_ratios_from_a_classifier():
+    """p/(1 − p) · n_source/n_target: the ratio of densities where p is right."""
+    x = np.linspace(-2, 2, 9)
+    source, target = stats.norm(0, 1).pdf(x), stats.norm(1, 1).pdf(x)
+    p = 50 * target / (50 * target + 200 * source)
+    assert np.allclose(pippin.shift.likelihood_ratios(p, 200, 50), target / source)
+
+
+P, Y, W = some(20)
+REFUSED = {
+    "nan": (
+        lambda: pippin.calibrate_weighted(P, Y, np.where(np.arange(20) == 3, np.nan, W)),
+        "Row 3 has the weight nan",
+    ),
+    "inf": (
+        lambda: pippin.calibrate_weighted(P, Y, np.where(np.arange(20) == 4, np.inf, W)),
+        "Row 4 has the weight inf",
+    ),
+    "negative": (lambda: pippin.calibrate_weighted(P, Y, -W), "Row 0 has the weight -.*, expected a finite number"),
+    "zeros": (lambda: pippin.calibrate_weighted(P, Y, 0 * W), "Expected some positive weight"),
+    "few": (lambda: pippin.calibrate_weighted(P, Y, W[:19]), r"Expected 20 weights, one per row, got shape \(19,\)"),
+    "matrix": (lambda: pippin.calibrate_weighted(P, Y, P), r"Expected 20 weights, one per row, got shape \(20, 4\)"),
+    "text": (lambda: pippin.calibrate_weighted(P, Y, ["a"] * 20), "numbers"),
+    "test nan": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P, W * np.nan), "Row 0 has the weight nan"),
+    "test few": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P, W[:3]), "Expected 20 weights"),
+    "row": (lambda: pippin.calibrate_weighted(P, Y, W).predict(2 * P, W), "Row 0 sums to 2"),
+    "columns": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P[:, :3], W), "Expected 4 columns"),
+    "level": (lambda: pippin.calibrate_weighted(P, Y, W, alpha=1), "Expected alpha"),
+    "certain": (
+        lambda: pippin.shift.likelihood_ratios([0.5, 1.0], 1, 1),
+        "Row 1 comes from the target with probability 1",
+    ),
+    "percent": (lambda: pippin.shift.likelihood_ratios([50], 1, 1), "Row 0 has 50.0, expected a probability"),
+    "nan p": (lambda: pippin.shift.likelihood_ratios([np.nan], 1, 1), "Row 0 has nan"),
+    "two columns": (lambda: pippin.shift.likelihood_ratios(P, 1, 1), r"got shape \(20, 4\): pass the target's column"),
+    "no rows": (lambda: pippin.shift.likelihood_ratios([0.5], 0, 1), "Expected rows of both kinds"),
+    "no number": (
+        lambda: pippin.shift.likelihood_ratios([0.5], None, 1),
+        "got n_source=None and n_target=1: count them",
+    ),
+    "words": (
+        lambda: pippin.shift.likelihood_ratios([0.5], 1, "many"),
+        "got n_source=1 and n_target='many': count them",
+    ),
+    "nan rows": (
+        lambda: pippin.shift.likelihood_ratios([0.5], np.nan, 1),
+        "got n_source=nan and n_target=1: count them",
+    ),
+    "no objects": (
+        lambda: pippin.shift.likelihood_ratios([], 1, 1),
+        r"Expected one probability per .* shape \(0,\)",
+    ),
+    "one object": (
+        lambda: pippin.shift.likelihood_ratios(0.5, 1, 1),
+        r"Expected one probability per object, got shape \(\)",
+    ),
+    "no p": (lambda: pippin.shift.likelihood_ratios(None, 1, 1), "Expected one probability per object"),
+    "ragged p": (lambda: pippin.shift.likelihood_ratios([[0.5], [0.1, 0.2]], 1, 1), "numbers"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_refusals(call, sentence):
+    """One sentence each."""
+    with pytest.raises(ValueError, match=sentence):
+        call()

@@ -1,0 +1,130 @@
+"""The input door: many kinds of arrays, and logits, give one result, and none is modified."""
+
+import numpy as np
+import pytest
+import torch
+
+import pippin
+from support.array_kinds import LABELS, NAMES, PROBS, SOURCES, OnlyArray, OnlyDlpack
+
+every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+
+
+def outcome(probs):
+    """All that the door leads to: the calibration scores, every class's score, the sets."""
+    predictor = pippin.calibrate(probs, LABELS, "repip", 0.2)
+    sets = predictor.predict(probs)
+    scores = pippin.scores.score(probs, None, "repip")
+    return [predictor.calibration_scores.tolist(), scores.tolist(), sets.sizes.tolist(), sets.members.tolist()]
+
+
+@every_source
+def test_every_source_of_probabilities_gives_the_same(source, tmp_path):
+    """The same numbers give the same scores and sets, whatever holds them."""
+    assert outcome(source(PROBS, tmp_path)) == outcome(PROBS.copy())
+
+
+@every_source
+def test_every_source_of_one_row_gives_the_same(source, tmp_path):
+    """predict_one takes what predict takes, and gives predict's set."""
+    predictor = pippin.calibrate(PROBS, LABELS)
+    sets = predictor.predict(PROBS)
+    for i in range(0, 80, 7):
+        wanted = sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist()
+        assert predictor.predict_one(source(PROBS[i], tmp_path)).tolist() == wanted
+
+
+LARGE_SOURCES = ["F", "strided float32", "big-endian", "float16", "pandas", "torch bfloat16 with gradient"]
+
+
+@pytest.mark.parametrize("name", LARGE_SOURCES)
+def test_large_inputs_give_the_same(name, tmp_path):
+    """So it is in the compiled loops, over several blocks."""
+    probs = np.tile(PROBS, (3000, 1))
+    labels = np.tile(LABELS, 3000)
+    plain, given = (pippin.calibrate(p, labels) for p in (probs, SOURCES[name](probs, tmp_path)))
+    assert given.calibration_scores.tobytes() == plain.calibration_scores.tobytes()
+    sets, wanted = given.predict(SOURCES[name](probs, tmp_path)), plain.predict(probs)
+    assert sets.sizes.tobytes() == wanted.sizes.tobytes()
+    assert sets.members.tobytes() == wanted.members.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_narrow_floats_are_widened_exactly(dtype):
+    """A narrow float counts as the number that it is, not as a rounder one."""
+    probs = np.random.default_rng(8).dirichlet(np.ones(5), 80).astype(dtype)
+    assert outcome(probs) == outcome(probs.astype(np.float64))
+
+
+def test_wide_floats_are_not_narrowed():
+    """float64 keeps every digit, in arrays and in lists."""
+    for probs in ([[0.1, 0.9]], np.array([[0.1, 0.9]])):
+        assert pippin.scores.score(probs, None, "ip").tolist() == [[1 - 0.1, 1 - 0.9]]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64, bool, ">i4"])
+def test_one_hot_integers_are_probabilities(dtype):
+    """Certain predictions may come as whole numbers or booleans."""
+    certain = np.eye(5)[np.random.default_rng(8).integers(0, 5, 80)]
+    assert outcome(certain.astype(dtype)) == outcome(certain)
+
+
+@every_source
+def test_probabilities_are_never_modified(source, tmp_path):
+    """What the caller passed is the same afterwards, bits and flags."""
+    given = source(PROBS, tmp_path)
+    flags = given.flags.writeable if isinstance(given, np.ndarray) else None
+    row = source(PROBS[0], tmp_path)
+    predictor = pippin.calibrate(given, LABELS)
+    predictor.predict(given)
+    pippin.scores.score(given, None, "margin")
+    predictor.predict_one(row)
+    for held, wanted in [(given, PROBS), (row, PROBS[0])]:
+        held = held._array if isinstance(held, OnlyArray | OnlyDlpack) else held
+        held = held.detach().double() if isinstance(held, torch.Tensor) else held
+        assert np.array_equal(np.asarray(held, dtype=np.float64), wanted)
+    assert flags is None or given.flags.writeable == flags
+
+
+def test_logits_labels_and_classes_are_never_modified():
+    """Neither are logits, although a softmax is taken of them, nor labels and names."""
+    logits, labels, classes = np.random.default_rng(8).normal(size=(80, 5)), LABELS.copy(), list(NAMES)
+    before = logits.copy()
+    pippin.calibrate(logits, labels, classes=classes, from_logits=True).predict(logits, from_logits=True)
+    assert np.array_equal(logits, before)
+    assert np.array_equal(labels, LABELS)
+    assert classes == NAMES
+    assert logits.flags.writeable
+    assert labels.flags.writeable
+
+
+def test_results_do_not_share_memory_with_the_input():
+    """Writing into the input later changes no predictor and no sets."""
+    probs = PROBS.copy()
+    predictor = pippin.calibrate(probs, LABELS)
+    sets = predictor.predict(probs)
+    before = predictor.calibration_scores.tolist(), sets.labels()
+    probs[:] = 0.2
+    assert (predictor.calibration_scores.tolist(), sets.labels()) == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", [1, 30, 1000])
+def test_logits_are_softmaxed(dtype, spread):
+    """from_logits=True gives what the softmax's probabilities give."""
+    logits = (spread * np.random.default_rng(8).normal(size=(80, 5))).astype(dtype)
+    probs = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1).numpy()
+    assert np.allclose(
+        pippin.scores.score(logits, None, "pip", from_logits=True),
+        pippin.scores.score(probs, None, "pip"),
+        rtol=0,
+        atol=1e-12,
+    )
+    made, wanted = pippin.calibrate(logits, LABELS, from_logits=True), pippin.calibrate(probs, LABELS)
+    assert made.predict(logits, from_logits=True).labels() == wanted.predict(probs).labels()
+
+
+def test_a_logit_of_minus_infinity_is_a_probability_of_zero():
+    """Masked classes are legal."""
+    scores = pippin.scores.score([[-np.inf, 0.0, 0.0]], None, "ip", from_logits=True)
+    assert scores.tolist() == [[1.0, 0.5, 0.5]]

@@ -1,0 +1,88 @@
+"""The input door: labels and class names of every kind mean the same."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+import pippin
+from support.array_kinds import LABELS, NAMES, PROBS, OnlyArray, backwards, strided
+
+BY_NAME = [NAMES[k] for k in LABELS]
+LABEL_SOURCES = {
+    "list": LABELS.tolist(),
+    "tuple": tuple(LABELS.tolist()),
+    "int8": LABELS.astype(np.int8),
+    "uint64": LABELS.astype(np.uint64),
+    "big-endian": LABELS.astype(">i4"),
+    "strided": strided(LABELS),
+    "negative strides": backwards(LABELS),
+    "objects": LABELS.astype(object),
+    "pandas": pd.Series(LABELS, index=range(80, 0, -1)),
+    "pandas Int64": pd.Series(LABELS, dtype="Int64"),
+    "pandas categorical": pd.Series(LABELS, dtype="category"),
+    "polars": pl.Series(LABELS),
+    "torch": torch.tensor(LABELS),
+    "torch int32": torch.tensor(LABELS, dtype=torch.int32),
+    "only __array__": OnlyArray(LABELS),
+    "names": BY_NAME,
+    "names, NumPy": np.array(BY_NAME),
+    "names, NumPy strings": np.array(BY_NAME, dtype=np.dtypes.StringDType()),
+    "names, objects": np.array(BY_NAME, dtype=object),
+    "names, pandas": pd.Series(BY_NAME, index=range(80, 0, -1)),
+    "names, pandas categorical": pd.Series(BY_NAME, dtype="category"),
+    "names, pandas categories in another order": pd.Categorical(BY_NAME, categories=NAMES[::-1]),
+    "names, polars": pl.Series(BY_NAME),
+    "names, polars categorical": pl.Series(BY_NAME, dtype=pl.Categorical),
+}
+
+
+@pytest.mark.parametrize("labels", LABEL_SOURCES.values(), ids=LABEL_SOURCES)
+def test_every_source_of_labels_gives_the_same(labels):
+    """Indices and names lead to the same calibration and are found in the same sets."""
+    wanted = pippin.calibrate(PROBS, LABELS, classes=NAMES)
+    given = pippin.calibrate(PROBS, labels, classes=NAMES)
+    assert given.calibration_scores.tolist() == wanted.calibration_scores.tolist()
+    sets = wanted.predict(PROBS)
+    assert sets.contains(labels).tolist() == sets.contains(LABELS).tolist()
+
+
+NUMBERED = [30, 10, 0, 20, 1]
+BY_NUMBER = [NUMBERED[k] for k in LABELS]
+
+
+@pytest.mark.parametrize("labels", [BY_NUMBER, np.array(BY_NUMBER, np.int16), pd.Categorical(BY_NUMBER)], ids=type)
+@pytest.mark.parametrize("classes", [NUMBERED, tuple(NUMBERED), np.array(NUMBERED), pd.Index(NUMBERED)], ids=type)
+def test_classes_named_by_numbers(classes, labels):
+    """Where classes are named by numbers, a label is a name, not a column."""
+    predictor = pippin.calibrate(PROBS, labels, classes=classes)
+    plain = pippin.calibrate(PROBS, LABELS)
+    assert predictor.calibration_scores.tolist() == plain.calibration_scores.tolist()
+    sets, wanted = predictor.predict(PROBS), plain.predict(PROBS)
+    assert sets.labels() == [[NUMBERED[k] for k in row] for row in wanted.labels()]
+    assert sets.contains(labels).tolist() == wanted.contains(LABELS).tolist()
+    assert {type(name) for name in predictor.classes} == {int}
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_frame_brings_its_class_names(frame):
+    """Columns are class names: for the labels, for the sets, in calibrate and in score."""
+    probs = frame({name: PROBS[:, k] for k, name in enumerate(NAMES)})
+    predictor = pippin.calibrate(probs, BY_NAME)
+    assert list(predictor.classes) == NAMES
+    assert predictor.predict(probs).labels() == pippin.calibrate(PROBS, LABELS, classes=NAMES).predict(PROBS).labels()
+    assert pippin.scores.score(probs, BY_NAME, "pip").tolist() == pippin.scores.score(PROBS, LABELS, "pip").tolist()
+
+
+@pytest.mark.parametrize("classes", [tuple(NAMES), np.array(NAMES), pd.Index(NAMES), pl.Series(NAMES)], ids=type)
+def test_class_names_from_any_sequence(classes):
+    """Names become plain text, whatever held them."""
+    predictor = pippin.calibrate(PROBS, BY_NAME, classes=classes)
+    assert list(predictor.classes) == NAMES
+    assert {type(name) for name in predictor.classes} == {str}
+
+
+def test_without_names_classes_are_counted_from_zero():
+    """An array without names gets 0 … K − 1."""
+    assert list(pippin.calibrate(PROBS, LABELS).classes) == [0, 1, 2, 3, 4]
