@@ -22,7 +22,7 @@ class Content:
     >>> content = Content({"alpha": 0.1, "n_ip": 7})
     >>> content.level(), content.whole("n_ip", 1, 5)
     Traceback (most recent call last):
-    pippin.InputError: its n_ip makes no sense.
+    pippin._runtime.errors.InputError: its n_ip makes no sense.
     """
 
     def __init__(self, parts: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def check_limits(kept: Any, limits: Any) -> None:
 
     >>> check_limits(0.5, 0.7)
     Traceback (most recent call last):
-    pippin.InputError: its thresholds are not those of its calibration scores.
+    pippin._runtime.errors.InputError: its thresholds are not those of its calibration scores.
     """
     if not np.array_equal(kept, limits):
         raise InputError("its thresholds are not those of its calibration scores")

@@ -55,7 +55,7 @@ def by_text(given: Mapping[Any, Any]) -> dict[str, Any]:
 
     >>> by_text({1: "crop", "1": "weed"})
     Traceback (most recent call last):
-    pippin.InputError: Got two entries that are spelled '1': leave one of them out.
+    pippin._runtime.errors.InputError: Got two entries that are spelled '1': leave one of them out.
     """
     found: dict[str, Any] = {}
     for name, value in given.items():

@@ -174,7 +174,7 @@ class PredictionSets:
 
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
-        >>> [bar.get_height() for bar in sets.plot().patches]
+        >>> [float(bar.get_height()) for bar in sets.plot().patches]
         [0.0, 0.5, 0.5]
         """
         from pippin._plotting.sets import plot_sets

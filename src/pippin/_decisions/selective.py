@@ -114,7 +114,7 @@ class SelectiveClassifier(Saved):
         >>> data = pippin.load_example()
         >>> selective = pippin.decisions.select(data.probs[:2000], data.labels[:2000], error=0.05)
         >>> selective.predict(data.probs[2000:])
-        SelectivePredictions(2,986 objects, 61 % acted on)
+        SelectivePredictions(2,986 objects, 35 % acted on)
         """
         rows = asked_rows(self.classes, probs, from_logits)
         best, top = dispatch.best(rows)
