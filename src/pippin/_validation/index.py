@@ -27,7 +27,8 @@ def same_index(of: str, index: Any, **others: Any) -> None:
     >>> same_index("probs", probs.index, labels=[0, 1], groups=pd.Series([7, 8]))
     >>> same_index("probs", probs.index, labels=pd.Series([1, 0], index=["b.png", "a.png"]))
     Traceback (most recent call last):
-    pippin._runtime.errors.InputError: Expected labels with the index of probs, got row 0 as 'b.png' and not 'a.png': align them,
+    pippin._runtime.errors.InputError: Expected labels with the index of probs, got row 0 as 'b.png' and not
+    'a.png': align them,
     labels.loc[probs.index], or pass labels.to_numpy() if they are in row order.
     """
     if index is None:

@@ -62,7 +62,8 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
     array([2, 0])
     >>> as_labels([2, 1], 2, ("1", "2", "3"))
     Traceback (most recent call last):
-    pippin._runtime.errors.InputError: Row 0 has the label 2, which is column 2 ('3') by number and column 1 ('2') by name: pass
+    pippin._runtime.errors.InputError: Row 0 has the label 2, which is column 2 ('3') by number and column 1 ('2')
+    by name: pass
     names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels).
     """
     if isinstance(labels, ColumnNumbers):
