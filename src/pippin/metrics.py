@@ -1,5 +1,97 @@
-"""Measures of prediction sets, each a function of sets (and labels) that returns a number."""
+"""Measures of prediction sets: functions of sets (and labels) that return a number."""
 
-from pippin._conformal.metrics import coverage, empty_rate, mean_size, singleton_rate
+import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["coverage", "empty_rate", "mean_size", "singleton_rate"]
+from pippin._conformal.evaluation import evaluate
+from pippin._conformal.sets import PredictionSets
+from pippin._runtime.errors import InputError
+
+__all__ = ["coverage", "covgap", "efficiency", "empty_rate", "informativeness", "mean_size"]
+__all__ += ["singleton_accuracy", "singleton_rate", "sscv"]
+
+
+def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
+    """Return the share of sets that hold the true class.
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+    """
+    return _mean(sets.contains(labels))
+
+
+def mean_size(sets: PredictionSets) -> float:
+    """Return the mean number of classes in a set, the paper's efficiency; smaller is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes)
+
+
+def singleton_rate(sets: PredictionSets) -> float:
+    """Return the share of sets with exactly one class (oneC), the paper's informativeness; larger is better.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes == 1)
+
+
+def empty_rate(sets: PredictionSets) -> float:
+    """Return the share of sets without any class.
+
+    Args:
+        sets: what `predict` returned.
+    """
+    return _mean(sets.sizes == 0)
+
+
+def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
+    """Return the share of sets with one class that hold the true class; NaN if there is no such set.
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+    """
+    right = sets.contains(labels)[sets.sizes == 1]
+    return float(right.mean()) if len(right) else float("nan")
+
+
+def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
+    """Return the mean over classes of |coverage − (1 − alpha)| (Ding et al. 2023).
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+        alpha: the significance level.
+    """
+    found = evaluate(sets, labels, alpha=alpha).covgap
+    assert found is not None
+    return found
+
+
+def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
+    """Return the size-stratified coverage violation (Angelopoulos et al. 2021).
+
+    It is the largest |coverage − (1 − alpha)| over sets of 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes.
+
+    Args:
+        sets: what `predict` returned.
+        labels: the true classes, as indices or as names.
+        alpha: the significance level.
+    """
+    found = evaluate(sets, labels, alpha=alpha).sscv
+    assert found is not None
+    return found
+
+
+def _mean(values: "np.ndarray[tuple[int], np.dtype[np.generic]]") -> float:
+    if not len(values):
+        raise InputError("Expected at least one prediction set to measure, got none")
+    return float(values.mean())
+
+
+efficiency = mean_size
+informativeness = singleton_rate

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pippin._conformal.metrics import GAPS, WORDS
+from pippin._conformal.evaluation import GAPS, WORDS
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.cells import Cells, Placement
+from pippin._conformal.mondrian import Cells, Placement
 from pippin._theory.level import examples_needed, quantile_rank
 
 Vector = NDArray[np.float64]

@@ -1,210 +1,609 @@
-"""All in which marginal, conditional, weighted and unit predictors differ: their rules, and what is asked of them.
+"""Rules: all in which kinds of conformal predictors differ.
 
-A rule says which bounds the classes of a row must keep to, and how a score becomes a
-p-value. With s the score of a class, and the n calibration scores that speak for it,
+A rule gives the bounds on the score of each class of a row, and turns a score into a p-value. With s the score of a
+class and n calibration scores,
 
     p = (1 + #{scores >= s}) / (n + 1)
     smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
 
-and with weights, or with units that count once each, the same in sums of weights. The set at level α is
-{classes with p > α}.
+and with weights, or with clustered rows of which each unit counts once, the same in sums of weights. The set at
+level α is {classes with p > α}.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.cells import Cells
+from pippin._conformal.mondrian import (
+    KIND,
+    PER,
+    Cells,
+    GroupNames,
+    Kinds,
+    Level,
+    Taxonomy,
+    as_kinds,
+    as_level,
+    as_levels,
+    group_codes,
+    one_cell,
+    rare_cells,
+    rc3p_limits,
+)
+from pippin._conformal.serialization import Content, check_limits, listed, need, rising, whole_numbers
 from pippin._engine import dispatch
-from pippin._engine.numpy_engine.p_values import Among, among
-from pippin._engine.protocol import Bounds, Draws, Held
-from pippin._runtime.arrays import Classes, Codes, Flags, Vector
+from pippin._engine.protocol import Bounds, Draws
+from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._shift.label_shift import LabelRatios
+from pippin._runtime.visible import visible
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
+from pippin._theory.shortage import too_few
 from pippin._theory.units import unit_p_values
 from pippin._theory.weighted_tails import Tails, tails
 from pippin._validation.rows import Rows, as_array
 
-Use = Callable[[int, Vector], None]  # the p-values of all classes of the rows from start on
+Use = Callable[[int, Vector], None]  # takes the first row and the p-values of all classes of some rows
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """Rows to predict, and all that their sets and p-values depend on.
 
-    `group` says which row of a rule's bounds each object uses, `weights` how much it weighs, where
-    the rule wants to know: (n, 1), or (1, K) where that follows from its class.
+    Attributes:
+        rows: the probabilities; of the first model, where there is one per fold.
+        draws: u of a randomized score, v of smoothed p-values.
+        group: the row of thresholds of each object.
+        weights: likelihood ratios, (n, 1), or (1, K) where they follow from the class.
+        folds: the probabilities by each fold's model.
     """
 
     rows: Rows
     draws: Draws
+    classes: Classes
     group: Codes | None = None
     weights: Vector | None = None
+    folds: tuple[Rows, ...] = ()
 
 
-class Rule(Protocol):
-    """What `answers.py` asks of every predictor that has one."""
+class Rule:
+    """Strategy of a conformal predictor.
 
-    def bounds(self, asked: Asked) -> Bounds:
-        """What the classes of each row must keep to."""
+    The default implementations are for one threshold that does not depend on groups or weights.
+    """
 
-    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
-        """The p-value of one class per row, from its score."""
+    takes: frozenset[str] = frozenset()
+    per: str | None = None
+    groups: GroupNames | None = None
 
-    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        """Calls use(start, p) with the p-values of every class, (rows, K), tile by tile."""
+    def __getstate__(self) -> dict[str, Any]:
+        rule: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(rule)}
 
-    def unknown(self) -> Flags | None:
-        """(groups, K): classes that no example speaks for; None where the same ones speak for all classes of a row.
+    def bounds(self, request: Request) -> Bounds:
+        """Return the largest score that each class of each row may have."""
+        raise NotImplementedError
 
-        Then p-values fall with the rank, and the two best classes have the largest.
+    def members(self, score: Score, request: Request) -> dispatch.Sets:
+        """Return the sizes and members of all sets."""
+        return dispatch.members(request.rows, score, self.bounds(request), request.draws.u)
+
+    def with_best(self, request: Request, sets: dispatch.Sets) -> dispatch.Sets:
+        """Return the sets with the most probable class in each empty one."""
+        return dispatch.with_best(request.rows, sets)
+
+    def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
+        """Return the p-value of one class per row."""
+        scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
+        return self._p(scores, request, labels)
+
+    def class_p_values(self, request: Request, score: Score, use: Use) -> None:
+        """Call use(start, p) with the p-values of all classes, some rows at a time."""
+        scores = dispatch.class_scores(request.rows, score, request.draws.u)
+        classes = np.arange(request.rows.n_classes)
+
+        def work(start: int, stop: int) -> None:
+            use(start, self._p(scores[start:stop], request, classes, start))
+
+        dispatch.in_steps(work, request.rows.n, dispatch.TILE // (2 * request.rows.n_classes))
+
+    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
+        """Return the p-values of scores: one per row for `labels`, or of all classes of the rows from `start` on."""
+        raise NotImplementedError
+
+    def unseen_classes(self) -> Flags | None:
+        """Return (groups, K) flags of classes without a calibration row; None if the same rows serve all classes.
+
+        In the latter case p-values fall with the rank, and the two most probable classes have the largest.
         """
+        return None
+
+    def top(self, rows: Rows, request: Request, start: int, stop: int) -> Vector:
+        """Return values that break ties of p-values between classes: probabilities."""
+        return rows.block(start, stop)
+
+    def at(self, alpha: Any) -> "tuple[Rule, float]":
+        """Return the rule at another level, and that level."""
+        raise NotImplementedError
+
+    def describe(self, predictor: Any) -> str:
+        """Describe the predictor and its guarantee in one sentence."""
+        raise NotImplementedError
+
+    def facts(self, predictor: Any) -> tuple[str, ...]:
+        """Return what `repr` shows after alpha."""
+        return (f"{predictor.n_calibration:,} calibration examples",)
+
+    def guarantee(self, predictor: Any) -> float:
+        """Return the proven coverage."""
+        return float(1 - predictor.alpha)
+
+    def n_effective(self, n: int) -> float:
+        """Return how many independent rows of equal weight the calibration rows are worth."""
+        return n
+
+    def content(self, scores: bool) -> dict[str, Any]:
+        """Return the rule's part of a file."""
+        raise NotImplementedError
+
+
+def promise(
+    predictor: Any, threshold: float, source: str, unit: str, scope: str = "", confidence: float | None = None
+) -> str:
+    """Describe the guarantee of a predictor with one threshold.
+
+    Args:
+        predictor: the predictor.
+        threshold: its threshold.
+        source: the calibration rows, "from 2,000 rows" for instance.
+        unit: what there were too few of if the threshold is infinite.
+        scope: the objects that the guarantee is for.
+        confidence: the probability over calibration sets, if one was asked for.
+    """
+    holds = "its sets hold the true class"
+    if confidence is not None:
+        holds = f"in {100 * confidence:g} % of calibrations {holds} at least"
+    if np.isinf(threshold):
+        return (
+            f"{predictor.score} with an infinite threshold, {source}: every set holds all classes, since so few {unit} "
+            "cannot promise more."
+        )
+    return (
+        f"{predictor.score} with threshold {threshold:.6g}, {source}: {holds} "
+        f"{100 * predictor.guarantee:g} % of the time{scope}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class ByCells:
-    """One threshold for all, or one per class, group or cluster: each from the scores of its own cell."""
+class MondrianRule(Rule):
+    """One threshold for all rows, or one per class, group, kind or cluster, each from the scores of its own cell."""
 
     cells: Cells
     limits: Bounds
+    per: str | None = None
+    groups: GroupNames | None = None
+    kinds: Kinds | None = None
+    levels: tuple[float, ...] | None = None
+    confidence: float | None = None
 
-    def bounds(self, asked: Asked) -> Bounds:
-        return self.limits._replace(group=asked.group)
+    @property
+    def takes(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.groups is None else frozenset({"groups"})
 
-    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
-        group = 0 if asked.group is None else asked.group
-        return self._among(scores, self.cells.of[group, labels], asked.draws.v)
+    def bounds(self, request: Request) -> Bounds:
+        return self.limits if request.group is None else self.limits._replace(group=request.group)
 
-    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        dispatch.p_values(asked.rows, score, self._held, asked.group, asked.draws, use)
+    def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
+        from pippin._engine.numpy_engine.p_values import among
 
-    def unknown(self) -> Flags | None:
+        scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
+        group = 0 if request.group is None else request.group
+        return among(self.cells.held)(scores, self.cells.of[group, labels], request.draws.v)
+
+    def class_p_values(self, request: Request, score: Score, use: Use) -> None:
+        dispatch.p_values(request.rows, score, self.cells.held, request.group, request.draws, use)
+
+    def unseen_classes(self) -> Flags | None:
         of = self.cells.of
         return None if (of == of[:, :1]).all() else (self.cells.counts == 0)[of]
 
-    @cached_property
-    def _among(self) -> Among:
-        return among(self._held)
+    def need_scores(self, consequence: str) -> None:
+        """Raise an InputError if the file left the calibration scores out."""
+        if self.cells.given is None:
+            raise InputError(
+                f"This predictor was saved without its calibration scores, so it {consequence}",
+                "calibrate again, or save with scores=True",
+            )
 
-    @cached_property
-    def _held(self) -> Held:
-        return self.cells.held()
+    def at(self, alpha: Level) -> "tuple[MondrianRule, float]":
+        level, levels = as_level(alpha, self.kinds)
+        if self.per == "rc3p":
+            limits = rc3p_limits(self.cells, level)
+        else:
+            limits = Bounds(self.cells.thresholds(levels or level, self.confidence)[self._columns])
+        ranks = None if limits.ranks is None else read_only(limits.ranks)
+        return replace(self, limits=Bounds(read_only(limits.scores), None, ranks), levels=levels), level
+
+    @property
+    def _columns(self) -> Indices:
+        """Cells of all thresholds: (G, K), or (1, 1) for a marginal predictor."""
+        return self.cells.of if self.per else self.cells.of[:, :1]
+
+    def warn_of_infinite(self, predictor: Any) -> None:
+        """Warn of infinite thresholds, and say what is missing."""
+        if self.per is None:
+            if np.isinf(self.limits.scores).any():
+                warn(self._too_few(int(self.cells.counts.min()), predictor.alpha))
+            return
+        outcome = {
+            "group": "Its sets hold all classes: collect more, or join small groups",
+            "class and group": "Such a class is in every set of its group: collect more, or join small groups",
+            "cluster": "Such classes are in every set: collect more",
+        }.get(self.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
+        if note := rare_cells(self, predictor, "thresholds", "Their classes are in every set", outcome, self.confidence):
+            warn(note)
+
+    def _too_few(self, n: int, alpha: float) -> str:
+        least = int(self.cells.needed(alpha, self.confidence)[0])
+        if self.confidence is not None and n < least:
+            return (
+                f"{n} calibration examples are too few for alpha={alpha:g} with confidence={self.confidence:g}: at "
+                f"least {least:,} are needed. The threshold is infinite and every set holds all classes."
+            )
+        return too_few(n, alpha) or (
+            f"More than a share of {alpha:g} of the true labels have an infinite score, because their probability "
+            "is 0: the threshold is infinite and every set holds all classes."
+        )
+
+    def describe(self, predictor: Any) -> str:
+        n = predictor.n_calibration
+        if self.per is None:
+            threshold = float(self.limits.scores[0, 0])
+            return promise(predictor, threshold, f"from {n:,} rows", "rows", confidence=self.confidence)
+        sure = "" if self.confidence is None else f"in {100 * self.confidence:g} % of calibrations "
+        how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
+        whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
+        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P bounds ranks all the same
+        if infinite.all():
+            return (
+                f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "
+                "holds all classes and tells nothing."
+            )
+        full = "; where its threshold is infinite, by too few rows, a class is in every set"
+        often = f"for every {whom}, {sure}its sets hold the true class {100 * predictor.guarantee:g} % of the time"
+        if self.levels is not None and self.kinds is not None:
+            each = (f"{100 * (1 - own):g} % of {name}" for name, own in zip(self.kinds.names, self.levels, strict=True))
+            often = f"its sets hold the true class of {', '.join(each)}"
+        return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
+
+    def facts(self, predictor: Any) -> tuple[str, ...]:
+        examples = f"{predictor.n_calibration:,} calibration examples"
+        sure = () if self.confidence is None else (f"confidence={self.confidence:g}",)
+        if self.per is None:
+            return (*sure, f"threshold={self.limits.scores[0, 0]:.6g}", examples)
+        groups = () if self.groups is None else (f"{sum(name is not None for name in self.groups):,} groups",)
+        return (*sure, examples, *groups)
+
+    def content(self, scores: bool) -> dict[str, Any]:
+        confidence = {} if self.confidence is None else {"confidence": self.confidence}
+        if self.per is None:
+            kept = listed(self.cells.scores) if scores else None
+            return {"threshold": float(self.limits.scores[0, 0]), "calibration_scores": kept, **confidence}
+        kinds: dict[str, Any] = {}
+        if self.kinds is not None:
+            kinds = {"kinds": self.kinds.by_class(), "levels": self.levels and list(self.levels)}
+        return {
+            "kind": "conditional",
+            **kinds,
+            "per": self.per,
+            "thresholds": self.limits.scores.tolist(),
+            "rank_limits": listed(self.limits.ranks),
+            **cells_content(self.groups, self.cells, scores),
+            **confidence,
+        }
 
 
-@dataclass(frozen=True, eq=False)
-class ByWeights:
-    """A threshold for every object or class, from its own weight and those of the calibration rows, sorted by score."""
+def marginal_rule(cells: Cells, threshold: float, confidence: float | None = None) -> MondrianRule:
+    """Return the rule with one threshold."""
+    return MondrianRule(cells, Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
 
-    scores: Vector
-    weights: Vector
-    alpha: float
 
-    def bounds(self, asked: Asked) -> Bounds:
-        own = _weights(asked)
-        each = self.thresholds(own.ravel()).reshape(own.shape)
-        return Bounds(each, np.arange(asked.rows.n) if own.shape[1] == 1 else None)
+def mondrian_rule(
+    cells: Cells,
+    per: str | None = None,
+    groups: GroupNames | None = None,
+    kinds: Kinds | None = None,
+    confidence: float | None = None,
+) -> MondrianRule:
+    """Return the rule of these cells without thresholds, which `at` adds."""
+    return MondrianRule(cells, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
 
-    def thresholds(self, weights: Vector) -> Vector:
-        """The threshold of each object, from its weight."""
-        distinct, which = np.unique(weights, return_inverse=True)
-        reached = self._tails.reach(distinct, self.alpha)
-        return np.append(self.scores, np.inf)[reached][which]
 
-    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
-        own = _weights(asked)
-        return self._p(scores, own[:, 0] if own.shape[1] == 1 else own[0, labels])
+def marginal_from_content(content: Content) -> tuple[MondrianRule, float, int, Classes]:
+    """Read a rule with one threshold, each part checked against the others."""
+    alpha, n, classes = content.shared()
+    threshold = content.number("threshold")
+    scores = content.optional_numbers("calibration_scores")
+    rule = marginal_rule(one_cell(scores, n, len(classes)), threshold, _confidence(content))
+    if scores is not None:
+        need("calibration_scores", len(scores) == n and rising(scores))
+        check_limits(threshold, rule.at(alpha)[0].limits.scores[0, 0])
+    return rule, alpha, n, classes
 
-    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        own = np.broadcast_to(_weights(asked), (asked.rows.n, asked.rows.n_classes))
-        _in_tiles(asked, score, lambda scores, start, stop: use(start, self._p(scores, own[start:stop])))
 
-    def unknown(self) -> Flags | None:
+def mondrian_from_content(content: Content) -> tuple[MondrianRule, float, int, Classes]:
+    """Read a rule with a threshold per category, each part checked against the others."""
+    alpha, n, classes = content.shared()
+    groups = groups_from_content(content)
+    per = content.take("per", lambda value: value in (*PER, KIND) and ("group" in value) == (groups is not None))
+    shape = (1 if groups is None else len(groups), len(classes))
+    thresholds = content.matrix("thresholds", shape)
+    limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
+    ranks = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
+    need("rank_limits", ranks is None or ranks.shape == shape)
+    shared = per == "cluster" or (groups is not None and groups[-1] is None)
+    cells = cells_from_content(content, per, n, shape, shared)
+    kinds = kinds_from_content(content, classes, cells) if per == KIND else None
+    levels = levels_from_content(content, alpha, kinds)
+    rule = MondrianRule(cells, Bounds(thresholds, None, ranks), per, groups, kinds, levels, _confidence(content))
+    if cells.given is not None:
+        known = rule.at(alpha if levels is None or kinds is None else dict(zip(kinds.names, levels, strict=True)))[0]
+        check_limits(thresholds, known.limits.scores)
+        if ranks is not None:
+            check_limits(ranks, known.limits.ranks)
+    return rule, alpha, n, classes
+
+
+def _confidence(content: Content) -> float | None:
+    if not content.has("confidence"):
         return None
+    value = content.number("confidence")
+    need("confidence", 0 < value < 1)
+    return value
 
-    def _p(self, scores: Vector, weights: Vector) -> Vector:
-        return self._tails.p(np.searchsorted(self.scores, scores, side="left"), weights)
 
-    @cached_property
-    def _tails(self) -> Tails:
-        return tails(self.weights)
+def cells_content(groups: GroupNames | None, cells: Cells, scores: bool) -> dict[str, Any]:
+    """Return groups and cells as a file holds them, with the scores if they are wanted."""
+    kept = cells.scores if scores else None
+    return {
+        "groups": None if groups is None else list(groups),
+        "cells": cells.of.tolist(),
+        "cell_counts": cells.counts.tolist(),
+        "calibration_scores": listed(kept),
+        "calibration_ranks": None if kept is None else listed(cells.ranks),
+    }
+
+
+def cells_from_content(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Cells:
+    """Read cells, with their scores if the file has them; `shared` if one more cell may hold all scores."""
+    of = whole_numbers("cells", content.take("cells"), np.int32)
+    counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
+    need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
+    need("cells", of.shape == shape and int(of.min()) >= 0 and int(of.max()) < len(counts))
+    total = int(counts.sum())
+    need("n_calibration", n <= total <= (2 * n if shared else n))
+    scores = content.optional_numbers("calibration_scores")
+    ranks = content.take(
+        "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)
+    )
+    label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
+    if scores is not None:
+        cells = np.split(scores, np.cumsum(counts)[:-1])
+        need("calibration_scores", len(scores) == total and all(map(rising, cells)))
+    if label_ranks is not None:
+        need("calibration_ranks", label_ranks.shape == (total,) and bool((label_ranks >= 1).all()))
+    return Cells(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)
+
+
+def groups_from_content(content: Content) -> GroupNames | None:
+    """Read the names of the groups."""
+    names = content.take("groups", lambda value: value is None or isinstance(value, list))
+    if names is None:
+        return None
+    others = [name for name in names if name is not None]
+    alike = any(all(isinstance(name, kind) for name in others) for kind in (str, int))
+    need("groups", bool(others) and alike and len(set(names)) == len(names) and None not in names[:-1])
+    return tuple(names)
+
+
+def kinds_from_content(content: Content, classes: Any, cells: Cells) -> Kinds:
+    """Read the kinds: one per class, the same for classes that share a cell."""
+    given = content.take("kinds", lambda value: isinstance(value, list) and len(value) == len(classes))
+    need("kinds", all(isinstance(kind, str) for kind in given))
+    kinds = as_kinds(dict(zip(map(str, classes), given, strict=True)), classes)
+    need("kinds", bool((kinds.of == cells.of[0]).all()))
+    return kinds
+
+
+def levels_from_content(content: Content, alpha: float, kinds: Kinds | None) -> tuple[float, ...] | None:
+    """Read the levels of the kinds, if there are some; the largest is alpha."""
+    given = None if kinds is None else content.take("levels")
+    if given is None or kinds is None:
+        return None
+    need("levels", isinstance(given, list) and len(given) == len(kinds.names))
+    need("levels", all(isinstance(level, float) and as_alpha(level) == level for level in given))
+    need("alpha", max(given) == alpha)
+    return tuple(given)
 
 
 @dataclass(frozen=True, eq=False)
-class ByUnits:
-    """One threshold, from units that count once each, whatever number of scores they have; sorted by score."""
+class UnitsRule(Rule):
+    """One threshold from clustered rows: each unit counts once, whatever number of rows it has.
+
+    Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
+    infinite, if there is none. `scores` are sorted; `units` has the unit of each.
+    """
 
     scores: Vector
     units: Codes
     alpha: float
 
     @cached_property
-    def threshold(self) -> float:
-        """The largest score that keeps p above the level."""
-        return float(np.append(self.scores, np.inf)[(self._levels > self.alpha).sum() - 1])
+    def n_units(self) -> int:
+        """Number of units."""
+        return int(self.units.max()) + 1
 
-    def bounds(self, asked: Asked) -> Bounds:
-        return Bounds(np.array([[self.threshold]]))
+    @cached_property
+    def limits(self) -> Bounds:
+        """The threshold: the largest score whose p-value exceeds alpha."""
+        place = (self._levels > self.alpha).sum() - 1
+        return Bounds(np.array([[np.append(self.scores, np.inf)[place]]]))
 
-    def p_of_labels(self, asked: Asked, scores: Vector, labels: Codes) -> Vector:
-        return self._p(scores)
+    def bounds(self, request: Request) -> Bounds:
+        return self.limits
 
-    def p_of_classes(self, asked: Asked, score: Score, use: Use) -> None:
-        _in_tiles(asked, score, lambda scores, start, stop: use(start, self._p(scores)))
-
-    def unknown(self) -> Flags | None:
-        return None
-
-    def _p(self, scores: Vector) -> Vector:
-        found: Vector = self._levels[np.searchsorted(self.scores, scores, side="left")]
-        return found
+    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
+        p: Vector = self._levels[np.searchsorted(self.scores, scores, side="left")]
+        if request.draws.v is None:
+            return p
+        v = _column(request.draws.v, scores, start)
+        return v * p + (1 - v) * self._levels[np.searchsorted(self.scores, scores, side="right")]
 
     @cached_property
     def _levels(self) -> Vector:
         return unit_p_values(self.units)
 
+    def at(self, alpha: Any) -> "tuple[UnitsRule, float]":
+        level = as_alpha(alpha)
+        return replace(self, alpha=level), level
 
-def _in_tiles(asked: Asked, score: Score, use: Callable[[Vector, int, int], None]) -> None:
-    """Calls use(scores, start, stop) with the scores of every class, some rows at a time."""
-    scores = dispatch.class_scores(asked.rows, score, asked.draws.u)
+    def warn_of_infinite(self, predictor: Any) -> None:
+        """Warn if there are too few units for a finite threshold."""
+        if note := too_few(self.n_units, self.alpha, "calibration units"):
+            warn(note)
 
-    def work(start: int, stop: int) -> None:
-        use(scores[start:stop], start, stop)
+    def describe(self, predictor: Any) -> str:
+        source = f"from {predictor.n_calibration:,} rows of {self.n_units:,} units"
+        scope = ", for a row drawn at random from a new unit"
+        return promise(predictor, float(self.limits.scores[0, 0]), source, "units", scope)
 
-    dispatch.in_steps(work, asked.rows.n, dispatch.TILE // (2 * asked.rows.n_classes))
+    def facts(self, predictor: Any) -> tuple[str, ...]:
+        examples = f"{self.n_units:,} units of {predictor.n_calibration:,} calibration examples"
+        return f"threshold={self.limits.scores[0, 0]:.6g}", examples
+
+    def n_effective(self, n: int) -> float:
+        return self.n_units
+
+    def content(self, scores: bool) -> dict[str, Any]:
+        return {"kind": "units", "calibration_scores": self.scores.tolist(), "units": self.units.tolist()}
 
 
-def _weights(asked: Asked) -> Vector:
-    assert asked.weights is not None
-    return asked.weights
+def units_from_content(content: Content) -> tuple[UnitsRule, float, int, Classes]:
+    """Read a rule of clustered rows, each part checked against the others."""
+    alpha, n, classes = content.shared()
+    scores = content.scores("calibration_scores", n)
+    units = whole_numbers("units", content.take("units"), np.int64)
+    need("units", units.shape == (n,) and bool(((units >= 0) & (units < n)).all()))
+    need("units", np.array_equal(np.unique(units), np.arange(units.max() + 1)))
+    return UnitsRule(scores, units, alpha), alpha, n, classes
 
 
-def need_scores(cells: Cells, for_what: str) -> None:
-    """Raises an InputError if a file has left the calibration scores out."""
-    if cells.scores is None:
-        raise InputError(
-            f"This predictor was saved without its calibration scores, so it {for_what}",
-            "calibrate again, or save with scores=True",
+@dataclass(frozen=True, eq=False)
+class WeightedRule(Rule):
+    """A threshold for every object or class, from its own likelihood ratio and those of the calibration rows.
+
+    An object of weight w has the smallest score s as its threshold for which the scores up to s hold a share of at
+    least 1 − alpha of all weights, w included; if none does, it is infinite. Where the weight follows from the class,
+    every class has its own threshold. `scores` are sorted; `weights` has the weight of each.
+    """
+
+    scores: Vector
+    weights: Vector
+    alpha: float
+
+    takes = frozenset({"weights"})
+
+    def bounds(self, request: Request) -> Bounds:
+        assert request.weights is not None
+        own = request.weights
+        distinct, which = np.unique(own.ravel(), return_inverse=True)
+        reached = self._tails.reach(distinct, self.alpha)
+        each = np.append(self.scores, np.inf)[reached][which].reshape(own.shape)
+        return Bounds(each, np.arange(request.rows.n) if own.shape[1] == 1 else None)
+
+    def members(self, score: Score, request: Request) -> dispatch.Sets:
+        bounds = self.bounds(request)
+        self._warn_of_heavy(bounds, request)
+        return dispatch.members(request.rows, score, bounds, request.draws.u)
+
+    def _warn_of_heavy(self, bounds: Bounds, request: Request) -> None:
+        """Warn of objects or classes that outweigh the calibration rows."""
+        heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(bounds.scores).sum())
+        if heavy and bounds.group is None:
+            first = request.classes[int(np.isinf(bounds.scores[0]).argmax())]
+            warn(
+                f"{heavy:,} of {len(request.classes):,} classes, {visible(first)} for one, weigh more than a share of "
+                f"{self.alpha:g} of all weights: they are in every set. Calibrate on more rows of them."
+            )
+        elif heavy:
+            warn(
+                f"{heavy:,} of {request.rows.n:,} objects weigh more than a share of {self.alpha:g} of all weights: "
+                "their sets hold all classes. Calibrate on more rows that are like them."
+            )
+
+    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
+        assert request.weights is not None
+        given, by_class = request.weights, request.weights.shape[1] > 1
+        if by_class:
+            own = np.broadcast_to(given[0, labels], scores.shape)
+        else:
+            own = np.broadcast_to(_column(given[:, 0], scores, start), scores.shape)
+        p = self._tails.p(np.searchsorted(self.scores, scores, side="left"), own)
+        if request.draws.v is None:
+            return p
+        v = _column(request.draws.v, scores, start)
+        total = self.weights.sum() + own
+        above = self._tails.p(np.searchsorted(self.scores, scores, side="right"), own) - own / total
+        return v * p + (1 - v) * above
+
+    @cached_property
+    def _tails(self) -> Tails:
+        return tails(self.weights)
+
+    def at(self, alpha: Any) -> "tuple[WeightedRule, float]":
+        level = as_alpha(alpha)
+        return replace(self, alpha=level), level
+
+    def describe(self, predictor: Any) -> str:
+        n = predictor.n_calibration
+        return (
+            f"{predictor.score} with weights, from {n:,} rows worth {self.n_effective(n):,.0f}: "
+            f"where the weights are right, its sets hold the true class {100 * predictor.guarantee:g} % of the time."
         )
 
+    def facts(self, predictor: Any) -> tuple[str, ...]:
+        n = predictor.n_calibration
+        return (f"{n:,} calibration examples worth {self.n_effective(n):,.0f}",)
 
-def own_weights(weights: ArrayLike | LabelRatios, n: int, classes: Classes) -> Vector:
-    """The weights of n objects, (n, 1), or what each of them would weigh with each class, (1, K)."""
-    if not isinstance(weights, LabelRatios):
-        return as_weights(weights, n)[:, None]
-    return as_weights(weights.agreeing(classes).ratios, len(classes))[None]
+    def n_effective(self, n: int) -> float:
+        """Return Kish's effective sample size, (Σw)²/Σw²."""
+        scaled = self.weights / self.weights.max()
+        return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    def content(self, scores: bool) -> dict[str, Any]:
+        return {"kind": "weighted", "calibration_scores": self.scores.tolist(), "weights": self.weights.tolist()}
 
 
-def one_weight(weight: float | LabelRatios, classes: Classes) -> Vector:
-    """The same of one object."""
-    return own_weights(weight if isinstance(weight, LabelRatios) else [weight], 1, classes)
+def weighted_from_content(content: Content) -> tuple[WeightedRule, float, int, Classes]:
+    """Read a weighted rule, each part checked against the others."""
+    alpha, n, classes = content.shared()
+    scores = content.scores("calibration_scores", n)
+    weights = content.numbers("weights")
+    need("weights", len(weights) == n and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()))
+    return WeightedRule(scores, weights, alpha), alpha, n, classes
+
+
+def _column(values: Vector, scores: Vector, start: int) -> Vector:
+    """Return one value per row, as a column if `scores` has a column per class."""
+    return values[start : start + len(scores), None] if scores.ndim == 2 else values
 
 
 def as_weights(weights: ArrayLike, n: int) -> Vector:
-    """One finite weight of at least 0 per row."""
+    """Return one finite weight of at least 0 per row."""
     given = np.asarray(as_array(weights), dtype=np.float64)
     if given.shape != (n,):
         raise InputError(f"Expected {n} weights, one per row, got shape {given.shape}", "pass weights in row order")

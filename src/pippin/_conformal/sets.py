@@ -1,6 +1,6 @@
 """Prediction sets: for each object a size and its members, most probable first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.frames import sets_frame
-from pippin._runtime.arrays import Classes, read_only
+from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import AMBER, BLUE, Chips, html_table
+from pippin._runtime.showing import AMBER, BLUE, Chips, html_columns, html_table
 from pippin._validation.index import place_of, same_index
-from pippin._validation.labels import as_labels
+from pippin._validation.labels import as_classes, as_labels
+from pippin._validation.rows import Rows, names_and_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,53 @@ class PredictionSets:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", read_only(self.sizes))
         object.__setattr__(self, "members", read_only(self.members))
+
+    @classmethod
+    def from_mask(cls, mask: ArrayLike, classes: Classes | None = None) -> "PredictionSets":
+        """Return the sets of a membership array, such as another library's, in the order of the columns.
+
+        Args:
+            mask: (n, K), true where a class is in the set; a data frame brings its names and index.
+            classes: names of the K columns.
+
+        >>> import pippin
+        >>> pippin.PredictionSets.from_mask([[True, False], [True, True]], ["crop", "weed"]).labels()
+        [['crop'], ['crop', 'weed']]
+        """
+        array = np.asarray(mask)
+        if array.ndim != 2 or array.dtype.kind not in "bui" or not np.isin(array, (0, 1)).all():
+            raise InputError(
+                f"Expected a mask of shape (n, K), true where a class is in the set, got {array.dtype} of shape "
+                f"{array.shape}",
+                "pass probabilities to a predictor, and here what it returned",
+            )
+        inside, (names, index) = array.astype(bool), names_and_index(mask)
+        own = as_classes(classes, Rows(inside, names=names))
+        members = np.nonzero(inside)[1].astype(np.int32)
+        return cls(inside.sum(axis=1), members, own, index)
+
+    @classmethod
+    def from_labels(cls, sets: Sequence[Sequence[str | int]], classes: Classes) -> "PredictionSets":
+        """Return sets given as lists of classes, the most probable first if that order is known.
+
+        Args:
+            sets: for each object the classes in its set, as names or as indices, none twice.
+            classes: names of all classes, in the order of the columns; or a range.
+
+        >>> import pippin
+        >>> pippin.PredictionSets.from_labels([["weed"], [], ["crop", "weed"]], ["crop", "soil", "weed"]).sizes
+        array([1, 0, 2])
+        """
+        lists = [list(own) for own in sets]
+        flat = [name for own in lists for name in own]
+        names = classes if isinstance(classes, range) else tuple(classes)
+        members = as_labels(flat, len(flat), names).astype(np.int32) if flat else np.empty(0, dtype=np.int32)
+        sizes = np.array([len(own) for own in lists], dtype=np.int64)
+        found = cls(sizes, members, names)
+        if int(found.mask.sum()) != len(flat):
+            row = int((found.mask.sum(axis=1) != sizes).argmax())
+            raise InputError("holds a class twice, expected each at most once", "leave the second out", row=row)
+        return found
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -196,3 +244,42 @@ class PredictionSets:
         """
         mask = self.mask if classes else None
         return sets_frame(self.sizes, self.labels(), mask, self.classes, self.index, self.novel)
+
+
+COLUMNS = ("labels", "confidence", "credibility")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PointPredictions:
+    """One class per object, the one with the largest p-value, and how far to trust it.
+
+    Attributes:
+        labels: the class of each object.
+        confidence: 1 − the second largest p-value: the greatest 1 − α at which the prediction set has at most
+            this one class.
+        credibility: the largest p-value: small where no class looks like the calibration examples.
+
+    >>> import numpy as np
+    >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))
+    PointPredictions(2 objects, mean confidence 0.745, mean credibility 0.650)
+    """
+
+    labels: NDArray[Any]
+    confidence: Vector
+    credibility: Vector
+
+    def __post_init__(self) -> None:
+        for name in COLUMNS:
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def _repr_html_(self) -> str:
+        told = repr(self).removeprefix("PointPredictions(").removesuffix(")")
+        note = "Confidence: 1 − the second largest p-value; credibility: the largest."
+        return html_columns(told, {name: getattr(self, name).tolist() for name in COLUMNS}, most=10, note=note)
+
+    def __repr__(self) -> str:
+        means = f"mean confidence {self.confidence.mean():.3f}, mean credibility {self.credibility.mean():.3f}"
+        return f"PointPredictions({len(self):,} objects, {means})"

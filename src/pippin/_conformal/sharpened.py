@@ -1,330 +1,190 @@
-"""Predictors that sharpen probabilities before they look at them."""
+"""Fitting a sharpener and calibrating behind it from the same labelled rows, none of which does both."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from pippin._conformal.combination import Combination
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.content import Content, need
-from pippin._conformal.cross import CrossPredictor
-from pippin._conformal.explaining import Explanation
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.protocol import ConformalPredictor
-from pippin._conformal.saving import Saved, decoded
-from pippin._conformal.sets import PredictionSets
-from pippin._conformal.units import UnitPredictor
-from pippin._conformal.weighted import WeightedPredictor
-from pippin._decisions.risk import RiskController
-from pippin._engine.draws import generator_of
-from pippin._runtime.arrays import Classes, Indices, Seed, Vector
+from pippin._conformal.calibrate import calibrate_labelled
+from pippin._conformal.mondrian import Taxonomy
+from pippin._conformal.predictor import ConformalPredictor, mixture
+from pippin._engine.draws import check_seed
+from pippin._runtime.arrays import Codes, Floats, Seed
 from pippin._runtime.errors import InputError
-from pippin._sharpening import storing
+from pippin._sharpening.learning import FEWEST, OutOfFold, sharpen_labelled
 from pippin._sharpening.sharpener import Sharpener, as_features
+from pippin._sharpening.step import SharpeningStep
+from pippin._theory.scores import Score, socop
+from pippin._theory.spelling import read_call
 from pippin._validation.index import same_index
-from pippin._validation.labels import shortened
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.labels import Labelled, as_numbered_groups
+from pippin._validation.rows import Rows, as_array
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-BEHIND = (Predictor, ConditionalPredictor, WeightedPredictor, UnitPredictor, Combination, RiskController)
-
-
-class Relays(Saved):
-    """One of which is true what is true of the predictors behind it; of several, which agree, of the first."""
-
-    @property
-    def alpha(self) -> float:
-        """The share of errors allowed."""
-        return self._behind[0].alpha
-
-    @property
-    def n_calibration(self) -> int:
-        """How many rows calibrated it, all predictors behind it together."""
-        return sum(one.n_calibration for one in self._behind)
-
-    @property
-    def classes(self) -> Classes:
-        """The names of the columns, in their order."""
-        return self._behind[0].classes
-
-    @property
-    def guarantee(self) -> float:
-        """The coverage that is proven, that of the predictor behind; where rows draw one, over the draw as well."""
-        return self._behind[0].guarantee
-
-    @property
-    def _behind(self) -> Sequence[ConformalPredictor]:
-        raise NotImplementedError
+FOLDS = 5
+MODES = ("split", "mixture", "cross")
+PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for μ of SOCOP
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SharpenedPredictor(Relays):
-    """A predictor of any kind behind a sharpener, which it is given sharper probabilities by.
+class _Task(NamedTuple):
+    """Labelled rows and what to calibrate on some of them."""
 
-    Behind a cross-conformal predictor stands one sharpener per fold, each learnt without that fold.
+    data: Labelled
+    features: Floats | None
+    score: Any
+    alpha: Any
+    seed: int
+    taxonomy: Taxonomy | None
+    options: Mapping[str, Any]
+    confidence: float | None
 
-    Attributes:
-        base: the predictor behind.
-        sharpeners: one; or one per fold.
-    """
+    def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
+        """Fit a sharpener on some rows."""
+        return sharpen_labelled(self._some(rows), self._features(rows), self.seed)
 
-    base: ConformalPredictor
-    sharpeners: tuple[Sharpener, ...]
+    def sharper(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Rows:
+        """Sharpen some rows."""
+        return sharpener.rows(self.data.rows.take(rows), features=self._features(rows))
 
-    @property
-    def takes(self) -> frozenset[str]:
-        """What `predict` may be told beside the rows."""
-        return (self.base.takes - {"folds"}) | ({"features"} if self.sharpeners[0].takes_features else set())
+    def behind(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
+        """Calibrate on some rows behind a sharpener that was fitted on others."""
+        sharper = self._some(rows)._replace(rows=self.sharper(sharpener, rows))
+        taxonomy = self.taxonomy
+        if taxonomy is not None and taxonomy.groups is not None:
+            taxonomy = taxonomy._replace(groups=_taken(taxonomy.groups, rows))
+        options = {name: _taken(value, rows) for name, value in self.options.items()}
+        step = SharpeningStep((sharpener,))
+        return calibrate_labelled(sharper, self.score, self.alpha, self.seed, taxonomy, options, self.confidence, step)
 
-    def at(self, alpha: float) -> "SharpenedPredictor":
-        """Another level from the same calibration.
+    def _some(self, rows: NDArray[np.intp]) -> Labelled:
+        return Labelled(self.data.rows.take(rows), self.data.labels[rows], self.data.classes)
 
-        Args:
-            alpha: the share of errors allowed.
-        """
-        base: Any = self.base
-        return replace(self, base=base.at(alpha))
-
-    def predict(
-        self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False, **kwargs: Any
-    ) -> PredictionSets:
-        """The prediction set of every row; seed, nonempty, groups or weights are told to the predictor behind.
-
-        Args:
-            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
-            features: what the sharpener was shown beside them, one row per object.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-
-        >>> import pippin
-        >>> data = pippin.load_example()
-        >>> sharper = pippin.sharpen(data.probs[:1200], data.labels[:1200])
-        >>> predictor = pippin.calibrate(data.probs[1200:2400], data.labels[1200:2400], "socop", sharpen=sharper)
-        >>> sets = predictor.predict(data.probs[2400:])
-        """
-        return self.base.predict(self._sharper(probs, features, from_logits), **kwargs)
-
-    def p_values(
-        self,
-        probs: Any,
-        labels: ArrayLike | None = None,
-        *,
-        features: ArrayLike | None = None,
-        from_logits: bool = False,
-        **kwargs: Any,
-    ) -> Vector:
-        """The p-value of every class, (n, K); with labels of one class per row, (n,).
-
-        What else there is to say, seed, smoothed, groups or weights, is told to the predictor behind.
-
-        Args:
-            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
-            labels: one class per row, as indices or as names; None asks for all classes.
-            features: what the sharpener was shown beside them, one row per object.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-        """
-        base: Any = self.base
-        found: Vector = base.p_values(self._sharper(probs, features, from_logits), labels, **kwargs)
-        return found
-
-    def explain(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Explanation:
-        """Why each class is in the object's set or not, by its sharper probabilities.
-
-        Args:
-            row: its K probabilities, not logits and not sharpened.
-            features: what the sharpener was shown beside them.
-        """
-        base: Any = self.base
-        if len(self.sharpeners) > 1 or not hasattr(base, "explain"):
-            raise InputError(f"Expected a predictor with one threshold for a class, got {self!r}", "look at p_values")
-        found: Explanation = base.explain(self.sharpeners[0].one(row, features=features), **kwargs)
-        return found
-
-    def predict_one(self, row: Any, *, features: ArrayLike | None = None, **kwargs: Any) -> Indices:
-        """One object's class indices, most probable first; the rest is told to the predictor behind.
-
-        Args:
-            row: its K probabilities, not logits.
-            features: what the sharpener was shown beside them.
-        """
-        base: Any = self.base
-        every = [one.one(row, features=features) for one in self.sharpeners]
-        found: Indices = base.predict_one(every if isinstance(base, CrossPredictor) else every[0], **kwargs)
-        return found
-
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """What the predictor behind the sharpener shows; Matplotlib axes.
-
-        Args:
-            ax: where to draw; new axes, if not given.
-        """
-        if not hasattr(self.base, "plot"):
-            raise InputError(f"Expected a predictor that has a picture, got {self.base!r}", "look at describe()")
-        drawn: Axes = self.base.plot(ax)
-        return drawn
-
-    def describe(self) -> str:
-        """What it is and what it promises, in a sentence."""
-        several = f"{len(self.sharpeners)} sharpeners, the first " if len(self.sharpeners) > 1 else "a sharpener "
-        return f"{self.base.describe()[:-1]}; behind {several}{self.sharpeners[0].describe()}."
-
-    def content(self) -> dict[str, Any]:
-        """What a file holds of it."""
-        return {
-            "kind": "sharpened",
-            "base": self.base.content(),
-            "sharpeners": [one.content() for one in self.sharpeners],
-        }
-
-    def __repr__(self) -> str:
-        return f"SharpenedPredictor({self.base!r}, {', '.join(map(repr, self.sharpeners[:1]))})"
-
-    @property
-    def _behind(self) -> tuple[ConformalPredictor]:
-        return (self.base,)
-
-    def _sharper(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> Rows | list[Rows]:
-        every = [one.rows(probs, features=features, from_logits=from_logits) for one in self.sharpeners]
-        return every if isinstance(self.base, CrossPredictor) else every[0]
+    def _features(self, rows: NDArray[np.intp]) -> Floats | None:
+        return None if self.features is None else self.features[rows]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SharpenedMixture(Relays):
-    """Several sharpened predictors, each calibrated on the rows that its sharpener did not see: every row draws one.
-
-    Each covers with probability 1 − α, and so does one of them chosen at random.
-
-    Attributes:
-        parts: the predictors that are drawn from.
-    """
-
-    parts: tuple[SharpenedPredictor, ...]
-
-    @property
-    def takes(self) -> frozenset[str]:
-        """What `predict` may be told beside the rows."""
-        return self.parts[0].takes | {"seed"}
-
-    def at(self, alpha: float) -> "SharpenedMixture":
-        """Another level from the same calibration.
-
-        Args:
-            alpha: the share of errors allowed.
-        """
-        return SharpenedMixture(tuple(part.at(alpha) for part in self.parts))
-
-    def predict(
-        self,
-        probs: Any,
-        *,
-        seed: Seed = None,
-        features: ArrayLike | None = None,
-        nonempty: bool = False,
-        from_logits: bool = False,
-    ) -> PredictionSets:
-        """The prediction set of every row, from the part that it draws.
-
-        Args:
-            probs: (n, K) probabilities, not sharpened; logits with `from_logits=True`.
-            seed: draws the part of every row, and then u for a randomised score; a seed or a Generator.
-            features: what the sharpeners were shown beside them, one row per object.
-            nonempty: whether the most probable class is put into sets that would be empty.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
-        """
-        rows, generator = as_rows(probs, from_logits).verified(), generator_of(seed)
-        same_index("probs", rows.index, features=features)
-        beside = None if features is None else as_features(features, rows.n)
-        drawn = generator.integers(len(self.parts), size=rows.n)
-        sizes = np.empty(rows.n, dtype=np.int64)
-        members, owners = [], []
-        for number, part in enumerate(self.parts):
-            of = np.flatnonzero(drawn == number)
-            if not len(of):
-                continue
-            chosen = Rows(rows.array[of], rows.logits, rows.names, checked=True)
-            some = None if beside is None else beside[of]
-            sets = part.predict(chosen, seed=generator, nonempty=nonempty, features=some)
-            sizes[of] = sets.sizes
-            members.append(sets.members)
-            owners.append(np.repeat(of, sets.sizes))
-        order = np.argsort(np.concatenate(owners), kind="stable")
-        return PredictionSets(sizes, np.concatenate(members)[order], self.classes, rows.index)
-
-    def predict_one(self, row: Any, *, seed: Seed = None, features: ArrayLike | None = None) -> Indices:
-        """One object's class indices, most probable first, from the part that it draws.
-
-        Args:
-            row: its K probabilities, not logits.
-            seed: draws the part, and then u for a randomised score; a seed or a Generator.
-            features: what the sharpeners were shown beside them.
-        """
-        generator = generator_of(seed)
-        part = self.parts[int(generator.integers(len(self.parts), size=1)[0])]
-        return part.predict_one(row, seed=generator, features=features)
-
-    def describe(self) -> str:
-        """What it is and what it promises, in a sentence."""
-        return (
-            f"{len(self.parts)} sharpened predictors, each calibrated on rows that its sharpener did not see, of which "
-            f"every object draws one: its sets hold the true class {100 * self.guarantee:g} % of the time."
-        )
-
-    def content(self) -> dict[str, Any]:
-        """What a file holds of it."""
-        return {"kind": "sharpened mixture", "parts": [part.content() for part in self.parts]}
-
-    def __repr__(self) -> str:
-        return f"SharpenedMixture({len(self.parts)} of {self.parts[0]!r})"
-
-    @property
-    def _behind(self) -> tuple[SharpenedPredictor, ...]:
-        return self.parts
-
-
-def stand_behind(sharpener: Sharpener, base: ConformalPredictor) -> SharpenedPredictor:
-    """The predictor behind the sharpener; the two must agree on the classes."""
-    if not isinstance(base, BEHIND):
+def calibrate_sharpened(
+    sharpen: Any,
+    data: Labelled,
+    features: Any,
+    score: Any,
+    alpha: Any,
+    seed: Seed,
+    taxonomy: Taxonomy | None,
+    options: Mapping[str, Any],
+    confidence: float | None,
+) -> ConformalPredictor:
+    """Fit sharpeners on some of the rows and calibrate on the others; see `calibrate`."""
+    mode, fraction = _mode(sharpen)
+    seed = 0 if seed is None else seed
+    check_seed(seed)
+    n = data.rows.n
+    same_index("probs", data.rows.index, features=features)
+    learning = round(fraction * n) if mode == "split" else n - -(-n // FOLDS)
+    if not FEWEST <= learning < n:
+        raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
+    if mode != "split" and (taxonomy is not None or confidence or any(one is not None for one in options.values())):
         raise InputError(
-            f"Expected a predictor of sets with thresholds of its own, got {base!r}",
-            "put marginal, conditional, weighted, unit, combined or risk-controlling ones behind a sharpener",
+            f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it",
+            "use sharpen='split'",
         )
-    if base.classes != sharpener.classes:
+    given = None if features is None else as_features(features, n)
+    score, wish = _wish(score, mode)
+    task = _Task(data, given, score, alpha, int(seed), taxonomy, options, confidence)  # type: ignore[arg-type]
+    if mode == "split":
+        return _split(task, fraction, wish)
+    parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), FOLDS)]
+    sharpeners = [task.fit(np.setdiff1d(np.arange(n), part))[0] for part in parts]
+    if mode == "mixture":
+        return mixture(list(map(task.behind, sharpeners, parts)), sharpeners)
+    return _cross(task, sharpeners, parts)
+
+
+def _mode(sharpen: Any) -> tuple[str, float]:
+    """Return the mode, and the share of rows that a split fits the sharpener on."""
+    text = "split" if sharpen is True else sharpen
+    name, parameters = read_call(text) if isinstance(text, str) else (None, {})
+    if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
         raise InputError(
-            f"Expected the classes of the sharpener ({shortened(sharpener.classes)}), got {shortened(base.classes)}",
-            "sharpen and calibrate with the same classes=",
+            f"Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got {sharpen!r}",
+            "fit one with pippin.sharpen, or write sharpen='split'",
         )
-    return SharpenedPredictor(base, (sharpener,))
+    fraction = parameters.get("learning_fraction", 0.5)
+    if not isinstance(fraction, int | float) or not 0 < fraction < 1:
+        raise InputError(f"Expected a learning fraction strictly between 0 and 1, got {fraction!r}")
+    return str(name), float(fraction)
 
 
-def from_content(content: Content, read: Callable[[dict[str, Any]], ConformalPredictor]) -> SharpenedPredictor:
-    """A sharpened predictor from the content of its file; `read` reads the one behind."""
-    inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
-    given = content.take("sharpeners", lambda value: isinstance(value, list) and len(value) > 0)
-    content.finish()
-    base = read(decoded(inner))
-    need("base", isinstance(base, (*BEHIND, CrossPredictor)))
-    sharpeners = []
-    for one in given:
-        need("sharpeners", isinstance(one, dict) and one.get("kind") == "sharpener")
-        parts = {key: value for key, value in one.items() if key != "kind"}
-        sharpeners.append(storing.from_content(Content(parts)))
-    wanted = len(base.fold_scores) if isinstance(base, CrossPredictor) else 1
-    need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
-    return SharpenedPredictor(base, tuple(sharpeners))
+def _split(task: _Task, fraction: float, wish: "dict[str, float] | None") -> ConformalPredictor:
+    n = task.data.rows.n
+    generator = np.random.default_rng(task.seed)
+    units = task.options.get("units")
+    if units is None:
+        ours, others = np.split(generator.permutation(n), [round(fraction * n)])
+    else:  # rows of one unit stay together
+        codes, names = as_numbered_groups(units, n, "units")
+        learning = generator.permutation(len(names))[: round(fraction * len(names))]
+        inside = np.isin(codes, learning)
+        ours, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+    sharpener, held_out = task.fit(np.sort(ours))
+    if wish:
+        task = task._replace(score=_priced(held_out, task.data.labels[np.sort(ours)], task.alpha, wish))
+    return task.behind(sharpener, np.sort(others))
 
 
-def mixture_from_content(content: Content, read: Callable[[dict[str, Any]], ConformalPredictor]) -> SharpenedMixture:
-    """A mixture from the content of its file."""
-    given = content.take("parts", lambda value: isinstance(value, list) and len(value) > 1)
-    content.finish()
-    parts = []
-    for one in given:
-        need("parts", isinstance(one, dict) and one.get("kind") == "sharpened")
-        parts.append(from_content(Content({key: value for key, value in one.items() if key != "kind"}), read))
-    need("parts", len({(part.alpha, tuple(part.classes)) for part in parts}) == 1)
-    need("parts", all(isinstance(part.base, Predictor) for part in parts))
-    return SharpenedMixture(tuple(parts))
+def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
+    rows, labels, classes = task.data
+    sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
+    folds = np.empty(rows.n, dtype=np.int64)
+    for number, (sharpener, part) in enumerate(zip(sharpeners, parts, strict=True)):
+        folds[part] = number
+        sharper[part] = task.sharper(sharpener, part).array
+    data = Labelled(Rows(sharper), labels, classes)
+    base = calibrate_labelled(data, task.score, task.alpha, task.seed, None, {"folds": folds})
+    return replace(base, _sharpening=SharpeningStep(tuple(sharpeners), "folds"))
+
+
+def _wish(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
+    """Return SOCOP, and max_size or min_singletons by which its price is chosen; any other score as it is."""
+    name, parameters = read_call(score) if isinstance(score, str) else (None, {})
+    wish = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
+    if not wish:
+        return score, None
+    if name != "socop" or mode != "split" or len(parameters) > 1:
+        raise InputError(
+            f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}",
+            "name μ instead, as in socop(mu=8)",
+        )
+    [(key, value)] = wish.items()
+    most = 1 if key == "min_singletons" else math.inf
+    if not isinstance(value, int | float) or not 0 < value <= most or value == math.inf:
+        raise InputError(f"Expected {key} to be a number above 0{' and at most 1' * (most == 1)}, got {value!r}")
+    return socop(), wish
+
+
+def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, wish: "dict[str, float]") -> Score:
+    """Return SOCOP with the price that fits the wish best, judged out of fold on the rows that fitted the sharpener.
+
+    With max_size the most singletons at this mean size; with min_singletons the smallest sets with so many of them.
+    """
+    rows = Rows(held_out.probs, checked=True)
+    data = Labelled(rows, labels[held_out.rows], range(rows.n_classes))
+    tried = []
+    for price in PRICES:
+        sizes = calibrate_labelled(data, socop(price), alpha, None).predict(rows).sizes
+        tried.append((socop(price), float(sizes.mean()), float((sizes == 1).mean())))
+    if "max_size" in wish:
+        fitting = [one for one in tried if one[1] <= wish["max_size"]] or [min(tried, key=lambda one: one[1])]
+        return max(fitting, key=lambda one: one[2])[0]
+    fitting = [one for one in tried if one[2] >= wish["min_singletons"]] or [max(tried, key=lambda one: one[2])]
+    return min(fitting, key=lambda one: one[1])[0]
+
+
+def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
+    """Return the values of some rows; None and LabelRatios are not by row."""
+    if values is None or isinstance(values, tuple):
+        return values
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    return array[rows] if array.dtype.kind in "iufbUO" else as_array(values)[rows]

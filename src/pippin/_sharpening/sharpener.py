@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.saving import Saved
+from pippin._conformal.serialization import Saved
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import run
@@ -16,14 +15,11 @@ from pippin._sharpening.inputs import Singles
 from pippin._sharpening.model import Model
 from pippin._validation.fingerprints import Prints, fingerprints, seen_before
 from pippin._validation.index import same_index
-from pippin._validation.labels import agree, check_names
-from pippin._validation.rows import SUM_TOLERANCE, Rows, as_array, as_rows
+from pippin._validation.rows import SUM_TOLERANCE, Rows, agree, as_array, as_rows, check_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.protocol import ConformalPredictor
-    from pippin._conformal.sharpened import SharpenedPredictor
 
 LARGEST = 1e15  # feature, whose square float32 can hold
 BLOCK = 1 << 17  # probabilities that are sharpened at once: they fit a processor's cache, and calls cost little
@@ -152,18 +148,8 @@ class Sharpener(Saved):
         if seen:
             raise InputError(
                 f"Expected calibration rows that the sharpener did not learn on, got {seen:,} of {rows.n:,} it did",
-                "divide the rows first, or let pippin.learn do it",
+                "divide the rows first, or pass sharpen='split'",
             )
-
-    def before(self, predictor: "ConformalPredictor") -> "SharpenedPredictor":
-        """A predictor of any kind, calibrated on `sharper(probs)`, put behind this sharpener.
-
-        Args:
-            predictor: calibrated on sharper probabilities of rows that this sharpener did not learn on.
-        """
-        from pippin._conformal.sharpened import stand_behind
-
-        return stand_behind(self, predictor)
 
     def explain(self) -> tuple[Confusion, ...]:
         """The confusions that changed most, out of fold: true class, predicted class, share before and after.
@@ -205,17 +191,6 @@ class Sharpener(Saved):
         from pippin._sharpening.storing import to_content
 
         return to_content(self)
-
-    @staticmethod
-    def load(path: "str | PathLike[str]") -> "Sharpener":
-        """Reads a sharpener that `save` wrote; every number is what it was, to the last bit.
-
-        Args:
-            path: the file.
-        """
-        from pippin._sharpening.storing import load_sharpener
-
-        return load_sharpener(path)
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())

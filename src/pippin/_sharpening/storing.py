@@ -3,14 +3,13 @@
 import base64
 import binascii
 import math
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.content import Content, need
-from pippin._conformal.saving import classes_content, read_kind
+from pippin._conformal.serialization import Content, need
+from pippin._conformal.serialization import classes_content
 from pippin._sharpening.inputs import Inputs, Singles
 from pippin._sharpening.members import KINDS, Member
 from pippin._sharpening.model import Model
@@ -55,12 +54,6 @@ def from_content(content: Content) -> Sharpener:
     need("n_features", inputs is None or features == (0 if given_axes is None else len(given_axes)))
     content.finish()
     return Sharpener(classes, weights, learnt, Model(inputs, members), features)
-
-
-def load_sharpener(path: "str | PathLike[str]") -> Sharpener:
-    """Reads a sharpener's own file."""
-    remedies = "read a predictor with pippin.load", "learn again and save"
-    return read_kind(path, "sharpener", "sharpener", from_content, remedies)
 
 
 def _learnt(content: Content) -> Learnt:

@@ -1,6 +1,7 @@
 """Scores by their spelling: read from text, and families of others registered under a name."""
 
 import ast
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -81,34 +82,86 @@ def parse_score(text: Any) -> Score:
 
 @lru_cache(maxsize=64)
 def _read_spelling(text: str) -> Score:
-    name, parameters = _name_and_parameters(text)
+    name, parameters = read_call(text)
     if name is not None:
         lower = name.lower()
         known = name if name in FAMILIES else OTHER_NAMES.get(lower, lower if lower in FAMILIES else name)
         return make_score(known, parameters)
     hint = "write a name or name(parameter=value), like repip(gamma=0.05)"
     if "ip/ms" in text:
-        hint = "that is for compare, elsewhere call calibrate_combination"
+        hint = "that is for calibrate and compare, elsewhere name a single score"
     elif "sharpened" in text.split():
-        hint = "that is for compare, elsewhere call pippin.learn, or pass the score alone and sharpen= beside it"
+        hint = "that is for compare, elsewhere pass the score alone and sharpen='split' beside it"
     elif {"per", "rc3p", "nonempty"} & set(text.split()):
         hint = "that is for compare, elsewhere pass the score alone and per='class' beside it"
     raise InputError(f"Cannot read the score {text!r}", hint)
 
 
-def _name_and_parameters(text: str) -> tuple[str | None, dict[str, Any]]:
+def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
     """What a spelling says; no name, if it is none."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-            values = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+            values = {k.arg: _literal(k.value) for k in node.keywords if k.arg}
             if len(values) == len(node.keywords):
                 return node.func.id, values
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     return None, {}
+
+
+def _literal(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+IP_MS_VARIANTS = ("recalibrated", "sum", "none")
+
+
+@dataclass(frozen=True)
+class IpMs:
+    """The IP/MS combination: the margin's set where it is a singleton, else IP's. `str` gives its spelling.
+
+    Attributes:
+        variant: "recalibrated" covers at least 1 − alpha: one part of the rows fixes the margin's threshold, the
+            other calibrates IP's. "sum" calibrates both at alpha/2. "none" calibrates both at alpha, as published:
+            all that is proven is 1 − 2·alpha.
+        fraction: for "recalibrated", the part of the rows that fixes the margin's threshold.
+        share: for "recalibrated", the margin's threshold is taken at share × alpha; None chooses it by the rows.
+
+    >>> IpMs("sum"), parse_ip_ms("ip/ms(share=0.5)"), parse_ip_ms("ip")
+    (ip/ms(variant=sum), ip/ms(share=0.5), None)
+    """
+
+    variant: str = "recalibrated"
+    fraction: float = 0.5
+    share: float | None = None
+
+    randomized = False
+
+    def __post_init__(self) -> None:
+        if self.variant not in IP_MS_VARIANTS:
+            raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {self.variant!r}")
+
+    def __str__(self) -> str:
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = [f"{name}={value}" for name, value in own.items() if value != getattr(IpMs, name)]
+        return f"ip/ms({', '.join(parts)})" if parts else "ip/ms"
+
+    __repr__ = __str__
+
+
+def parse_ip_ms(text: Any) -> IpMs | None:
+    """Read the spelling of the IP/MS combination, such as `ip/ms(variant=sum)`; None for any other score."""
+    if isinstance(text, IpMs):
+        return text
+    if not isinstance(text, str) or not text.strip().lower().startswith("ip/ms"):
+        return None
+    name, parameters = read_call("ip_ms" + text.strip()[len("ip/ms") :])
+    if name != "ip_ms" or not set(parameters) <= {field.name for field in fields(IpMs)}:
+        raise InputError(f"Cannot read the score {text!r}", "write ip/ms, ip/ms(variant=sum) or ip/ms(variant=none)")
+    return IpMs(**parameters)
 
 
 def parse_scores(given: Any) -> tuple[Score, ...]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import NATIVE, Floats, Vector, read_only
+from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 
@@ -260,6 +260,11 @@ def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str,
     )
 
 
+def names_and_index(values: Any) -> tuple[Names | None, Any]:
+    """Return the column names and the index of a data frame; None for anything else."""
+    return _column_names(values), row_index(values)
+
+
 def _column_names(probs: Any) -> Names | None:
     columns = getattr(probs, "columns", None)
     if columns is None or callable(columns):
@@ -267,3 +272,50 @@ def _column_names(probs: Any) -> Names | None:
     names = tuple(c.item() if isinstance(c, np.generic) else c for c in columns)
     alike = any(all(isinstance(c, kind) for c in names) for kind in (str, int))
     return names if alike else None
+
+
+def agree(classes: Classes, rows: Rows) -> None:
+    """Raises an InputError where the rows' columns are not these classes in this order."""
+    if len(classes) != rows.n_classes:
+        raise InputError(
+            f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}",
+            "pass the same classes in the same order",
+        )
+    if rows.names is not None and (isinstance(rows.names[0], int) or not isinstance(classes, range)):
+        for column, (name, wanted) in enumerate(zip(rows.names, classes, strict=True)):
+            if str(name) != str(wanted):
+                raise InputError(
+                    f"Column {column} is {name!r}, expected {wanted!r}",
+                    "select the columns in the order of the classes, frame[list(classes)]",
+                    "put the columns in the order in which the predictor was calibrated",
+                )
+
+
+def check_names(classes: Classes, row: Any) -> None:
+    """One row of a data frame brings the names of its columns, which must be the classes in their order."""
+    names = getattr(row, "index", None)
+    if names is not None and not callable(names) and not isinstance(classes, range):
+        agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
+
+
+def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
+    """One object's probabilities as an array of K, contiguous, without a copy where it is one already.
+
+    Raises:
+        InputError: another number of them, or the columns of other classes.
+    """
+    if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
+        check_names(classes, row)
+        row = np.require(as_array(row), np.float64, ["C", "A"])
+    if row.shape != (len(classes),):
+        raise InputError(f"Expected one row of {len(classes)} probabilities, got shape {row.shape}")
+    return row  # type: ignore[no-any-return]  # an array by now
+
+
+def shortened(names: Classes) -> str:
+    """The first few names.
+
+    >>> shortened(range(6))
+    '0, 1, 2, 3, …'
+    """
+    return ", ".join(str(name) for name in names[:4]) + (", …" if len(names) > 4 else "")

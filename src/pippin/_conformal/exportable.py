@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.grouping import GroupNames, group_codes
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.units import UnitPredictor
+from pippin._conformal.mondrian import GroupNames, group_codes
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
 from pippin._engine.protocol import Held
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
@@ -105,18 +104,14 @@ def portable(predictor: Any) -> PortableSets | PortableDecisions:
 
 
 def portable_sets(predictor: Any) -> PortableSets:
-    """What sets need; of a predictor with one threshold, or one per class, kind, cluster, group, or class and group."""
-    _refuse_sharpened(predictor)
-    if not isinstance(predictor, Predictor | ConditionalPredictor | UnitPredictor):
+    """Return what sets need, for one threshold, or one per class, kind, cluster, group, or class and group."""
+    rule = _rule(predictor)
+    if not isinstance(rule, MondrianRule | UnitsRule):
         raise InputError(
             f"Expected a predictor with finitely many thresholds, got {predictor!r}",
             "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
         )
-    if isinstance(predictor, Predictor | UnitPredictor):  # a rule would sort all calibration scores first
-        thresholds, ranks = np.array([[predictor.threshold]]), None
-    else:
-        limits = predictor._rule.limits
-        thresholds, ranks = _narrowed(limits.scores), limits.ranks
+    limits = rule.limits
     return PortableSets(
         predictor.describe,
         predictor.score,
@@ -124,30 +119,31 @@ def portable_sets(predictor: Any) -> PortableSets:
         predictor.alpha,
         predictor.n_calibration,
         predictor.classes,
-        thresholds,
-        ranks,
-        _groups_of(predictor),
+        _narrowed(limits.scores),
+        limits.ranks,
+        _groups(predictor.per or "", predictor.groups),
     )
 
 
 def portable_p(predictor: Any) -> PortableP:
-    """What p-values need; of a predictor for all, or per class, kind, cluster, group, or class and group."""
-    _refuse_sharpened(predictor)
-    if not isinstance(predictor, Predictor | ConditionalPredictor):
+    """Return what p-values need, for one threshold, or one per class, kind, cluster, group, or class and group."""
+    rule = _rule(predictor)
+    if not isinstance(rule, MondrianRule):
         raise InputError(
             f"Expected a predictor whose calibration rows count alike, got {predictor!r}",
             "calibrate one for all, per class, kind, cluster or group, or stay in Python, if it has p_values",
         )
-    held = predictor._speaking().held()
+    predictor.check_p_values()
+    groups = _groups(predictor.per or "", predictor.groups)
     c = coefficients(predictor.score, len(predictor.classes))
-    return PortableP(predictor.score, c, predictor.n_calibration, predictor.classes, held, _groups_of(predictor))
+    return PortableP(predictor.score, c, predictor.n_calibration, predictor.classes, rule.cells.held, groups)
 
 
 def portable_decisions(decider: Any) -> PortableDecisions:
     """What decisions need; of any decider."""
     if not isinstance(decider, Decider):
         raise InputError(
-            f"Expected a decider, got {decider!r}", "calibrate one with calibrate_decisions, or pass it to the other"
+            f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate, or pass it to the other"
         )
     return PortableDecisions(
         decider.describe,
@@ -161,16 +157,16 @@ def portable_decisions(decider: Any) -> PortableDecisions:
     )
 
 
-def _refuse_sharpened(predictor: Any) -> None:
-    if hasattr(predictor, "sharpeners") or hasattr(predictor, "parts"):
+def _rule(predictor: Any) -> Any:
+    """Return the rule of a predictor that is not sharpened; None for anything else."""
+    if not isinstance(predictor, ConformalPredictor):
+        return None
+    if predictor.sharpeners:
         raise InputError(
             f"Expected a predictor without a sharpener, got {predictor!r}",
             "only Python sharpens yet, so calibrate one on the probabilities as they are",
         )
-
-
-def _groups_of(predictor: Any) -> KnownGroups | None:
-    return _groups(predictor.per, predictor.groups) if isinstance(predictor, ConditionalPredictor) else None
+    return predictor._rule
 
 
 def _groups(per: str, names: GroupNames | None) -> KnownGroups | None:

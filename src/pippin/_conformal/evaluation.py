@@ -1,17 +1,17 @@
-"""How good prediction sets are: functions of (sets, labels) that return numbers."""
+"""Evaluation of prediction sets on labelled rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import ceil, sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._conformal.sets import PredictionSets
-from pippin._conformal.verdicts import Measured, verdict
+from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share
@@ -20,6 +20,7 @@ from pippin._theory.level import as_alpha
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labels, as_numbered_groups
+from pippin._validation.rows import as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,43 +51,6 @@ def told_metric(name: str, value: float) -> str:
     return f"{value:.2f}" if name == "mean_size" else shown_share(value)
 
 
-def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
-    """The share of sets that hold the true class.
-
-    Args:
-        sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
-    """
-    return _mean(sets.contains(labels))
-
-
-def mean_size(sets: PredictionSets) -> float:
-    """The mean size of the sets; smaller is better.
-
-    Args:
-        sets: what `predict` returned.
-    """
-    return _mean(sets.sizes)
-
-
-def singleton_rate(sets: PredictionSets) -> float:
-    """The share of singletons, sets with exactly one class (oneC); larger is better.
-
-    Args:
-        sets: what `predict` returned.
-    """
-    return _mean(sets.sizes == 1)
-
-
-def empty_rate(sets: PredictionSets) -> float:
-    """The share of sets with no class at all.
-
-    Args:
-        sets: what `predict` returned.
-    """
-    return _mean(sets.sizes == 0)
-
-
 def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     """Why sets are empty, in a sentence.
 
@@ -101,10 +65,45 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     )
 
 
-def _mean(values: NDArray[Any]) -> float:
-    if not len(values):
-        raise InputError("Expected at least one prediction set to measure, got none")
-    return float(values.mean())
+SURE = 4  # standard errors
+
+
+class Measured(NamedTuple):
+    """Share of n objects, the level that was asked for, and the number of calibration rows if it is known."""
+
+    share: float
+    n: int
+    alpha: float | None
+    n_calibration: int | None
+
+
+def verdict(measured: Measured, text: str, above: str) -> str:
+    """Compare a measured share with 1 − alpha in a sentence; without a level there is nothing to compare with.
+
+    The standard error is that of n rows, and of the calibration rows if their number is known.
+
+    Args:
+        measured: the share.
+        text: the share in words.
+        above: what may make it larger than was asked.
+
+    >>> verdict(Measured(0.99, 1000, 0.1, None), "covers 99.0 %", "luck does that")
+    'covers 99.0 % where 90 % were asked: 9 standard errors above; luck does that'
+    """
+    share, n, alpha, n_calibration = measured
+    if alpha is None:
+        return f"{text}; pass alpha to judge that"
+    asked = 1 - alpha
+    off = (share - asked) / sqrt(asked * alpha * (1 / n + (1 / n_calibration if n_calibration else 0)))
+    text = f"{text} where {100 * asked:g} % were asked"
+    if off < -SURE:
+        return (
+            f"{text}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
+            "other data, or other labels"
+        )
+    if off > SURE:
+        return f"{text}: {off:.0f} standard errors above; {above}"
+    return f"{text}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -171,6 +170,11 @@ class Evaluation:
         return min(self.class_coverage, key=lambda name: self.class_coverage[name])
 
     @property
+    def singleton_accuracy(self) -> float | None:
+        """Share of the sets with one class that hold the true class; None if there is no such set."""
+        return self.size_coverage.get(1)
+
+    @property
     def mean_group_coverage(self) -> float | None:
         """The mean over groups of the share covered, each counting once: what a row of a random group may expect."""
         return fmean(self.group_coverage.values()) if self.group_coverage else None
@@ -184,7 +188,7 @@ class Evaluation:
         lines = [
             f"{self.n:,} objects",
             *(f"{word:<11}  {getattr(self, name):.4f}   {meaning}" for name, (word, meaning) in WORDS.items()),
-            *self._accuracy(),
+            *self._accuracies(),
             *self._conditional(),
             "",
             "size    sets  coverage",
@@ -196,6 +200,8 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         told = {word: [told_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
+        if self.singleton_accuracy is not None:
+            told["singleton accuracy"] = [shown_share(self.singleton_accuracy)]
         known = {name: getattr(self, name.lower()) for name in ("accuracy", *GAPS)}
         told |= {name: [shown_share(value)] for name, value in known.items() if value is not None}
         note = " ".join(f"{name}: {GAPS[name]}." for name in GAPS if known[name] is not None)
@@ -223,10 +229,14 @@ class Evaluation:
     def _share(self, value: float) -> Share:
         return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
 
-    def _accuracy(self) -> list[str]:
-        if self.accuracy is None:
-            return []
-        return [f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one"]
+    def _accuracies(self) -> list[str]:
+        """Lines on the accuracy of singletons and of the classifier."""
+        lines = []
+        if self.singleton_accuracy is not None:
+            lines.append(f"sing. acc.   {self.singleton_accuracy:.4f}   share of singletons that hold the true class")
+        if self.accuracy is not None:
+            lines.append(f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one")
+        return lines
 
     def _spread(self) -> str:
         """How much the mean over groups is to be trusted."""
@@ -258,21 +268,29 @@ def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, 
 
 
 def evaluate(
-    sets: PredictionSets,
+    sets: Any,
     labels: ArrayLike,
     *,
+    probs: Any = None,
     groups: ArrayLike | None = None,
     alpha: float | None = None,
     n_calibration: int | None = None,
+    **options: Any,
 ) -> Evaluation:
-    """All metrics, with coverage per set size and per class (of those that occur).
+    """Measure prediction sets: coverage, size, singletons and empty sets, with coverage by set size and class.
 
     Args:
-        sets: what `predict` returned.
+        sets: what `predict` returned, sets of any other library (`PredictionSets.from_mask`), or a predictor, whose
+            sets of `probs` are measured.
         labels: the true classes, as indices or as names; or what `pippin.scan` returns, which brings them.
-        groups: the group of each object, for coverage per group.
-        alpha: the level, for how far the classes, and sets of like size, are from it, and for `Evaluation.verdict`.
-        n_calibration: the rows that calibrated, which the verdict then allows for.
+        probs: with a predictor, what it predicts.
+        groups: the group of each object, for coverage per group; a predictor with thresholds per group uses them too.
+        alpha: the significance level, for CovGap, SSCV and `Evaluation.verdict`; a predictor brings its own.
+        n_calibration: the number of calibration rows, for the verdict's standard error; a predictor brings its own.
+        options: with a predictor, further keywords of its `predict`, such as seed or weights.
+
+    Returns:
+        All measures; `print` shows them as a table.
 
     >>> import pippin
     >>> import numpy as np
@@ -283,6 +301,7 @@ def evaluate(
     size         1.5000   classes per set, the paper's efficiency
     singletons   0.5000   share of sets with one class, the paper's informativeness
     empty        0.0000   share of sets with no class
+    sing. acc.   0.0000   share of singletons that hold the true class
     <BLANKLINE>
     size    sets  coverage
        1       1  0.0000
@@ -292,6 +311,11 @@ def evaluate(
     crop         1  0.0000
     weed         1  1.0000
     """
+    if hasattr(sets, "predict"):
+        return _evaluate_predictor(sets, labels, probs, groups, options)
+    if probs is not None or options:
+        given = "probs" if probs is not None else next(iter(options))
+        raise InputError(f"Expected {given}= only with a predictor, got sets", "leave it out, or pass the predictor")
     if is_batched(labels):
         labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
     same_index("sets", sets.index, labels=labels, groups=groups)
@@ -303,6 +327,21 @@ def evaluate(
     level = None if alpha is None else as_alpha(alpha)
     found = evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
     return replace(found, n_calibration=n_calibration)
+
+
+def _evaluate_predictor(
+    predictor: Any, labels: ArrayLike, probs: Any, groups: ArrayLike | None, options: dict[str, Any]
+) -> Evaluation:
+    if probs is None:
+        raise InputError("Expected probs= with a predictor, got none", "pass the rows that it is to predict")
+    needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
+    sets = predictor.predict(probs, **needed, **options)
+    known = {"alpha": predictor.alpha, "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration))}
+    found = evaluate(sets, labels, groups=groups, **known)
+    if "folds" in predictor.takes:
+        return found
+    rows = as_rows(probs, bool(options.get("from_logits")))
+    return replace(found, accuracy=accuracy(rows, as_labels(labels, rows.n, predictor.classes)))
 
 
 def evaluation(

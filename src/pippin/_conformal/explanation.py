@@ -1,0 +1,168 @@
+"""Explanation of one object's set: rank, probability, score, threshold and p-value of each class, and a sentence."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pippin._conformal.frames import polars_frame
+from pippin._conformal.rules import Request
+from pippin._engine import dispatch
+from pippin._engine.protocol import Bounds
+from pippin._runtime.arrays import Flags, Vector
+from pippin._runtime.showing import Share, html_table, shown_number
+from pippin._runtime.visible import visible
+from pippin._theory.scores import Score
+
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
+
+MOST_SHOWN = 12  # classes that a repr shows
+
+
+class ExplainedClass(NamedTuple):
+    """One class of the object: what speaks for it and against it.
+
+    Attributes:
+        name: the class.
+        rank: its rank by probability, from 1.
+        probability: what the classifier gave it.
+        score: how strange it would be as the true class.
+        threshold: what its score must not exceed.
+        p_value: the share of calibration examples at least as strange; None where there is none.
+        inside: whether it is in the set.
+        why: the same in words.
+    """
+
+    name: str | int
+    rank: int
+    probability: float
+    score: float
+    threshold: float
+    p_value: float | None
+    inside: bool
+    why: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """Every class of one object, the most probable first, and why it is in the set or not.
+
+    Attributes:
+        classes: one entry per class, the most probable first.
+        alpha: the share of errors allowed.
+    """
+
+    classes: tuple[ExplainedClass, ...]
+    alpha: float
+
+    @property
+    def sentence(self) -> str:
+        """The set in a sentence."""
+        inside = [visible(one.name) for one in self.classes if one.inside]
+        if not inside:
+            best = self.classes[0]
+            return (
+                f"The set is empty: even {visible(best.name)}, the most probable class, scores above its threshold, so "
+                f"the object is less like the calibration examples than {100 * (1 - self.alpha):g} % of them are."
+            )
+        named = ", ".join(inside[:MOST_SHOWN]) + (f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else "")
+        are = "is" if len(inside) == 1 else "are"
+        return f"{len(inside):,} of {len(self.classes):,} classes {are} in the set: {named}."
+
+    def to_frame(self) -> "polars.DataFrame":
+        """One row per class, the most probable first."""
+        return polars_frame(dict(zip(ExplainedClass._fields, map(list, zip(*self.classes, strict=True)), strict=True)))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The score of every class beside its threshold, for the most probable classes; Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+        """
+        from pippin._plotting.thresholds import plot_explanation
+
+        return plot_explanation(self, ax)
+
+    def __repr__(self) -> str:
+        shown = self.classes[:MOST_SHOWN]
+        names = [visible(one.name) for one in shown]
+        width = max(map(len, names))
+        lines = [self.sentence]
+        for name, one in zip(names, shown, strict=True):
+            lines.append(f"{one.rank:>3}  {name:<{width}}  {100 * one.probability:>5.1f} %  {one.why}")
+        if len(self.classes) > MOST_SHOWN:
+            lines.append(f"     and {len(self.classes) - MOST_SHOWN:,} classes that are less probable")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        heads = ("rank", "class", "probability", "score", "threshold", "p-value", "")
+        rows = [
+            (
+                str(one.rank),
+                visible(one.name),
+                Share(one.probability),
+                shown_number(one.score),
+                shown_number(one.threshold),
+                "" if one.p_value is None else shown_number(one.p_value),
+                one.why.partition(":")[0],
+            )
+            for one in self.classes[:MOST_SHOWN]
+        ]
+        marked = [one.inside for one in self.classes[:MOST_SHOWN]]
+        note = "In the set: score at most the threshold, p-value above alpha."
+        return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows), note=note)
+
+
+def explain(
+    request: Request, score: Score, bounds: Bounds, inside: Flags, p: Vector | None, alpha: float
+) -> Explanation:
+    """Explain the set of a single row.
+
+    Args:
+        request: the row.
+        score: the score that decides.
+        bounds: the limits of its classes.
+        inside: which classes are in the set.
+        p: the p-value of every class, if there are p-values.
+        alpha: the significance level.
+    """
+    probs = request.rows.verified().block(0, 1)[0]
+    scores = dispatch.class_scores(request.rows, score, request.draws.u)[0]
+    own = 0 if bounds.group is None else int(bounds.group[0])
+    limits = np.broadcast_to(bounds.scores[own], probs.shape)
+    ranks = None if bounds.ranks is None else np.broadcast_to(bounds.ranks[own], probs.shape)
+    explained = []
+    for rank, k in enumerate(np.argsort(-probs, kind="stable").tolist(), 1):
+        p_value = None if p is None else float(p[k])
+        most = None if ranks is None else int(ranks[k])
+        s, limit = float(scores[k]), float(limits[k])
+        why = _why(bool(inside[k]), s, limit, p_value, rank, most)
+        explained.append(
+            ExplainedClass(request.classes[k], rank, float(probs[k]), s, limit, p_value, bool(inside[k]), why)
+        )
+    return Explanation(tuple(explained), alpha)
+
+
+def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
+    p_text = "" if p_value is None else f" (p = {p_value:.3g})"
+    first, second = _apart(score, limit)
+    if inside and np.isinf(limit):
+        return f"in: its rank {rank} is let in" if most else "in: its threshold is infinite, so it is in every set"
+    if inside:
+        return f"in: its score {first} is at most {second}{p_text}"
+    if score <= limit:
+        return f"out: its rank {rank} is above {most}, the last that is let in"
+    return f"out: its score {first} is above {second}{p_text}"
+
+
+def _apart(score: float, limit: float) -> tuple[str, str]:
+    """Both with four digits, or with as many as tell them apart.
+
+    >>> _apart(1.0000001, 1.0)
+    ('1.0000001', '1.0')
+    """
+    first, second = shown_number(score), shown_number(limit)
+    return (repr(score), repr(limit)) if first == second and score != limit else (first, second)

@@ -1,0 +1,252 @@
+"""The IP/MS combination: the margin's set where it is a singleton, else the set of the inverse probability.
+
+Aleksandrova and Chertov (2021) calibrate both scores at α and then choose between the two
+sets of an object. Each covers 1 − α of the objects, the chosen one need not: errors of
+the margin's singletons and errors of the other sets add up. docs/guarantees.md proves what
+the two remedies here promise.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._conformal.mondrian import kth_smallest
+from pippin._conformal.rules import Request, Rule, Use
+from pippin._conformal.serialization import Content, attributes
+from pippin._engine import dispatch
+from pippin._engine.draws import generator_of
+from pippin._engine.protocol import Bounds
+from pippin._runtime.arrays import Classes, Codes, Flags, Seed, Vector
+from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
+from pippin._theory.scores import Score, ip, margin
+from pippin._theory.shortage import too_few
+from pippin._theory.spelling import IP_MS_VARIANTS, IpMs
+from pippin._validation.rows import Rows
+
+
+def _no_p_values() -> InputError:
+    return InputError(
+        "The IP/MS combination chooses between two sets, so no p-value belongs to a class",
+        "calibrate a single score, such as ip or margin, for p-values",
+    )
+
+
+class IpMsLabels(NamedTuple):
+    """Margin and IP scores of the true labels, and a function that flags the margin's singletons at a threshold."""
+
+    margin: Vector
+    ip: Vector
+    singletons: Callable[[float], Flags]
+
+    def combined(self, b: float) -> Vector:
+        """Return the combination's own score: IP's, but −∞ for a label in a singleton of the margin, ∞ beside one."""
+        return np.where(self.singletons(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
+
+
+class IpMsThresholds(NamedTuple):
+    """Thresholds of the margin and of IP, the number of rows that set the latter, and notes to warn of."""
+
+    margin: float
+    ip: float
+    n_ip: int
+    notes: tuple[str, ...]
+
+
+def score_labels(rows: Rows, labels: Codes) -> IpMsLabels:
+    """Score the labels by both scores."""
+    none = np.zeros(rows.n)
+    inverse = dispatch.label_scores(rows, labels, ip(), none)
+    return IpMsLabels(dispatch.label_scores(rows, labels, margin(), none), inverse, partial(singletons, rows))
+
+
+def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> IpMsThresholds:
+    """Calibrate both scores on these labels.
+
+    "recalibrated" covers at least 1 − alpha: one part of the rows fixes the margin's threshold, the other calibrates
+    IP's with the score of the combination itself. "sum" calibrates both at alpha/2, so that their errors add up to
+    alpha at most. "none" calibrates both at alpha, as published: all that is proven is 1 − 2·alpha.
+    """
+    n, level = len(labels.ip), as_alpha(alpha)
+    exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
+    if spec.variant != "recalibrated":
+        each, name = (exact, "alpha=") if spec.variant == "none" else (exact / 2, "alpha/2=")
+        notes = _notes(too_few(n, each, level=name))
+        return IpMsThresholds(kth_smallest(labels.margin, each), kth_smallest(labels.ip, each), n, notes)
+    first, second = _divided(n, spec.fraction, seed)
+    part = exact * _share(spec.share, len(first), len(second), level)
+    b, notes_found = math.inf, [too_few(len(second), exact, "rows for IP's threshold")]
+    if part <= 0 or quantile_rank(len(first), part) > len(first):
+        notes_found.append(
+            f"{n} calibration examples are too few to take singletons from the margin at alpha={level:g}: "
+            "all sets are IP's."
+        )
+    else:
+        b = kth_smallest(labels.margin[first], part)
+    scores = labels.combined(b)[second]
+    q = kth_smallest(scores, exact)
+    if q == math.inf:
+        if quantile_rank(len(scores), exact) <= len(scores):
+            notes_found.append(
+                f"The margin's singletons are wrong for {np.mean(scores == math.inf):.3g} of the calibration rows, "
+                f"which alpha={level:g} has no room for: every set holds all classes. Pass a share below "
+                f"{float(part / exact):.2g}, or more rows."
+            )
+        b = math.inf  # then no set is the margin's, and IP's are full
+    return IpMsThresholds(b, q, len(second), _notes(*notes_found))
+
+
+@dataclass(frozen=True, eq=False)
+class IpMsRule(Rule):
+    """Two thresholds and a choice: the margin's set where it is a singleton, else IP's.
+
+    The margin's threshold is infinite where IP's is. IP's threshold is −∞ where the singletons alone cover enough, so
+    that the other sets are empty; if it is ∞, every set is full. `labels` is None in a predictor read from a file.
+    """
+
+    spec: IpMs
+    margin_threshold: float
+    ip_threshold: float
+    n_ip: int
+    labels: IpMsLabels | None = None
+    generator: np.random.Generator | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "labels": None, "generator": None}
+
+    def members(self, score: Score, request: Request) -> dispatch.Sets:
+        return combined(request.rows, self.margin_threshold, self.ip_threshold)
+
+    def bounds(self, request: Request) -> Bounds:
+        """Return the bound of one row under the score that decides, see `deciding_score`."""
+        by_margin = self.deciding_score(request) == margin()
+        return Bounds(np.array([[self.margin_threshold if by_margin else self.ip_threshold]]))
+
+    def deciding_score(self, request: Request) -> Score:
+        """Return the score whose set one row gets."""
+        return margin() if singletons(request.rows, self.margin_threshold)[0] else ip()
+
+    def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
+        raise _no_p_values()
+
+    def class_p_values(self, request: Request, score: Score, use: Use) -> None:
+        raise _no_p_values()
+
+    def unseen_classes(self) -> Flags | None:
+        raise _no_p_values()
+
+    def at(self, alpha: Any) -> "tuple[IpMsRule, float]":
+        if self.labels is None:
+            raise InputError(
+                "This predictor was read from a file, which keeps the two thresholds only, so it has no other level",
+                "calibrate again at that level",
+            )
+        found = find_thresholds(self.labels, alpha, copy.deepcopy(self.generator), self.spec)
+        for note in found.notes:
+            warn(note)
+        rule = replace(self, margin_threshold=found.margin, ip_threshold=found.ip, n_ip=found.n_ip)
+        return rule, as_alpha(alpha)
+
+    def guarantee(self, predictor: Any) -> float:
+        """Return 1 − alpha; as published 1 − 2·alpha, since two kinds of errors add up."""
+        return max(0.0, 1 - (2 if self.spec.variant == "none" else 1) * predictor.alpha)
+
+    def describe(self, predictor: Any) -> str:
+        proven = 100 * predictor.guarantee
+        unsure = f", which is aimed at; {proven:g} % is proven" if self.spec.variant == "none" else ""
+        return (
+            f"{predictor.score} with the thresholds {self.margin_threshold:.6g} (margin) and "
+            f"{self.ip_threshold:.6g} (ip), from {predictor.n_calibration:,} rows: its sets hold the true class "
+            f"{100 * (1 - predictor.alpha):g} % of the time{unsure}."
+        )
+
+    def facts(self, predictor: Any) -> tuple[str, ...]:
+        thresholds = f"margin threshold={self.margin_threshold:.6g}", f"ip threshold={self.ip_threshold:.6g}"
+        return *thresholds, f"{predictor.n_calibration:,} calibration examples"
+
+    def content(self, scores: bool) -> dict[str, Any]:
+        parts = attributes(self, "margin_threshold", "ip_threshold", "n_ip")
+        return {"kind": "combination", "guarantee": self.spec.variant, **parts}
+
+
+def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) -> IpMsRule:
+    """Calibrate the IP/MS combination; `at` divides the rows in the same way."""
+    generator = generator_of(seed)
+    blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
+    if spec.variant == "recalibrated":
+        generator.permutation(rows.n)  # leaves a Generator of the caller's where the division of the rows leaves it
+    return blank.at(alpha)[0]
+
+
+def singletons(rows: Rows, b: float) -> Flags:
+    """Flag the rows whose margin set at threshold b holds one class."""
+    single: Flags = dispatch.members(rows, margin(), Bounds(np.array([[b]])), np.zeros(rows.n))[0] == 1
+    return single
+
+
+def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
+    """Return the sizes and members of the combination's sets at the thresholds b (margin) and q (IP)."""
+    sizes, members = dispatch.members(rows, ip(), Bounds(np.array([[q]])), np.zeros(rows.n))
+    single = singletons(rows, b)
+    chosen = np.flatnonzero(single)
+    if not len(chosen):
+        return sizes, members
+    both = np.where(single, 1, sizes)
+    joined = np.empty(both.sum(), dtype=np.int32)
+    from_margin = np.repeat(single, both)
+    joined[from_margin] = dispatch.best_classes(rows, chosen)
+    joined[~from_margin] = members[~np.repeat(single, sizes)]
+    return both, joined
+
+
+def ip_ms_from_content(content: Content) -> tuple[IpMsRule, float, int, Classes]:
+    """Read an IP/MS rule, each part checked."""
+    alpha, n, classes = content.shared()
+    variant = content.take("guarantee", lambda value: value in IP_MS_VARIANTS)
+    margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
+    n_ip = content.whole("n_ip", 1, n)
+    return IpMsRule(IpMs(variant), margin_threshold, ip_threshold, n_ip), alpha, n, classes
+
+
+def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Draw the rows that fix the margin's threshold; the others calibrate IP's."""
+    if not 0 < fraction < 1:
+        raise InputError(f"Expected a fraction of the rows strictly between 0 and 1, got {fraction!r}")
+    cut = round(fraction * n)
+    if not 0 < cut < n:
+        raise InputError(
+            f"Expected enough rows for both thresholds, got {n} of which a fraction of {fraction:g} is for the "
+            "margin's",
+            "pass more rows, or variant='sum'",
+        )
+    order = generator_of(seed).permutation(n)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fraction:
+    """Return the share of alpha for the margin; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
+
+    IP's sets cannot make up for what the margin's singletons get wrong: the larger the share, the more singletons, and
+    the greater the chance that only full sets cover. The default is two standard deviations below 1.
+    """
+    if share is None:
+        return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))
+    try:
+        exact = Fraction(str(share))
+    except (ValueError, ZeroDivisionError):
+        exact = Fraction(0)
+    if not 0 < exact <= 1:
+        raise InputError(f"Expected a share of alpha above 0 and at most 1, got {share!r}")
+    return exact
+
+
+def _notes(*notes: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, notes))

@@ -1,0 +1,710 @@
+"""The conformal predictor: a calibrated score that turns rows of probabilities into prediction sets."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
+from pippin._conformal.explanation import Explanation, explain
+from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
+from pippin._conformal.mondrian import KIND, Cells, GroupNames, Level, group_codes, one_cell
+from pippin._conformal.rules import (
+    MondrianRule,
+    Request,
+    Rule,
+    UnitsRule,
+    WeightedRule,
+    as_weights,
+    marginal_from_content,
+    marginal_rule,
+    mondrian_from_content,
+    mondrian_rule,
+    units_from_content,
+    weighted_from_content,
+)
+from pippin._conformal.serialization import (
+    Content,
+    SavedWithScores,
+    classes_content,
+    decoded,
+    need,
+    read_content,
+    table_html,
+)
+from pippin._conformal.frames import like_rows, polars_frame
+from pippin._conformal.sets import PointPredictions, PredictionSets
+from pippin._engine import dispatch
+from pippin._engine.draws import draws, generator_of
+from pippin._engine.protocol import Draws
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
+from pippin._runtime.errors import InputError
+from pippin._sharpening.step import SharpeningStep
+from pippin._sharpening.storing import from_content as sharpener_from_content
+from pippin._shift.label_shift import LabelRatios
+from pippin._theory.scores import Score
+from pippin._theory.spelling import IpMs
+from pippin._validation.batched import Batched, is_batched, watched
+from pippin._validation.labels import as_labels
+from pippin._validation.index import same_index
+from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConformalPredictor(SavedWithScores):
+    """A calibrated score: it turns rows of probabilities into prediction sets. Made by `pippin.calibrate`.
+
+    Attributes:
+        score: the nonconformity score.
+        alpha: the significance level (miscoverage); the largest, where kinds of classes have levels of their own.
+        n_calibration: number of calibration rows.
+        classes: names of the columns, in their order.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
+    >>> predictor.predict(data.probs[2000:])
+    PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
+    """
+
+    score: Score | IpMs
+    alpha: float
+    n_calibration: int
+    classes: Classes
+    _rule: Rule
+    _sharpening: SharpeningStep | None = None
+
+    @property
+    def threshold(self) -> float:
+        """Largest score of a class in a set, where all rows and classes have the same; infinite with too few rows."""
+        thresholds = self.thresholds
+        if thresholds.size != 1:
+            raise InputError(f"Expected a predictor with one threshold, got {self!r}", "look at its thresholds")
+        return float(thresholds[0, 0])
+
+    @property
+    def thresholds(self) -> Vector:
+        """Largest score of each class in a set, (groups, K); (1, 1) if all rows and classes have the same."""
+        if isinstance(self._rule, MondrianRule | UnitsRule):
+            return self._rule.limits.scores
+        raise InputError(f"Expected a predictor with thresholds of its own, got {self!r}", "look at its p_values")
+
+    @property
+    def rank_limits(self) -> Indices | None:
+        """Largest rank of each class in a set, (1, K), of an RC3P predictor; None for others."""
+        return self._rule.limits.ranks if isinstance(self._rule, MondrianRule) else None
+
+    @property
+    def per(self) -> str | None:
+        """Mondrian taxonomy: "class", "group", "class and group", "cluster", "rc3p", "kind", or None."""
+        return self._rule.per
+
+    @property
+    def groups(self) -> GroupNames | None:
+        """Names of the groups with thresholds; None among them stands for all groups that calibration did not see."""
+        return self._rule.groups
+
+    @property
+    def levels(self) -> dict[str, float] | None:
+        """Alpha of each kind of classes, if kinds have levels of their own."""
+        rule = self._rule
+        if not isinstance(rule, MondrianRule) or rule.levels is None or rule.kinds is None:
+            return None
+        return dict(zip(rule.kinds.names, rule.levels, strict=True))
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability over calibration sets with which coverage is at least 1 − alpha, if it was asked for."""
+        return self._rule.confidence if isinstance(self._rule, MondrianRule) else None
+
+    @property
+    def calibration_scores(self) -> Vector | None:
+        """Scores of the true labels, sorted (cell by cell with a taxonomy); None if the file left them out."""
+        rule = self._rule
+        if isinstance(rule, MondrianRule):
+            return rule.cells.scores
+        if isinstance(rule, UnitsRule | WeightedRule):
+            return rule.scores
+        return np.sort(np.concatenate(rule.fold_scores)) if isinstance(rule, CrossRule) else None
+
+    @property
+    def guarantee(self) -> float:
+        """Proven coverage: 1 − alpha; less for cross-conformal prediction, and for the published IP/MS combination.
+
+        With weights it holds if the weights are right.
+        """
+        return self._rule.guarantee(self)
+
+    @property
+    def n_effective(self) -> float:
+        """Number of equally weighted, independent rows that the calibration rows are worth."""
+        return self._rule.n_effective(self.n_calibration)
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Keywords that `predict` needs, among "groups", "weights" and "features", and "seed" where it is used.
+
+        "folds" means that the probabilities are one matrix per fold's model.
+        """
+        takes = set(self._rule.takes)
+        if self.score.randomized:
+            takes.add("seed")
+        if self._sharpening is not None:
+            takes -= {"folds"}
+            takes |= {"features"} if self._sharpening.n_features else set()
+            takes |= {"seed"} if self._sharpening.combine == "mixture" else set()
+        return frozenset(takes)
+
+    @property
+    def sharpeners(self) -> tuple[Any, ...]:
+        """Sharpeners before the rule; none if the probabilities are used as they are."""
+        return () if self._sharpening is None else self._sharpening.sharpeners
+
+    def predict(
+        self,
+        probs: Any,
+        *,
+        groups: ArrayLike | None = None,
+        weights: "ArrayLike | LabelRatios | None" = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        nonempty: bool = False,
+        from_logits: bool = False,
+    ) -> PredictionSets:
+        """Return the prediction set of every row: all classes whose score is at most the threshold.
+
+        Args:
+            probs: (n, K) probabilities; logits with `from_logits=True`. Of a cross-conformal predictor (F, n, K), each
+                fold's model in turn. Or what `pippin.scan` returns.
+            groups: the group of each row, where there are thresholds per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
+            features: what the sharpener was shown beside the probabilities, one row per object.
+            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+            nonempty: whether an empty set gets the most probable class: coverage can only rise, and so does the mean
+                size.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        Returns:
+            One set per row; members in the order of their probability.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", per="class")
+        >>> predictor.predict(data.probs[2000:])
+        PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
+        """
+        if is_batched(probs):
+            return self._predict_batches(probs, groups, weights, features, seed, nonempty, from_logits)
+        request = self._request(probs, groups, weights, features, seed, False, from_logits)
+        sets = self._rule.members(self._score, request)
+        if nonempty:
+            sets = self._rule.with_best(request, sets)
+        return PredictionSets(*sets, self.classes, request.rows.index)
+
+    def predict_one(
+        self,
+        row: Any,
+        *,
+        group: str | int | None = None,
+        weight: "float | LabelRatios | None" = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        nonempty: bool = False,
+    ) -> Indices:
+        """Return the class indices in one object's set, most probable first.
+
+        With one threshold it comes with the least delay. The first call in a process loads the compiled loop; see
+        `pippin.warm_up`.
+
+        Args:
+            row: its K probabilities, not logits; of a cross-conformal predictor (F, K).
+            group: the object's group, where there are thresholds per group.
+            weight: the object's likelihood ratio, or the `LabelRatios`, where the predictor is weighted.
+            features: what the sharpener was shown beside the probabilities.
+            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+            nonempty: whether an empty set gets the most probable class.
+        """
+        fast = self._fast
+        if fast is None or nonempty or group is not None or weight is not None or features is not None:
+            request = self._request_one(row, group, weight, features, seed)
+            sets = self._rule.members(self._score, request)
+            return self._rule.with_best(request, sets)[1] if nonempty else sets[1]
+        randomized, one_set, threshold = fast
+        u = generator_of(seed).random() if randomized else 0.0
+        return one_set(as_one_row(row, self.classes), u, threshold)
+
+    @cached_property
+    def _fast(self) -> "tuple[bool, dispatch.OneSet, float] | None":
+        """What `predict_one` would otherwise look up for every row; None if one threshold is not enough."""
+        if self._sharpening is not None or self.per is not None or not hasattr(self._rule, "limits"):
+            return None
+        return self.score.randomized, dispatch.one_set(self._score, len(self.classes)), self.threshold
+
+    def p_values(
+        self,
+        probs: Any,
+        labels: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        weights: "ArrayLike | LabelRatios | None" = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        smoothed: bool = False,
+        from_logits: bool = False,
+    ) -> Any:
+        """Return the conformal p-value of every class, (n, K); with labels of one class per row, (n,).
+
+        p = (1 + #{calibration scores >= s})/(n + 1), so `predict` gives the classes with p > alpha. With thresholds
+        per class or group, the scores are those of the same category; with weights or units, counts are sums of
+        weights.
+
+        Args:
+            probs: as for `predict`.
+            labels: one class per row, as indices or as names; None asks for all classes.
+            groups: the group of each row, where there are thresholds per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
+            features: what the sharpener was shown beside the probabilities, one row per object.
+            seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
+            smoothed: whether calibration scores equal to s count with a random weight.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        Returns:
+            An array; for a pandas or polars frame a frame or series with its index and the class names.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:1999], data.labels[:1999], "pip")
+        >>> predictor.p_values(data.probs[1999:2001], data.labels[1999:2001])
+        array([0.3035, 0.8375])
+        """
+        self.check_p_values()
+        request = self._request(probs, groups, weights, features, seed, smoothed, from_logits)
+        return like_rows(self._p_values(request, labels), request.rows, self.classes)
+
+    def _p_values(self, request: Request, labels: ArrayLike | None) -> Vector:
+        rows = request.rows
+        if labels is not None:
+            if rows.index is not None:
+                same_index("probs", rows.index, labels=labels)
+            return self._rule.label_p_values(request, self._score, as_labels(labels, rows.n, self.classes))
+        every = np.empty((rows.n, rows.n_classes))
+
+        def use(start: int, p: Vector) -> None:
+            every[start : start + len(p)] = p
+
+        self._rule.class_p_values(request, self._score, use)
+        return every
+
+    def point_predictions(
+        self,
+        probs: Any,
+        *,
+        groups: ArrayLike | None = None,
+        weights: "ArrayLike | LabelRatios | None" = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        smoothed: bool = False,
+        from_logits: bool = False,
+    ) -> PointPredictions:
+        """Return one class per row, the one with the largest p-value, with its confidence and credibility.
+
+        Of classes with equal p-values the most probable is taken. A class without any calibration row has p = 1
+        whatever the object is: it is not chosen, but since it may be the true one, confidence is 0.
+
+        Args:
+            probs: as for `predict`.
+            groups: the group of each row, where there are thresholds per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
+            features: what the sharpener was shown beside the probabilities, one row per object.
+            seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
+            smoothed: whether calibration scores equal to s count with a random weight.
+            from_logits: whether `probs` are logits, of which a softmax is taken.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:1999], data.labels[:1999], "pip", classes=data.classes)
+        >>> predictor.point_predictions(data.probs[1999:])
+        PointPredictions(2,987 objects, mean confidence 0.938, mean credibility 0.549)
+        """
+        self.check_p_values()
+        request = self._request(probs, groups, weights, features, seed, smoothed, from_logits)
+        rows, rule, unseen = request.rows, self._rule, self._rule.unseen_classes()
+        if unseen is None:
+            pair = dispatch.best_two(rows)
+            largest, second = (rule.label_p_values(request, self._score, codes) for codes in pair)
+            return PointPredictions(named(pair[0], self.classes), 1 - second, largest)
+        best, largest, second = np.empty(rows.n, dtype=np.int64), np.empty(rows.n), np.empty(rows.n)
+
+        def use(start: int, p: Vector) -> None:  # holds a tile of p-values at a time
+            stop = start + len(p)
+            part, row = slice(start, stop), np.arange(len(p))
+            eligible = np.where(unseen[0 if request.group is None else request.group[part]], -1, p)
+            at_top = eligible == eligible.max(axis=1, keepdims=True)
+            best[part] = np.where(at_top, rule.top(rows, request, start, stop), -1).argmax(axis=1)
+            largest[part] = p[row, best[part]]
+            p[row, best[part]] = -1
+            second[part] = p.max(axis=1)
+
+        rule.class_p_values(request, self._score, use)
+        return PointPredictions(named(best, self.classes), 1 - second, largest)
+
+    def explain(
+        self,
+        row: Any,
+        *,
+        group: str | int | None = None,
+        weight: "float | LabelRatios | None" = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+    ) -> Explanation:
+        """Explain why each class is in one object's set or not: rank, probability, score, threshold, p-value.
+
+        Args:
+            row: its K probabilities, not logits.
+            group: the object's group, where there are thresholds per group.
+            weight: the object's likelihood ratio, or the `LabelRatios`, where the predictor is weighted.
+            features: what the sharpener was shown beside the probabilities.
+            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", classes=data.classes)
+        >>> print(predictor.explain(data.probs[2001]).sentence)
+        1 of 12 classes is in the set: charlock.
+        """
+        rule = self._rule
+        if isinstance(rule, CrossRule):
+            raise InputError(
+                f"Expected a predictor with one score for each class, got {self!r}", "look at its p_values instead"
+            )
+        request = self._request_one(row, group, weight, features, seed)
+        score = rule.deciding_score(request) if isinstance(rule, IpMsRule) else self._score
+        p = None if self._without_p_values() else self._p_values(request, None)[0]
+        inside = PredictionSets(*rule.members(self._score, request), self.classes).mask[0]
+        return explain(request, score, rule.bounds(request), inside, p, self.alpha)
+
+    def at(self, alpha: Level) -> "ConformalPredictor":
+        """Return the predictor at another level, from the same calibration.
+
+        Args:
+            alpha: the significance level; one for all or {kind: alpha}, where thresholds are per kind.
+        """
+        if isinstance(self._rule, MondrianRule):
+            self._rule.need_scores(f"has only alpha={self.alpha}")
+        rule, level = self._rule.at(alpha)
+        return replace(self, alpha=level, _rule=rule).warned()
+
+    def warned(self) -> "ConformalPredictor":
+        """Return the predictor after a warning of infinite thresholds."""
+        if not isinstance(self._rule, WeightedRule | IpMsRule):
+            rule: Any = self._rule
+            rule.warn_of_infinite(self)
+        return self
+
+    def table(self) -> "polars.DataFrame":
+        """Return one row per class (and group): its calibration rows, its threshold, the expected coverage.
+
+        `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; of a cluster for its classes
+        together, and with RC3P the least that it can be. `lacking` says how many examples are missing for a finite
+        threshold. Where nothing is promised it is null: for groups that were not seen, and for classes too rare for a
+        cluster, which share the scores of all rows.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs, data.labels, "pip", classes=data.classes, per="class")
+        >>> predictor.table().select("class", "n", "expected_coverage").row(0)
+        ('black_grass', 273, 0.9014598540145985)
+        """
+        rule = self._rule
+        if not isinstance(rule, MondrianRule) or self._mixture:
+            raise InputError(f"Expected a predictor with thresholds per category, got {self!r}", "look at describe()")
+        cells, levels = rule.cells, rule.levels or self.alpha
+        n_groups, n_classes = cells.of.shape
+        cell = cells.of.ravel()
+        counts = cells.counts[cell]
+        reached = np.minimum(cells.quantile_ranks(levels, rule.confidence)[cell], counts + 1)
+        columns: dict[str, Any] = {}
+        if self.groups is not None:
+            names = self.groups
+            if None in names:
+                names = tuple("(any other)" if name is None else str(name) for name in names)
+            columns["group"] = [name for name in names for _ in range(n_classes)]
+        columns["class"] = list(self.classes) * n_groups
+        if rule.kinds is not None:
+            columns[KIND] = rule.kinds.by_class()
+        promised = np.repeat([name is not None for name in self.groups or ("all",)], n_classes)
+        if self.per == "cluster":
+            promised = (counts < self.n_calibration) | (len(cells.counts) == 1)
+            columns["cluster"] = [int(cell[k]) if promised[k] else None for k in range(n_classes)]
+        columns |= {"n": counts, "threshold": np.broadcast_to(self.thresholds, cells.of.shape).ravel()}
+        if self.rank_limits is not None:
+            columns["rank_limit"] = self.rank_limits.ravel()
+        expected = reached / (counts + 1)
+        columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
+        columns["lacking"] = np.maximum(cells.needed(levels, rule.confidence)[cell] - counts, 0)
+        return polars_frame(columns)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Plot the calibration scores and the threshold among them, or the threshold of every category.
+
+        Args:
+            ax: where to draw; new axes, if not given.
+
+        Returns:
+            Matplotlib axes.
+        """
+        from pippin._plotting.thresholds import plot_predictor
+
+        return plot_predictor(self, ax)
+
+    def describe(self) -> str:
+        """Describe the predictor and its guarantee in one sentence."""
+        text = self._rule.describe(self)
+        return text if self._sharpening is None else f"{text[:-1]}; {self._sharpening.describe()}."
+
+    def content(self, scores: bool = True) -> dict[str, Any]:
+        """Return what a file holds of the predictor.
+
+        Args:
+            scores: whether the calibration scores are part of it; they can be left out of a predictor with thresholds
+                of its own.
+        """
+        rule, step = self._rule, self._sharpening
+        if not scores and not isinstance(rule, MondrianRule):
+            raise InputError(
+                "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out",
+                "save with scores=True",
+            )
+        if self._mixture and step is not None:
+            parts = [(self._of_part(number), one) for number, one in enumerate(step.sharpeners)]
+            each = [_sharpened(part.content(scores), (one,)) for part, one in parts]
+            return {"kind": "sharpened mixture", "parts": each}
+        own = {} if isinstance(rule, IpMsRule) else {"score": self.score.content()}
+        shared = {"alpha": self.alpha, "n_calibration": self.n_calibration, **classes_content(self.classes)}
+        content = {**own, **shared, **rule.content(scores)}
+        return content if step is None else _sharpened(content, step.sharpeners)
+
+    def _repr_html_(self) -> str:
+        if self.per is None:
+            return super()._repr_html_()
+        return table_html(f"ConformalPredictor: {self.describe()}", self.table())
+
+    def __repr__(self) -> str:
+        way = {None: "", "rc3p": " rc3p"}.get(self.per, f" per {self.per}")
+        sharpened = {None: "", "single": " sharpened", "folds": " sharpened", "mixture": " sharpened in a mixture"}
+        step = sharpened[None if self._sharpening is None else self._sharpening.combine]
+        return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
+
+    def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
+        """Return the row of `thresholds` that each object uses; None without groups.
+
+        Args:
+            groups: the group of each row, integers or text; the group 1 may be spelled "1" and the other way round.
+            n: the number of rows.
+        """
+        return group_codes(self.groups, self.per or "all rows together", groups, n)
+
+    @property
+    def _score(self) -> Any:
+        """The score where a formula is meant; the IP/MS rule does not use it."""
+        return self.score
+
+    @property
+    def _mixture(self) -> bool:
+        return self._sharpening is not None and self._sharpening.combine == "mixture"
+
+    def _of_part(self, number: int) -> "ConformalPredictor":
+        """Return the marginal predictor of one sharpener of a mixture."""
+        assert isinstance(self._rule, MondrianRule)
+        cells = self._rule.cells
+        scores = None if cells.scores is None else cells.scores[cells.offsets[number] : cells.offsets[number + 1]]
+        n = int(cells.counts[number])
+        rule = marginal_rule(one_cell(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
+        return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
+
+    def _without_p_values(self) -> str | None:
+        """Return why there are no p-values; None if there are."""
+        if isinstance(self._rule, IpMsRule):
+            return "The IP/MS combination chooses between two sets, so no p-value belongs to a class"
+        if self.rank_limits is not None:
+            return "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them"
+        if isinstance(self._rule, MondrianRule) and self._rule.cells.given is None:
+            return "This predictor was saved without its calibration scores, so it can give no p-values"
+        return None
+
+    def check_p_values(self) -> None:
+        """Raise an InputError if the predictor has no p-values."""
+        if reason := self._without_p_values():
+            remedy = "calibrate with per='class', or one score such as ip, for p-values"
+            saved = "calibrate again, or save with scores=True"
+            raise InputError(reason, saved if "saved" in reason else remedy)
+
+    def _request(
+        self,
+        probs: Any,
+        groups: ArrayLike | None,
+        weights: "ArrayLike | LabelRatios | None",
+        features: ArrayLike | None,
+        seed: Seed,
+        smoothed: bool,
+        from_logits: bool,
+    ) -> Request:
+        """Check the arguments of a method, and draw u and v: first u, as `predict` draws it, then v."""
+        step, rule, part = self._sharpening, self._rule, None
+        folds: tuple[Any, ...] = ()
+        if step is None:
+            if features is not None:
+                raise InputError("Expected features= only for a sharpened predictor, got some", "leave them out")
+            if isinstance(rule, CrossRule):
+                folds = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
+            rows = folds[0] if folds else as_rows(probs, from_logits)
+        elif step.combine == "mixture":
+            seed = generator_of(seed)
+            rows, part = step.mixed(probs, features, from_logits, seed)
+        else:
+            sharper = step.rows(probs, features, from_logits)
+            rows, folds = sharper[0], sharper if step.combine == "folds" else ()
+        agree(self.classes, rows)
+        if rows.index is not None:
+            same_index("probs", rows.index, groups=groups, weights=weights)
+        group = part if part is not None and groups is None else self.group_codes(groups, rows.n)
+        if smoothed:
+            generator = generator_of(seed)
+            drawn = Draws(draws(self._score, rows.n, generator), generator.random(rows.n))
+        else:
+            drawn = Draws(draws(self._score, rows.n, seed), None)
+        if part is not None and self.score.randomized:  # part by part, as each of them would draw
+            u = np.empty(rows.n)
+            u[np.argsort(part, kind="stable")] = drawn.u
+            drawn = Draws(u, drawn.v)
+        return Request(rows, drawn, self.classes, group, self._own_weights(weights, rows.n), folds)
+
+    def _own_weights(self, weights: "ArrayLike | LabelRatios | None", n: int) -> Vector | None:
+        """Return the weights of n objects, (n, 1), or what each of them would weigh with each class, (1, K)."""
+        if (weights is None) != ("weights" not in self._rule.takes):
+            if weights is None:
+                raise InputError(
+                    "This predictor is weighted, and got no weights", "pass weights=, the likelihood ratios of the rows"
+                )
+            raise InputError("This predictor is not weighted, but got weights", "leave weights= out")
+        if weights is None:
+            return None
+        if isinstance(weights, LabelRatios):
+            return as_weights(weights.agreeing(self.classes).ratios, len(self.classes))[None]
+        return as_weights(weights, n)[:, None]
+
+    def _request_one(
+        self,
+        row: Any,
+        group: str | int | None,
+        weight: "float | LabelRatios | None",
+        features: ArrayLike | None,
+        seed: Seed,
+    ) -> Request:
+        """Check the arguments of a method of one object."""
+        takes = self._rule.takes
+        for name, value in (("group", group), ("weight", weight)):
+            if (value is None) == (f"{name}s" in takes):
+                remedy = f"pass {name}=, that of the object" if value is None else f"leave {name}= out"
+                raise InputError(f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}", remedy)
+        models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
+        for one in models:
+            check_names(self.classes, one)
+        arrays = [as_array(one)[None] for one in models]
+        probs: Any = arrays if models is row else arrays[0]
+        given = None if features is None else np.asarray(as_array(features))[None]
+        weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]
+        return self._request(probs, None if group is None else [group], weights, given, seed, False, False)
+
+    def _predict_batches(
+        self,
+        source: Batched,
+        groups: ArrayLike | None,
+        weights: Any,
+        features: ArrayLike | None,
+        seed: Seed,
+        nonempty: bool,
+        from_logits: bool,
+    ) -> PredictionSets:
+        """Return the sets of all rows of tables that bring their own groups."""
+        keywords = {"groups": groups, "weights": weights, "features": features, "from_logits": from_logits or None}
+        if given := next((name for name, value in keywords.items() if value is not None), None):
+            raise InputError(f"Expected tables without {given}=", "leave it out, the tables bring what they have")
+        if self._rule.takes - {"groups"} or "features" in self.takes:
+            raise InputError(f"Expected rows in memory for {self!r}, got tables", "read them into arrays first")
+        needs = ("groups",) if self.groups is not None else ()
+        generator, every = generator_of(seed), []
+        for batch in watched(source, *needs):
+            with batch.naming():
+                own = batch.groups if needs else None
+                every.append(self.predict(batch.rows, seed=generator, nonempty=nonempty, groups=own))
+        sizes, members = (np.concatenate([getattr(one, name) for one in every]) for name in ("sizes", "members"))
+        return PredictionSets(sizes, members, self.classes)
+
+
+def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
+    return {"kind": "sharpened", "base": base, "sharpeners": [one.content() for one in sharpeners]}
+
+
+_READERS = {
+    None: marginal_from_content,
+    "conditional": mondrian_from_content,
+    "weighted": weighted_from_content,
+    "units": units_from_content,
+    "cross": cross_from_content,
+    "combination": ip_ms_from_content,
+}
+
+
+def from_content(content: Content) -> ConformalPredictor:
+    """Read a predictor of any kind from the content of its file."""
+    if content.kind == "sharpened mixture":
+        return _mixture_from_content(content)
+    if content.kind == "sharpened":
+        return _sharpened_from_content(content)
+    score: Any = None if content.kind == "combination" else content.score()
+    rule, alpha, n, classes = _READERS[content.kind](content)
+    content.finish()
+    return ConformalPredictor(rule.spec if isinstance(rule, IpMsRule) else score, alpha, n, classes, rule)
+
+
+def _sharpened_from_content(content: Content) -> ConformalPredictor:
+    inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
+    sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
+    content.finish()
+    base = read_content(decoded(inner))
+    need("base", isinstance(base, ConformalPredictor))
+    cross = isinstance(base._rule, CrossRule)
+    wanted = len(base._rule.fold_scores) if cross else 1
+    need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
+    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if cross else "single"))
+
+
+def _mixture_from_content(content: Content) -> ConformalPredictor:
+    parts = [_sharpened_from_content(part) for part in content.parts("parts", "sharpened")]
+    content.finish()
+    need("parts", len(parts) > 1 and len({(part.alpha, tuple(part.classes)) for part in parts}) == 1)
+    need("parts", all(part.per is None and isinstance(part._rule, MondrianRule) for part in parts))
+    return mixture(parts, [part.sharpeners[0] for part in parts])
+
+
+def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
+    """Join marginal predictors, each calibrated on rows that its sharpener did not learn on; every row draws one."""
+    n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
+    scores = [part.calibration_scores for part in parts]
+    given = None if any(one is None for one in scores) else np.concatenate([one for one in scores if one is not None])
+    of = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
+    rule = mondrian_rule(Cells(of, np.concatenate([[0], np.cumsum(counts)]), given))
+    limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
+    step = SharpeningStep(tuple(sharpeners), "mixture")
+    first = parts[0]
+    return ConformalPredictor(
+        first.score, first.alpha, sum(counts), first.classes, replace(rule, limits=limits), step
+    )
+

@@ -1,0 +1,443 @@
+"""Files of calibrated objects: JSON that any language can read, with a checksum, every part checked when it is read."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._runtime.arrays import Classes, Vector, read_only
+from pippin._runtime.disk import write_whole
+from pippin._runtime.errors import InputError, UnknownScoreError
+from pippin._runtime.showing import html_columns, html_facts
+from pippin._theory.level import as_alpha
+from pippin._theory.scores import Score, make_score
+
+FORMAT = "pippin predictor"
+VERSION = 2
+MOST_CLASSES = 2**31 - 1  # members of sets are 32-bit integers
+
+# Reader of each kind of object: a function of Content. A file without a kind holds a predictor with one threshold.
+KINDS: dict[str | None, str] = {
+    None: "pippin._conformal.predictor:from_content",
+    "conditional": "pippin._conformal.predictor:from_content",
+    "weighted": "pippin._conformal.predictor:from_content",
+    "units": "pippin._conformal.predictor:from_content",
+    "cross": "pippin._conformal.predictor:from_content",
+    "combination": "pippin._conformal.predictor:from_content",
+    "sharpened": "pippin._conformal.predictor:from_content",
+    "sharpened mixture": "pippin._conformal.predictor:from_content",
+    "sharpener": "pippin._sharpening.storing:from_content",
+    "decisions": "pippin._decisions.decider:decider_from_content",
+    "selective": "pippin._decisions.selective:selective_from_content",
+    "risk": "pippin._decisions.risk:risk_from_content",
+    "stream": "pippin._online.state:stream_from_content",
+    "monitor": "pippin._online.state:monitor_from_content",
+    "risk monitor": "pippin._online.state:risk_monitor_from_content",
+}
+
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}
+_MAY_BE_INFINITE = {
+    "threshold",
+    "thresholds",
+    "betas",
+    "margin_threshold",
+    "ip_threshold",
+    "calibration_scores",
+    "fold_scores",
+}
+_FACTS = {  # what a notebook shows of an object that has it
+    "score": "score",
+    "alpha": "alpha, the share of errors allowed",
+    "n_calibration": "calibration rows",
+}
+
+Whole = TypeVar("Whole", bound=np.signedinteger[Any])
+
+
+class Content:
+    """Parts of a file, each taken once and checked as it is taken.
+
+    >>> content = Content({"alpha": 0.1, "n_ip": 7})
+    >>> content.level(), content.whole("n_ip", 1, 5)
+    Traceback (most recent call last):
+    pippin._runtime.errors.InputError: its n_ip makes no sense.
+    """
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self._parts = dict(parts)
+        self.kind = self._parts.pop("kind", None)
+
+    def take(self, key: str, sound: Callable[[Any], bool] = lambda value: True) -> Any:
+        """Return a part that makes sense."""
+        if key not in self._parts:
+            raise InputError(f"its {key} is missing")
+        value = self._parts.pop(key)
+        need(key, sound(value))
+        return value
+
+    def has(self, key: str) -> bool:
+        """Return True if there is such a part that was not taken yet."""
+        return key in self._parts
+
+    def whole(self, key: str, least: int, most: int = 2**63 - 1) -> int:
+        """Return an integer of 64 bits."""
+        found: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)
+        return found
+
+    def level(self) -> float:
+        """Return alpha."""
+        found: float = self.take("alpha", lambda value: isinstance(value, float) and as_alpha(value) == value)
+        return found
+
+    def score(self) -> Score:
+        """Return the score with its parameters."""
+        found = self.take("score", lambda value: isinstance(value, dict) and set(value) == {"name", "parameters"})
+        need("score", isinstance(found["name"], str) and isinstance(found["parameters"], dict))
+        return make_score(found["name"], found["parameters"])
+
+    def classes(self) -> Classes:
+        """Return the names of the columns, all text or all integers; a range if there are none."""
+        n = self.whole("n_classes", 2, MOST_CLASSES)
+        names = self.take("classes", lambda value: value is None or isinstance(value, list))
+        if names is None:
+            return range(n)
+        alike = all(isinstance(name, str) for name in names) or all(_is_whole(name) for name in names)
+        need("classes", alike and len(set(names)) == n == len(names))
+        return tuple(names)
+
+    def shared(self) -> tuple[float, int, Classes]:
+        """Return the parts of `shared_content`: alpha, the number of calibration rows and the classes."""
+        return self.level(), self.whole("n_calibration", 1), self.classes()
+
+    def number(self, key: str) -> float:
+        """Return a number that may be infinite."""
+        return float(self.take(key, _is_number))
+
+    def numbers(self, key: str) -> Vector:
+        """Return a list of numbers, none NaN."""
+        return vector_of(key, self.take(key))
+
+    def scores(self, key: str, n: int) -> Vector:
+        """Return n scores in increasing order, none NaN."""
+        values = self.numbers(key)
+        need(key, len(values) == n and rising(values))
+        return values
+
+    def optional_numbers(self, key: str) -> Vector | None:
+        """Return a list of numbers, none NaN; None if the file left them out."""
+        values = self.take(key)
+        return None if values is None else vector_of(key, values)
+
+    def few(self, key: str, n: int) -> tuple[float, ...]:
+        """Return n numbers."""
+        values = self.numbers(key)
+        need(key, len(values) == n)
+        return tuple(values.tolist())
+
+    def matrix(self, key: str, shape: tuple[int, ...]) -> Vector:
+        """Return rows of numbers, none NaN."""
+        rows = self.take(key, lambda value: isinstance(value, list))
+        found = [vector_of(key, row) for row in rows]
+        need(key, len(found) == shape[0] and all(len(row) == shape[1] for row in found))
+        return read_only(np.array(found, dtype=np.float64))
+
+    def parts(self, key: str, kind: str) -> "list[Content]":
+        """Return a list of objects of one kind."""
+        given = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
+        need(key, all(isinstance(one, dict) and one.get("kind") == kind for one in given))
+        return [Content(one) for one in given]
+
+    def finish(self) -> None:
+        """Raise an InputError if a part was not taken."""
+        for key in self._parts:
+            raise InputError(f"its {key!r} is not known")
+
+
+def need(part: str, good: bool) -> None:
+    """Raise an InputError that names an inconsistent part of a file."""
+    if not good:
+        raise InputError(f"its {part} makes no sense")
+
+
+def vector_of(part: str, values: Any) -> Vector:
+    """Return numbers from a list of a file, none NaN."""
+    need(part, isinstance(values, list) and all(map(_is_number, values)))
+    return read_only(np.array(values, dtype=np.float64))
+
+
+def whole_numbers(part: str, values: Any, kind: type[Whole]) -> NDArray[Whole]:
+    """Return integers from lists of a file; anything else is refused, not rounded."""
+    flat = values if isinstance(values, list) else [None]
+    for row in flat:
+        need(part, all(map(_is_whole, row)) if isinstance(row, list) else _is_whole(row))
+    need(part, len({len(row) if isinstance(row, list) else -1 for row in flat}) == 1)
+    info = np.iinfo(kind)
+    found = np.array(values, dtype=object)
+    need(part, bool((found >= info.min).all() and (found <= info.max).all()))
+    return read_only(found.astype(kind))
+
+
+def rising(scores: Vector) -> bool:
+    """Return True if scores are one list in increasing order without NaN.
+
+    >>> rising(np.array([0.1, 0.1, np.inf])), rising(np.array([0.2, 0.1])), rising(np.array([np.nan]))
+    (True, False, False)
+    """
+    return scores.ndim == 1 and not np.isnan(scores).any() and bool((scores[1:] >= scores[:-1]).all())
+
+
+def check_limits(kept: Any, limits: Any) -> None:
+    """Raise an InputError if the limits in a file are not those that its calibration scores give at its level.
+
+    >>> check_limits(0.5, 0.7)
+    Traceback (most recent call last):
+    pippin._runtime.errors.InputError: its thresholds are not those of its calibration scores.
+    """
+    if not np.array_equal(kept, limits):
+        raise InputError("its thresholds are not those of its calibration scores")
+
+
+class Saved:
+    """Dataclass that writes its content to a file and keeps nothing cached when it is pickled."""
+
+    def content(self) -> dict[str, Any]:
+        """Return what a file holds of the object."""
+        raise NotImplementedError
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+        """
+        write_file(path, self.content())
+
+    def _repr_html_(self) -> str:
+        shown: Any = self
+        caption = f"{type(self).__name__}: {shown.describe()}"
+        known = {word: getattr(self, name, None) for name, word in _FACTS.items()}
+        facts = {
+            word: value if isinstance(value, float | int) else str(value) for word, value in known.items() if value
+        }
+        return html_facts(caption, facts | {"classes": len(shown.classes)})
+
+    def _repr(self, what: str, *facts: str) -> str:
+        """Return the class, what it is, its level, more facts, and the number of classes."""
+        shown: Any = self
+        parts = (what, f"alpha={shown.alpha:g}", *facts, f"{len(shown.classes):,} classes")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    @property
+    def _examples(self: Any) -> str:
+        return f"{self.n_calibration:,} calibration examples"
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(kept)}
+
+
+class SavedWithScores(Saved):
+    """Object whose file may leave out its calibration scores."""
+
+    def content(self, scores: bool = True) -> dict[str, Any]:
+        """Return what a file holds of the object.
+
+        Args:
+            scores: whether the calibration scores are part of it.
+        """
+        raise NotImplementedError
+
+    def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
+        """Write a JSON file that any language can read; `pippin.load` reads it.
+
+        Args:
+            path: the file.
+            scores: whether it holds the calibration scores; without them there is no other level and no p-value.
+        """
+        write_file(path, self.content(scores))
+
+
+def table_html(caption: str, table: Any) -> str:
+    """Return a data frame as HTML."""
+    columns = table.to_dict(as_series=False)
+    return html_columns(caption, {name.replace("_", " "): values for name, values in columns.items()})
+
+
+def shared_content(saved: Any) -> dict[str, Any]:
+    """Return alpha, the number of calibration rows and the classes, as a file holds them."""
+    return {"alpha": saved.alpha, "n_calibration": saved.n_calibration, **classes_content(saved.classes)}
+
+
+def classes_content(classes: Classes) -> dict[str, Any]:
+    """Return the classes as a file holds them."""
+    return {"n_classes": len(classes), "classes": None if isinstance(classes, range) else list(classes)}
+
+
+def listed(values: NDArray[Any] | None) -> list[Any] | None:
+    """Return numbers as a file holds them; None stays None."""
+    return None if values is None else values.tolist()
+
+
+def attributes(of: Any, *names: str) -> dict[str, Any]:
+    """Return attributes that a file holds as they are."""
+    return {name: getattr(of, name) for name in names}
+
+
+def load(path: "str | PathLike[str]") -> Any:
+    """Read any object that `save` wrote: a predictor, sharpener, decider, selective or risk classifier, or a monitor.
+
+    Every number is restored to the last bit.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: the file is damaged, was edited, or needs a newer pippin.
+    """
+    return parse(Path(path).read_bytes(), path)
+
+
+def parse(text: bytes, path: object) -> Any:
+    """Return the object whose file has these bytes; errors name the path."""
+    content = parse_file(text, path)
+    kind = content.get("kind")
+    if not isinstance(kind, str | None) or kind not in KINDS:
+        raise InputError(f"{path} holds an object of the unknown kind {kind!r}", "upgrade pippin-conformal")
+    what = kind if kind in ("sharpener", "stream", "monitor", "risk monitor") else "predictor"
+    try:
+        return read_content(content)
+    except UnknownScoreError as error:
+        needs = f"{path} holds a {what} that needs a score not known here ({error.what})"
+        raise InputError(needs, "import the module that registers it, --import on the command line") from error
+    except InputError as error:
+        raise InputError(f"{path} holds no sound {what} ({error.what})", "calibrate again and save") from error
+
+
+def read_content(content: dict[str, Any]) -> Any:
+    """Return the object that had this content."""
+    kind = content.get("kind")
+    need("kind", isinstance(kind, str | None) and kind in KINDS)
+    module, _, function = KINDS[kind].partition(":")
+    return getattr(import_module(module), function)(Content(content))
+
+
+def load_kind(path: "str | PathLike[str]", kind: str, wanted: str, remedy: str) -> Any:
+    """Read a file that must hold an object of one kind.
+
+    Args:
+        path: the file.
+        kind: the kind, as the file spells it.
+        wanted: the kind in a sentence, with its article.
+        remedy: what to do about a file of another kind.
+    """
+    text = Path(path).read_bytes()
+    if parse_file(text, path).get("kind") != kind:
+        raise InputError(f"{path} does not hold {wanted}", remedy)
+    return parse(text, path)
+
+
+def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
+    """Write a JSON file: version 1 for one threshold, version 2 for content that names its `kind`.
+
+    Floats are written with as many digits as bring back the same bits; infinity, which JSON lacks, as the text "inf".
+    The checksum is the SHA-256 of the content as JSON without spaces, its keys sorted.
+    """
+    encoded = {key: _encoded(value) for key, value in content.items()}
+    version = 2 if "kind" in content else 1
+    whole = {"format": FORMAT, "version": version, "sha256": _checksum(encoded), "predictor": encoded}
+    write_whole(path, json.dumps(whole, allow_nan=False).encode())
+
+
+def read_file(path: "str | PathLike[str]") -> dict[str, Any]:
+    """Return the content that `write_file` was given."""
+    return parse_file(Path(path).read_bytes(), path)
+
+
+def parse_file(text: bytes, path: object) -> dict[str, Any]:
+    """Return the content of a file's bytes, its format and checksum checked; errors name the path.
+
+    Raises:
+        InputError: the file is damaged, was edited, is something else, or is newer.
+    """
+    try:
+        whole = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        form, version = whole["format"], whole["version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{path} is no predictor file, or is damaged or cut short", "save the predictor again"
+        ) from error
+    if form != FORMAT:
+        raise InputError(f"{path} is not a predictor", f"expected the format {FORMAT!r}, got {form!r}")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError(f"{path} is damaged", f"expected a format version from 1 to {VERSION}, got {version!r}")
+    if version > VERSION:
+        raise InputError(
+            f"{path} has format version {version}, but this pippin reads up to {VERSION}", "upgrade pippin-conformal"
+        )
+    content = whole.get("predictor")
+    if not isinstance(content, dict) or ("kind" in content) != (version == 2) or not _is_sound(content, whole):
+        raise InputError(
+            f"{path} was edited or damaged after it was saved (its checksum differs)", "calibrate again and save"
+        )
+    return decoded(content)
+
+
+def decoded(content: dict[str, Any]) -> dict[str, Any]:
+    """Return content as it was before it was written: "inf" becomes infinity where numbers may be infinite."""
+    return {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_sound(content: dict[str, Any], whole: dict[str, Any]) -> bool:
+    try:
+        return whole.get("sha256") == _checksum(content)
+    except (ValueError, RecursionError):  # a number too large for a float
+        return False
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _encoded(one) for key, one in value.items()}
+    return [_encoded(v) for v in value] if isinstance(value, list) else value
+
+
+def _decoded(value: Any, depth: int = 2) -> Any:
+    """Decode numbers, lists of them and lists of such lists; anything deeper is refused later."""
+    if isinstance(value, list) and depth:
+        return [_decoded(v, depth - 1) for v in value]
+    return _INFINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, or refuse one with a repeated key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InputError("a key occurs twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InputError(f"{name} is not JSON")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    """Return True for a float that is not NaN, or an integer that a float holds exactly."""
+    return value == value if isinstance(value, float) else _is_whole(value) and abs(value) <= 2**53
