@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike
 from pippin._conformal.clusters import cluster_cells
 from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
-from pippin._conformal.mondrian import Cells, GroupNames, Kinds, Level, Per, Taxonomy, as_levels, one_cell, warn_of_levels
+from pippin._conformal.mondrian import (
+    Cells,
+    GroupNames,
+    Kinds,
+    Level,
+    Per,
+    Taxonomy,
+    as_levels,
+    one_cell,
+    warn_of_levels,
+)
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule
 from pippin._engine import dispatch
@@ -124,10 +134,18 @@ def calibrate(
     >>> round(predictor.threshold, 4)
     1.7291
     """
-    taxonomy = None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
+    taxonomy = (
+        None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
+    )
     options = {"units": units, "weights": weights, "folds": folds}
     if is_batched(probs):
-        own = {"labels": labels, "classes": classes, "groups": groups, "sharpen": sharpen, "features": features}
+        own: dict[str, Any] = {
+            "labels": labels,
+            "classes": classes,
+            "groups": groups,
+            "sharpen": sharpen,
+            "features": features,
+        }
         own |= {**options, "confidence": confidence, "from_logits": from_logits or None}
         return _calibrate_tables(probs, score, alpha, per, unseen, seed, own)
     if labels is None:
@@ -175,7 +193,9 @@ def calibrate_labelled(
         predictor, note = mondrian_predictor(data, chosen, alpha, seed, taxonomy, confidence)
         if note:
             warn(note)
-        return ConformalPredictor(chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step).warned()
+        return ConformalPredictor(
+            chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step
+        ).warned()
     scores = dispatch.label_scores(rows, labels, chosen, draws(chosen, rows.n, seed))
     if not given:
         return marginal_predictor(scores, chosen, alpha, classes, confidence, step).warned()
@@ -292,7 +312,9 @@ def _check_options(
         raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
     if (chosen and taxonomy is None) or (taxonomy is not None and taxonomy.per == "rc3p"):
         what = "per='rc3p'" if taxonomy is not None else chosen[0]
-        raise InputError(f"Expected confidence= without {what}, for which no such law is known", "leave one of them out")
+        raise InputError(
+            f"Expected confidence= without {what}, for which no such law is known", "leave one of them out"
+        )
 
 
 def _calibrate_tables(
@@ -305,4 +327,5 @@ def _calibrate_tables(
     if given := next((name for name, value in own.items() if value is not None), None):
         raise InputError(f"Expected tables without {given}=", "leave it out, or read the rows into arrays first")
     calibration = Calibration(score, alpha, classes=tables.classes, per=per, unseen=unseen, seed=seed)
-    return calibrate_batched(tables, calibration)
+    predictor: ConformalPredictor = calibrate_batched(tables, calibration)
+    return predictor

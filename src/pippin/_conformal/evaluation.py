@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
-from pippin._conformal.sets import PredictionSets
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
@@ -336,7 +335,10 @@ def _evaluate_predictor(
         raise InputError("Expected probs= with a predictor, got none", "pass the rows that it is to predict")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
     sets = predictor.predict(probs, **needed, **options)
-    known = {"alpha": predictor.alpha, "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration))}
+    known = {
+        "alpha": predictor.alpha,
+        "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration)),
+    }
     found = evaluate(sets, labels, groups=groups, **known)
     if "folds" in predictor.takes:
         return found

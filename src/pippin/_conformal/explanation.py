@@ -14,7 +14,6 @@ from pippin._runtime.showing import Share, html_table, shown_number
 from pippin._runtime.visible import visible
 from pippin._theory.scores import Score
 
-
 if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
@@ -68,7 +67,9 @@ class Explanation:
                 f"The set is empty: even {visible(best.name)}, the most probable class, scores above its threshold, so "
                 f"the object is less like the calibration examples than {100 * (1 - self.alpha):g} % of them are."
             )
-        named = ", ".join(inside[:MOST_SHOWN]) + (f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else "")
+        named = ", ".join(inside[:MOST_SHOWN]) + (
+            f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else ""
+        )
         are = "is" if len(inside) == 1 else "are"
         return f"{len(inside):,} of {len(self.classes):,} classes {are} in the set: {named}."
 

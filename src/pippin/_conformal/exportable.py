@@ -8,8 +8,6 @@ the set of a row in group g if its score is at most `thresholds[g, k]` and its r
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pippin._conformal.mondrian import GroupNames, group_codes
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
@@ -143,7 +141,8 @@ def portable_decisions(decider: Any) -> PortableDecisions:
     """What decisions need; of any decider."""
     if not isinstance(decider, Decider):
         raise InputError(
-            f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate, or pass it to the other"
+            f"Expected a decider, got {decider!r}",
+            "calibrate one with pippin.decisions.calibrate, or pass it to the other",
         )
     return PortableDecisions(
         decider.describe,

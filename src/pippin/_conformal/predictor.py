@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
 from pippin._conformal.explanation import Explanation, explain
+from pippin._conformal.frames import like_rows, polars_frame
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
 from pippin._conformal.mondrian import KIND, Cells, GroupNames, Level, group_codes, one_cell
 from pippin._conformal.rules import (
@@ -34,7 +35,6 @@ from pippin._conformal.serialization import (
     read_content,
     table_html,
 )
-from pippin._conformal.frames import like_rows, polars_frame
 from pippin._conformal.sets import PointPredictions, PredictionSets
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
@@ -47,8 +47,8 @@ from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, is_batched, watched
-from pippin._validation.labels import as_labels
 from pippin._validation.index import same_index
+from pippin._validation.labels import as_labels
 from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
 
 if TYPE_CHECKING:
@@ -461,7 +461,8 @@ class ConformalPredictor(SavedWithScores):
         """
         from pippin._plotting.thresholds import plot_predictor
 
-        return plot_predictor(self, ax)
+        axes: Axes = plot_predictor(self, ax)
+        return axes
 
     def describe(self) -> str:
         """Describe the predictor and its guarantee in one sentence."""
@@ -485,7 +486,7 @@ class ConformalPredictor(SavedWithScores):
             parts = [(self._of_part(number), one) for number, one in enumerate(step.sharpeners)]
             each = [_sharpened(part.content(scores), (one,)) for part, one in parts]
             return {"kind": "sharpened mixture", "parts": each}
-        own = {} if isinstance(rule, IpMsRule) else {"score": self.score.content()}
+        own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
         shared = {"alpha": self.alpha, "n_calibration": self.n_calibration, **classes_content(self.classes)}
         content = {**own, **shared, **rule.content(scores)}
         return content if step is None else _sharpened(content, step.sharpeners)
@@ -612,7 +613,9 @@ class ConformalPredictor(SavedWithScores):
         for name, value in (("group", group), ("weight", weight)):
             if (value is None) == (f"{name}s" in takes):
                 remedy = f"pass {name}=, that of the object" if value is None else f"leave {name}= out"
-                raise InputError(f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}", remedy)
+                raise InputError(
+                    f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}", remedy
+                )
         models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
         for one in models:
             check_names(self.classes, one)
@@ -679,7 +682,8 @@ def _sharpened_from_content(content: Content) -> ConformalPredictor:
     sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
     content.finish()
     base = read_content(decoded(inner))
-    need("base", isinstance(base, ConformalPredictor))
+    if not isinstance(base, ConformalPredictor):
+        raise InputError("its base makes no sense")
     cross = isinstance(base._rule, CrossRule)
     wanted = len(base._rule.fold_scores) if cross else 1
     need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
@@ -694,6 +698,13 @@ def _mixture_from_content(content: Content) -> ConformalPredictor:
     return mixture(parts, [part.sharpeners[0] for part in parts])
 
 
+def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
+    """Return a predictor with thresholds of its own without its calibration scores."""
+    assert isinstance(predictor._rule, MondrianRule)
+    cells = replace(predictor._rule.cells, given=None, ranks=None)
+    return replace(predictor, _rule=replace(predictor._rule, cells=cells))
+
+
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
     """Join marginal predictors, each calibrated on rows that its sharpener did not learn on; every row draws one."""
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
@@ -704,7 +715,4 @@ def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredic
     limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
     first = parts[0]
-    return ConformalPredictor(
-        first.score, first.alpha, sum(counts), first.classes, replace(rule, limits=limits), step
-    )
-
+    return ConformalPredictor(first.score, first.alpha, sum(counts), first.classes, replace(rule, limits=limits), step)

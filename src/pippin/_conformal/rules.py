@@ -25,11 +25,8 @@ from pippin._conformal.mondrian import (
     GroupNames,
     Kinds,
     Level,
-    Taxonomy,
     as_kinds,
     as_level,
-    as_levels,
-    group_codes,
     one_cell,
     rare_cells,
     rc3p_limits,
@@ -244,7 +241,9 @@ class MondrianRule(Rule):
             "class and group": "Such a class is in every set of its group: collect more, or join small groups",
             "cluster": "Such classes are in every set: collect more",
         }.get(self.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
-        if note := rare_cells(self, predictor, "thresholds", "Their classes are in every set", outcome, self.confidence):
+        if note := rare_cells(
+            self, predictor, "thresholds", "Their classes are in every set", outcome, self.confidence
+        ):
             warn(note)
 
     def _too_few(self, n: int, alpha: float) -> str:

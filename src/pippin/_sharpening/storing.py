@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.serialization import Content, need
-from pippin._conformal.serialization import classes_content
+from pippin._conformal.serialization import Content, classes_content, need
 from pippin._sharpening.inputs import Inputs, Singles
 from pippin._sharpening.members import KINDS, Member
 from pippin._sharpening.model import Model

@@ -5,7 +5,7 @@ The header walks the upper envelope of the lines as `_engine/numpy_engine/decisi
 
 import math
 
-from pippin._conformal.portable import PortableDecisions
+from pippin._conformal.exportable import PortableDecisions
 from pippin._validation.rows import SUM_TOLERANCE
 from pippin.export.c_limits import c_limit, group_words, groups_text, highest, listed, lookup, within_text
 from pippin.export.c_source import BOTTOM, CHECKED, GUARDS, NAMES, c_comment, c_number, c_text

@@ -10,9 +10,8 @@ import re
 
 import numpy as np
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.portable import PortableDecisions, PortableSets, portable
+from pippin._conformal.exportable import PortableDecisions, PortableSets, portable
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
@@ -44,7 +43,7 @@ __all__ = ["c_header"]
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 
 
-def c_header(predictor: Predictor | ConditionalPredictor | Decider, prefix: str = "pippin") -> str:
+def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") -> str:
     """The text of the header.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.portable import KnownGroups
+from pippin._conformal.exportable import KnownGroups
 from pippin._runtime.arrays import Vector
 from pippin.export.c_source import NAMES, c_number, c_text
 

@@ -17,9 +17,8 @@ need("pippin.export.onnx", "onnx", "onnx")
 import onnx
 from onnx import TensorProto, helper
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.portable import PortableDecisions, PortableSets, portable
+from pippin._conformal.exportable import PortableDecisions, PortableSets, portable
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
 from pippin._runtime.errors import InputError
 from pippin.export.onnx_decisions import add_decisions
@@ -36,7 +35,7 @@ ENDS = {"Softmax": "probs"} | dict.fromkeys(("LogSoftmax", "Gemm", "MatMul", "Co
 FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
 
 
-Exported = Predictor | ConditionalPredictor | Decider
+Exported = ConformalPredictor | Decider
 
 
 def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:

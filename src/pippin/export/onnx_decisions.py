@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from pippin._conformal.portable import PortableDecisions
+from pippin._conformal.exportable import PortableDecisions
 from pippin._theory.policy import Policy
 from pippin.export.onnx_graph import Graph
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from pippin._conformal.portable import KnownGroups
+from pippin._conformal.exportable import KnownGroups
 
 AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset on
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from pippin._conformal.portable import PortableSets
+from pippin._conformal.exportable import PortableSets
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin.export.onnx_graph import Graph, group_input
 

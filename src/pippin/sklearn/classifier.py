@@ -10,8 +10,8 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from pippin._conformal.calibrating import calibrate
-from pippin._conformal.grouping import Per
+from pippin._conformal.calibrate import calibrate
+from pippin._conformal.mondrian import Per
 from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
@@ -52,7 +52,7 @@ class ConformalClassifier(SetClassifier):
     Attributes:
         estimator_: the fitted classifier.
         classes_: all classes, sorted; one that the training part lacks has probability 0.
-        predictor_: the calibrated `pippin.Predictor` (with `per`, a `pippin.ConditionalPredictor`), which can
+        predictor_: the calibrated `pippin.ConformalPredictor`, which can
             be saved.
 
     >>> from sklearn.datasets import load_wine

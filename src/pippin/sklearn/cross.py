@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from pippin._conformal.cross import calibrate_cross
+from pippin._conformal.calibrate import calibrate
 from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._theory.scores import Score
@@ -42,7 +42,7 @@ class CrossConformalClassifier(SetClassifier):
         estimators_: the fitted classifiers, one per fold.
         folds_: the fold of each row.
         classes_: all classes, sorted; one that a model never saw has probability 0 there.
-        predictor_: the calibrated `pippin.CrossPredictor`.
+        predictor_: the calibrated `pippin.ConformalPredictor`.
 
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
@@ -89,12 +89,12 @@ class CrossConformalClassifier(SetClassifier):
             own_seed = None if self.random_state is None else seed
             estimators.append(fitted(self._estimator, X, y, train, to_fit, own_seed))
             probs[own] = probabilities(estimators[f], classes, _safe_indexing(X, own))
-        predictor = calibrate_cross(
+        predictor = calibrate(
             probs,
             np.searchsorted(classes, y),
-            folds,
             vars(self)["score"],
             self.alpha,
+            folds=folds,
             classes=range(len(classes)),
             seed=np.random.default_rng([seed, 2]),
         )

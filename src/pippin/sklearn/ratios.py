@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from pippin._conformal.weighted import likelihood_ratios
 from pippin._runtime.errors import InputError
+from pippin.shift import likelihood_ratios
 from pippin.sklearn.rows import as_seed, seeded
 
 Vector = NDArray[np.float64]
@@ -22,7 +22,7 @@ def estimate_ratios(
     cv: int = 5,
     random_state: Any = None,
 ) -> tuple[Vector, Vector]:
-    """(w_source, w_target): dP_target(x)/dP_source(x) of each row, for `pippin.calibrate_weighted`.
+    """(w_source, w_target): dP_target(x)/dP_source(x) of each row, for `pippin.calibrate(weights=…)`.
 
     A classifier learns which sample a row is from; every row's ratio comes from a model that
     did not see it. The ratios are estimates: if they are wrong by w' − w, coverage can fall

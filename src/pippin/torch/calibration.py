@@ -3,7 +3,6 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,17 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._conformal import by_cell, marginal
-from pippin._conformal.calibrating import Unseen
-from pippin._conformal.calibrating import calibrate as calibrate_rows
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.grouping import Grouping, Per
-from pippin._conformal.kinds import Level, warn_of_levels
-from pippin._conformal.marginal import Predictor
-from pippin._distributed.part import Part
+from pippin._conformal.calibrate import Unseen, predictor_of_scores
+from pippin._conformal.calibrate import calibrate as calibrate_rows
+from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, warn_of_levels
+from pippin._conformal.predictor import ConformalPredictor, without_scores
+from pippin._conformal.rules import marginal_rule
 from pippin._engine.draws import generator_of
 from pippin._runtime.arrays import Classes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
 from pippin._theory.formula import ABOVE
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score, coefficients
@@ -49,7 +46,7 @@ def calibrate(
     unseen: Unseen = "error",
     from_probs: bool = False,
     scores: bool = True,
-) -> Predictor | ConditionalPredictor:
+) -> ConformalPredictor:
     """Calibrate a predictor from logits and labels, or from a model and a loader of (inputs, labels) batches.
 
     The model runs in eval mode, without gradients, on the device of its parameters. On the CPU the result is that of
@@ -72,7 +69,7 @@ def calibrate(
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
     >>> pippin.torch.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True)
-    Predictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
+    ConformalPredictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
     batches: Iterable[tuple[torch.Tensor, Any]]
     if isinstance(model_or_logits, torch.Tensor):
@@ -108,7 +105,7 @@ def calibrate(
             groups=groups,
             unseen=unseen,
         )
-        return made if scores else _without_scores(made)
+        return made if scores else without_scores(made)
     if not scored:
         raise InputError(
             "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
@@ -118,16 +115,18 @@ def calibrate(
     names = range(x.shape[1]) if classes is None else as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
     if per is None and groups is None and unseen == "error":
         return _one_threshold(whole.scores, chosen, alpha, names, scores)
-    grouping = Grouping(per or "group", groups, unseen)
-    grouping.check()
-    part = Part(
+    taxonomy = Taxonomy(per or "group", groups, unseen)
+    taxonomy.check()
+    on_host = (
         whole.scores.cpu().numpy(),
         whole.labels.cpu().numpy(),
         None if groups is None else as_numbered_groups(groups, len(whole.scores)),
         (whole.ranks + 1).cpu().numpy() if per == "rc3p" else None,
     )
-    found = by_cell.warned(*by_cell.from_part(part, chosen, alpha, names, grouping, scorer.generator))
-    return found if scores else _without_scores(found)
+    predictor, note = predictor_of_scores(on_host, chosen, alpha, names, taxonomy, scorer.generator)
+    if note:
+        warn(note)
+    return predictor.warned() if scores else without_scores(predictor.warned())
 
 
 class ScoredLabels(NamedTuple):
@@ -202,22 +201,16 @@ def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
     return torch.from_numpy(np.array(as_labels(labels, n, classes), dtype=np.int64))
 
 
-def _one_threshold(scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, keep: bool) -> Predictor:
-    """Predictor with the k-th smallest score as its threshold."""
+def _one_threshold(scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, keep: bool) -> ConformalPredictor:
+    """ConformalPredictor with the k-th smallest score as its threshold."""
     level, n = as_alpha(alpha), len(scores)
     k = quantile_rank(n, level)
     smallest = scores.sort().values[min(k, n) - 1 :][:1]
     host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
     threshold = float(host[0]) if k <= n else math.inf
     kept: Vector | None = read_only(host[1:]) if keep else None
-    return Predictor(score, level, marginal.warned(threshold, n, level), n, classes, kept)
-
-
-def _without_scores(predictor: Any) -> Any:
-    """The predictor without its calibration scores."""
-    if isinstance(predictor, Predictor):
-        return replace(predictor, scores=None)
-    return replace(predictor, cells=replace(predictor.cells, scores=None, ranks=None))
+    rule = marginal_rule(one_cell(kept, n, len(classes)), threshold)
+    return ConformalPredictor(score, level, n, classes, rule).warned()
 
 
 def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, Any]]:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pippin._conformal.portable import PortableDecisions, portable_decisions
+from pippin._conformal.exportable import PortableDecisions, portable_decisions
 from pippin._decisions.decider import Decider
 from pippin.torch.head import Head, probabilities
 
@@ -35,7 +35,7 @@ class DecisionHead(Head):
     not round them.
 
     Args:
-        decider: what `calibrate_decisions` returned or `pippin.load` read.
+        decider: what `pippin.decisions.calibrate` returned or `pippin.load` read.
         from_probs: whether forward takes probabilities instead of logits.
 
     Attributes:

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.portable import KnownGroups, portable_sets
+from pippin._conformal.exportable import KnownGroups, portable_sets
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U, Coefficients
@@ -200,7 +199,7 @@ class ConformalHead(ScoreHead):
 
     def __init__(
         self,
-        predictor: Predictor | ConditionalPredictor,
+        predictor: ConformalPredictor,
         *,
         from_probs: bool = False,
         max_size: int | None = None,

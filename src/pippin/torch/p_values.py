@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.portable import portable_p
+from pippin._conformal.exportable import portable_p
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import Held
 from pippin.torch.head import ScoreHead, uniform
 from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, is_traced, row_blocks
@@ -129,7 +128,7 @@ class PValueHead(ScoreHead):
     offsets: torch.Tensor
     of: torch.Tensor
 
-    def __init__(self, predictor: Predictor | ConditionalPredictor, *, from_probs: bool = False) -> None:
+    def __init__(self, predictor: ConformalPredictor, *, from_probs: bool = False) -> None:
         given = portable_p(predictor)
         super().__init__(given.classes, given.groups, from_probs)
         self.n_calibration = given.n_calibration
