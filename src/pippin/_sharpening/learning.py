@@ -11,10 +11,8 @@ from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.progress import progress_bar
-from pippin._sharpening.inputs import FEW_CLASSES, Singles, fit_inputs, logarithms
-from pippin._sharpening.members import KINDS, Kind, Member, Shown, fit_member
-from pippin._sharpening.mixture import mixture_weights
-from pippin._sharpening.model import Model
+from pippin._sharpening.features import FEW_CLASSES, Singles, fit_inputs, logarithms
+from pippin._sharpening.model import KINDS, Member, MemberKind, SharpeningModel, TrainingRows, fit_member
 from pippin._sharpening.sharpener import Confusion, Learnt, Sharpener, as_features, row_prints
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled
@@ -123,7 +121,9 @@ def _out_of_fold(
     return np.concatenate(folds), np.concatenate(found)
 
 
-def _fit_model(learning: Learning, kinds: Sequence[Kind], seed: int, advance: Callable[[int], None]) -> Model:
+def _fit_model(
+    learning: Learning, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
+) -> SharpeningModel:
     """Every kind of member, fitted to all rows; one with confusions starts from the one before it."""
     from threadpoolctl import threadpool_limits
 
@@ -133,11 +133,11 @@ def _fit_model(learning: Learning, kinds: Sequence[Kind], seed: int, advance: Ca
     with threadpool_limits(1 if z.size <= ALONE else None, user_api="blas"):
         if any(kind.sigma for kind in kinds):
             inputs, phi, spread = fit_inputs(z, learning.features, seed)
-        shown = Shown(z, both, phi, spread, learning.labels)
+        shown = TrainingRows(z, both, phi, spread, learning.labels)
         for kind in kinds:
             members.append(fit_member(shown, kind, members[-1] if members else None))
             advance(1)
-    return Model(inputs, tuple(members))
+    return SharpeningModel(inputs, tuple(members))
 
 
 def _weights(each: Singles, labels: Codes) -> NDArray[np.float64]:
@@ -185,3 +185,23 @@ def _confusions(labels: Codes, before: Codes, after: Codes, classes: Classes) ->
         )
         for one in chosen
     )
+
+
+def mixture_weights(probs: NDArray[np.float64], favour: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
+    """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + favour·log w_0, by EM.
+
+    `probs[m, i]` is what member m gives to row i's label. The first member is favoured, so that few
+    rows fall back to it.
+
+    >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
+    array([0.81, 0.19])
+    """
+    weights = np.full(len(probs), 1 / len(probs))
+    prior = np.zeros(len(probs))
+    prior[0] = favour
+    for _ in range(steps):
+        share = weights[:, None] * probs
+        share /= share.sum(axis=0)
+        weights = share.sum(axis=1) + prior
+        weights /= weights.sum()
+    return weights

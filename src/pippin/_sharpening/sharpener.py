@@ -11,8 +11,8 @@ from pippin._conformal.serialization import Saved
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import run
-from pippin._sharpening.inputs import Singles
-from pippin._sharpening.model import Model
+from pippin._sharpening.features import Singles
+from pippin._sharpening.model import SharpeningModel
 from pippin._validation.fingerprints import Prints, fingerprints, seen_before
 from pippin._validation.index import same_index
 from pippin._validation.rows import SUM_TOLERANCE, Rows, agree, as_array, as_rows, check_names
@@ -76,7 +76,7 @@ class Sharpener(Saved):
     classes: Classes
     weights: dict[str, float]
     learnt: Learnt
-    model: Model
+    model: SharpeningModel
     takes_features: int = 0
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._conformal.serialization import Content, classes_content, need
-from pippin._sharpening.inputs import Inputs, Singles
-from pippin._sharpening.members import KINDS, Member
-from pippin._sharpening.model import Model
+from pippin._sharpening.features import SharpenerInputs, Singles
+from pippin._sharpening.model import KINDS, Member, SharpeningModel
 from pippin._sharpening.sharpener import Confusion, Learnt, Sharpener
 
 NAMES = [kind.name for kind in KINDS]
@@ -52,7 +51,7 @@ def from_content(content: Content) -> Sharpener:
     given_axes = None if inputs is None else inputs.feature_axes
     need("n_features", inputs is None or features == (0 if given_axes is None else len(given_axes)))
     content.finish()
-    return Sharpener(classes, weights, learnt, Model(inputs, members), features)
+    return Sharpener(classes, weights, learnt, SharpeningModel(inputs, members), features)
 
 
 def _learnt(content: Content) -> Learnt:
@@ -66,10 +65,10 @@ def _learnt(content: Content) -> Learnt:
     return Learnt(n, (loss[0], loss[1]), (right[0], right[1]), error, tuple(Confusion(*one) for one in told), prints)
 
 
-def _inputs(given: dict[str, Any], n_classes: int) -> Inputs:
-    need("inputs", set(given) == set(Inputs._fields))
+def _inputs(given: dict[str, Any], n_classes: int) -> SharpenerInputs:
+    need("inputs", set(given) == set(SharpenerInputs._fields))
     parts = {name: _singles(name, value) for name, value in given.items()}
-    found = Inputs(**parts)
+    found = SharpenerInputs(**parts)
     waves, rotation = _matrix(found.waves), _matrix(found.rotation)
     n_x, n_waves = waves.shape
     own = _matrix(found.axes).shape[1]

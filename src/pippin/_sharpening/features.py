@@ -26,7 +26,7 @@ FEW_CLASSES = 200  # up to which x and ψ keep all the axes that matter
 MOST_AXES = {"x": (200, 64), "features": (100, 100), "psi": (400, 64)}  # of few classes, of many
 
 
-class Inputs(NamedTuple):
+class SharpenerInputs(NamedTuple):
     """How ψ is made: x = z·axes + shift, waves A and phases c, and ψ's mean and axes (`rotation`)."""
 
     axes: Singles
@@ -75,7 +75,7 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     return pair[0], pair[1]
 
 
-def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[Inputs, Singles, NDArray[np.float64]]:
+def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[SharpenerInputs, Singles, NDArray[np.float64]]:
     """How to make ψ of rows like these; ψ of these rows, and how much each of its axes varies (a sum of squares)."""
     n, n_classes = z.shape
     many = int(n_classes > FEW_CLASSES)
@@ -87,7 +87,7 @@ def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[Inputs,
     phases = (2 * math.pi * generator.random(COSINES)).astype(np.float32)
     none = np.empty((0, 0), dtype=np.float32)
     feature_axes, feature_shift = joined or (None, None)
-    inputs = Inputs(axes, shift, feature_axes, feature_shift, waves, phases, none, none)
+    inputs = SharpenerInputs(axes, shift, feature_axes, feature_shift, waves, phases, none, none)
     psi = inputs.raw(z, features)
     psi *= inputs.scale
     mean = psi.mean(axis=0, dtype=np.float64).astype(np.float32)
