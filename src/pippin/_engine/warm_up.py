@@ -26,9 +26,9 @@ def warm_up() -> None:
 def _load_loops(row: Floats) -> None:
     """Call every loop that is compiled for float32 and for float64."""
     rows, u, label = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64))
-    ip, pip, policy = parse_score("ip"), parse_score("pip"), make_policy(np.eye(2))
-    for score in (ip, pip):  # the row-wise and the tiled loop
-        dispatch.label_scores(rows, label, score, u)
+    pip, policy = parse_score("pip"), make_policy(np.eye(2))
+    dispatch.label_scores(rows, label, pip, u)  # the tiled loop; one row takes the row-wise one
+    dispatch.one_score(pip, 2)(row[0], 0.0, 0)
     for bounds in (Bounds(np.ones((1, 2))), Bounds(np.ones((1, 1)))):
         dispatch.members(rows, pip, bounds, u)
     dispatch.near_places(rows, label, pip, 0.0, 1.0)

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 INSPECTS = True
-LABEL_TILES, SET_TILES = 24, 32  # classes up to which the tiled loop is the faster one
+OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # classes up to which the tiled loop is the faster one
 FIRST_GUESS = 4  # members per row
 
 OneSet = Callable[[Floats, float, float], tuple[Indices, bool]]
@@ -68,7 +68,8 @@ def _short_bits(block: Floats) -> Any:
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """See `Engine`."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
-    if block.shape[1] <= LABEL_TILES and (c.reach > 1 or (c.reach == 1 and block.itemsize == 4)):
+    tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # of IP, no more than the class's own probability is needed
+    if block.shape[1] <= tiles and (c.reach > 1 or block.itemsize == 4):
         return tiled.label_scores(block, _short_bits(block), _network(block.shape[1]), *given)
     return rowwise.label_scores(block, _bits(block), *given)
 
@@ -143,9 +144,9 @@ def one_score(c: Coefficients) -> OneScore:
     """Return a function of a row, u and a class: the score of the class, and True if the row is suspect."""
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
-        scores, labels = np.empty(1), read_only(np.array([label]))
+        scores, labels, draws = np.empty(1), read_only(np.array([label])), read_only(np.array([u]))
         block: Any = read_only(row[None])
-        suspects = label_scores(block, labels, c, np.array([u]), scores)
+        suspects = rowwise.label_scores(block, _bits(block), labels, c.table, c[:4], draws, scores)
         return scores.item(), bool(suspects)
 
     return find

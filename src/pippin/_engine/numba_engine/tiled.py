@@ -20,6 +20,7 @@ from pippin._theory.formula import ABOVE
 
 WIDTH = 256  # rows of a tile
 _PADDING = 8  # more columns: lines that begin a power of two apart share cache sets
+_CACHE_LINE = 8  # integers of 64 bits
 _AT_ONCE = 8
 _LAST = 0xFF  # class k has _LAST − k in the low bits of its key
 
@@ -47,16 +48,17 @@ def _key(pattern: Any, k: int) -> Any:
 
 
 @part
-def _load(bits: Any, begin: int, rows: int, keys: Codes, totals: Any, signs: Codes) -> int:
+def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
     """Write the keys of some rows into the columns of a tile; return the number of suspect rows."""
-    n_classes, whole, suspects, negative = bits.shape[1], rows - rows % _AT_ONCE, 0, np.int64(0)
+    (rows, n_classes), suspects, negative = bits.shape, 0, np.int64(0)
+    whole = rows - rows % _AT_ONCE
     for first in range(0, whole, _AT_ONCE):  # several rows at once: a few registers are transposed
         for k in range(n_classes):
             for i in range(_AT_ONCE):
-                keys[k, first + i] = _key(bits[begin + first + i, k], k)
+                keys[k, first + i] = _key(bits[first + i, k], k)
     for i in range(whole, rows):
         for k in range(n_classes):
-            keys[k, i] = _key(bits[begin + i, k], k)
+            keys[k, i] = _key(bits[i, k], k)
     for i in range(WIDTH):
         totals[i], signs[i] = 0, 0
     for k in range(n_classes):
@@ -148,9 +150,27 @@ def _lowest_ratios(
             break
 
 
+@part
+def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
+    """Return the lowest key of a member, for scores of a class that depend on its own probability only."""
+    low, high = np.int64(0), np.int64(0x7F800000)  # bit patterns of 0 and of infinity
+    while low < high:
+        middle = (low + high) >> 1
+        p = np.float64(np.int32(middle).view(np.float32))
+        if compiled_formula(table, c.constant, c.price, 0, p, 0.0, 0.0) <= threshold:
+            high = middle
+        else:
+            low = middle + 1
+    return int(low) << 32
+
+
 @inlined_part
 def _tile(n_classes: int) -> Codes:
-    return np.zeros((n_classes, WIDTH + _PADDING), np.int64)
+    """Return a tile that begins a cache line: SIMD operations across the ends of lines take half as long again."""
+    size = n_classes * (WIDTH + _PADDING)
+    room = np.zeros(size + _CACHE_LINE, np.int64)
+    skipped = _CACHE_LINE - (np.int64(room.ctypes.data) >> 3) % _CACHE_LINE
+    return room[skipped : skipped + size].reshape(n_classes, WIDTH + _PADDING)
 
 
 @entry_point
@@ -174,9 +194,11 @@ def members(
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
     line, mass, above, tile_u = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
     counts = np.zeros(WIDTH, np.int64)
+    by_key = c.reach == 0 and block.itemsize == 4  # one bound on the keys holds for all classes
+    lowest = _lowest_key(table, c, threshold) if by_key else 0
     for begin in range(0, n, WIDTH):
         rows = min(WIDTH, n - begin)
-        suspects += _load(bits, begin, rows, keys, totals, tied)
+        suspects += _load(bits[begin : begin + rows], keys, totals, tied)
         _sort(keys, pairs)
         if block.itemsize > 4:
             _resolve_ties(block, begin, rows, keys, tied)
@@ -186,6 +208,10 @@ def members(
         for i in range(WIDTH):
             mass[i], counts[i] = c.second * line[i], 0
         for rank in range(n_classes):
+            if by_key:
+                for i in range(WIDTH):
+                    counts[i] += keys[rank, i] >= lowest
+                continue
             if rank == 1 and not linear:
                 _lowest_ratios(block, begin, rows, keys, single, c.price, line, above, mass)
             _values(block, begin, rows, keys, rank, single, line)
@@ -222,9 +248,14 @@ def label_scores(
     best_weight = table[0, ABOVE]
     for begin in range(0, n, WIDTH):
         rows, deepest = min(WIDTH, n - begin), 0
-        suspects += _load(bits, begin, rows, keys, totals, tied)
+        suspects += _load(bits[begin : begin + rows], keys, totals, tied)
         for i in range(rows):
             wanted[i] = labels[begin + i]
+        if c.reach == 0:
+            for i in range(rows):
+                own = np.float64(block[begin + i, wanted[i]])
+                scores[begin + i] = compiled_formula(table, c.constant, c.price, 0, own, 0.0, 0.0)
+            continue
         if c.reach == 1:  # no ranking: the score depends on the largest other probability only
             for i in range(WIDTH):
                 places[i] = 0
