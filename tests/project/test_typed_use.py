@@ -1,8 +1,9 @@
 """A user's script that mypy has checked strictly runs, too."""
 
+import pytest
 from typed_use import main
 
 
+@pytest.mark.filterwarnings("ignore:.*calibration examples are too few")
 def test_a_typed_script_runs(tmp_path):
-    told = main(tmp_path)
-    assert told.startswith("12 True 10 True steep with threshold ")
+    assert main(tmp_path).startswith("12 True 10 True True True steep with threshold ")

@@ -466,8 +466,15 @@ class ConformalPredictor(SavedWithScores):
 
     def describe(self) -> str:
         """Describe the predictor and its guarantee in one sentence."""
+        step = self._sharpening
+        if step is not None and step.combine == "mixture":
+            return (
+                f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did not "
+                f"learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets hold the true "
+                f"class {100 * self.guarantee:g} % of the time."
+            )
         text = self._rule.describe(self)
-        return text if self._sharpening is None else f"{text[:-1]}; {self._sharpening.describe()}."
+        return text if step is None else f"{text[:-1]}; {step.describe()}."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
         """Return what a file holds of the predictor.

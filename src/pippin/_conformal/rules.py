@@ -283,7 +283,8 @@ class MondrianRule(Rule):
         examples = f"{predictor.n_calibration:,} calibration examples"
         sure = () if self.confidence is None else (f"confidence={self.confidence:g}",)
         if self.per is None:
-            return (*sure, f"threshold={self.limits.scores[0, 0]:.6g}", examples)
+            threshold = (f"threshold={self.limits.scores[0, 0]:.6g}",) if self.limits.scores.size == 1 else ()
+            return (*sure, *threshold, examples)
         groups = () if self.groups is None else (f"{sum(name is not None for name in self.groups):,} groups",)
         return (*sure, examples, *groups)
 

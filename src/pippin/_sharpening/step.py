@@ -62,5 +62,4 @@ class SharpeningStep:
         """Describe the sharpeners in half a sentence."""
         first = self.sharpeners[0].describe()
         several = f"{len(self.sharpeners)} sharpeners, the first " if len(self.sharpeners) > 1 else "a sharpener "
-        drawn = ", one drawn for each object" if self.combine == "mixture" else ""
-        return f"behind {several}{first}{drawn}"
+        return f"behind {several}{first}"

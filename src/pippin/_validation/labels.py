@@ -42,6 +42,14 @@ def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, f
     return Labelled(rows, as_labels(labels, rows.n, names), names)
 
 
+def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: Any) -> Rows:
+    """Return rows whose columns are these classes; `others` are labels, groups or weights of the same index."""
+    rows = as_rows(probs, from_logits)
+    agree(classes, rows)
+    same_index("probs", rows.index, **others)
+    return rows
+
+
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
     """Labels as class indices: given as indices, or as names of `classes`.
 

@@ -1,0 +1,179 @@
+"""Every method of every kind of predictor, from NumPy, pandas, polars and torch: it works, or raises one InputError."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+import torch
+
+import pippin
+
+DATA = pippin.load_example()
+N, M = 600, 40
+P, Y, Q, TRUE = DATA.probs[:N], DATA.labels[:N], DATA.probs[N : N + M], DATA.labels[N : N + M]
+GROUPS = np.array(["north", "south"])
+ROW_GROUPS = GROUPS[np.arange(M) % 2]
+KINDS = {name: "crop" if number % 3 else "weed" for number, name in enumerate(DATA.classes)}
+FITTED = pippin.sharpen(DATA.probs[2000:2300], DATA.labels[2000:2300], features=DATA.probs[2000:2300, :2])
+
+PREDICTORS = {  # keywords of calibrate, keywords of predict
+    "marginal": ({}, {}),
+    "confidence": ({"confidence": 0.9}, {}),
+    "randomized": ({"score": "aps", "seed": 1}, {}),
+    "class": ({"per": "class"}, {}),
+    "group": ({"groups": GROUPS[np.arange(N) % 2]}, {"groups": ROW_GROUPS}),
+    "class and group": ({"per": "class and group", "groups": GROUPS[np.arange(N) % 2]}, {"groups": ROW_GROUPS}),
+    "cluster": ({"per": "cluster", "seed": 1}, {}),
+    "rc3p": ({"per": "rc3p"}, {}),
+    "kind": ({"per": KINDS, "alpha": {"crop": 0.1, "weed": 0.2}}, {}),
+    "units": ({"units": np.arange(N) // 5}, {}),
+    "weights": ({"weights": 1 + P[:, 0]}, {"weights": 1 + Q[:, 0]}),
+    "label ratios": ({"weights": pippin.shift.label_ratios(P, Y, Q)}, {"weights": pippin.shift.label_ratios(P, Y, Q)}),
+    "folds": ({"folds": np.arange(N) % 2}, {}),
+    "ip/ms": ({"score": "ip/ms", "seed": 1}, {}),
+    "ip/ms sum": ({"score": "ip/ms(variant=sum)"}, {}),
+    "sharpener": ({"sharpen": FITTED, "features": P[:, :2]}, {"features": Q[:, :2]}),
+    "split": ({"sharpen": True}, {}),
+    "split per class": ({"sharpen": "split", "per": "class"}, {}),
+    "mixture": ({"sharpen": "mixture", "score": "aps"}, {}),
+    "cross": ({"sharpen": "cross"}, {}),
+}
+NO_P_VALUES = {"rc3p", "ip/ms", "ip/ms sum"}  # the methods that need p-values raise one InputError
+NO_EXPLANATION = {"folds", "cross"}  # a score for each model, so none to explain
+NO_TABLE = {"units", "weights", "label ratios", "folds", "ip/ms", "ip/ms sum", "mixture", "cross"}
+ONE_THRESHOLD = {"marginal", "confidence", "randomized", "units", "sharpener", "split"}
+FRAMES = {
+    "numpy": lambda probs: probs,
+    "pandas": lambda probs: pd.DataFrame(probs, columns=list(DATA.classes)),
+    "polars": lambda probs: polars.DataFrame(probs, schema=list(DATA.classes)),
+    "torch": torch.tensor,
+}
+
+
+@pytest.fixture(scope="module", params=PREDICTORS)
+def kind(request):
+    given, asked = PREDICTORS[request.param]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows per category
+        return request.param, pippin.calibrate(P, Y, **{"score": "pip", **given}, classes=DATA.classes), asked
+
+
+def rows(name, library):
+    probs = FRAMES[library](Q)
+    return [probs, probs] if name == "folds" else probs
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_sets_p_values_and_points_from_every_library(kind, library):
+    name, predictor, asked = kind
+    probs = rows(name, library)
+    sets = predictor.predict(probs, seed=3, **asked)
+    plain = predictor.predict(rows(name, "numpy"), seed=3, **asked)
+    assert sets.members.tolist() == plain.members.tolist()
+    assert (predictor.predict(probs, seed=3, nonempty=True, **asked).sizes >= 1).all()
+    if name in NO_P_VALUES:
+        for method in (predictor.p_values, predictor.point_predictions):
+            with pytest.raises(pippin.InputError, match="no p-value belongs to"):
+                method(probs, **asked)
+        return
+    p = predictor.p_values(probs, seed=3, **asked)
+    assert type(p).__module__.partition(".")[0] == ("numpy" if library == "torch" else library)
+    levels = predictor.levels
+    if name != "confidence":
+        limit = predictor.alpha if levels is None else np.array([levels[KINDS[k]] for k in DATA.classes])
+        assert np.array_equal(np.asarray(p) > limit, sets.mask)
+    own = predictor.p_values(probs, TRUE, seed=3, **asked)
+    assert np.array_equal(np.asarray(own), np.asarray(p)[np.arange(M), TRUE])
+    smoothed = predictor.p_values(probs, seed=3, smoothed=True, **asked)
+    assert (np.asarray(smoothed) <= np.asarray(p) + 1e-12).all()
+    points = predictor.point_predictions(probs, seed=3, **asked)
+    assert set(points.labels) <= set(DATA.classes)
+    assert len(points) == M
+
+
+def test_one_object_at_a_time(kind):
+    name, predictor, asked = kind
+    sets = predictor.predict(rows(name, "numpy"), seed=3, **asked)
+    if "seed" in predictor.takes:
+        return  # another u, so other sets
+    for i in range(M):
+        row = [Q[i], Q[i]] if name == "folds" else Q[i]
+        one = {"groups": "group", "weights": "weight"}
+        own = {one.get(key, key): value if isinstance(value, tuple) else value[i] for key, value in asked.items()}
+        members = sets.members[sets.offsets[i] : sets.offsets[i + 1]]
+        assert predictor.predict_one(row, **own).tolist() == members.tolist()
+        assert len(predictor.predict_one(row, nonempty=True, **own)) >= 1
+        if name in NO_EXPLANATION:
+            with pytest.raises(pippin.InputError, match="look at its p_values instead"):
+                predictor.explain(row, **own)
+        else:
+            inside = [one.name for one in predictor.explain(row, **own).classes if one.inside]
+            assert inside == sets[i]
+
+
+def test_levels_files_and_words(kind, tmp_path):
+    name, predictor, asked = kind
+    predictor.save(tmp_path / "p.json")
+    loaded = pippin.load(tmp_path / "p.json")
+    assert type(loaded) is pippin.ConformalPredictor
+    assert (repr(loaded), loaded.describe()) == (repr(predictor), predictor.describe())
+    sets = predictor.predict(rows(name, "numpy"), seed=3, **asked)
+    assert loaded.predict(rows(name, "numpy"), seed=3, **asked).members.tolist() == sets.members.tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert predictor.at(0.3).alpha == 0.3
+        assert predictor.at(0.3).predict(rows(name, "numpy"), seed=3, **asked).sizes.sum() <= sets.sizes.sum()
+    assert 0 <= predictor.guarantee <= 1 - predictor.alpha
+    assert predictor.n_effective <= predictor.n_calibration == loaded.n_calibration
+    for attribute, those in (("threshold", ONE_THRESHOLD), ("table", set(PREDICTORS) - NO_TABLE)):
+        if name in those:
+            assert getattr(predictor, attribute) is not None
+        else:
+            with pytest.raises(pippin.InputError, match="Expected a predictor with"):
+                getattr(predictor, attribute)()
+
+
+def test_keywords_that_a_rule_does_not_use_are_refused(kind):
+    name, predictor, asked = kind
+    for key, value in {"groups": ROW_GROUPS, "weights": np.ones(M), "features": Q[:, :2]}.items():
+        if key in asked:
+            with pytest.raises(pippin.InputError):
+                predictor.predict(rows(name, "numpy"), **{k: v for k, v in asked.items() if k != key})
+        else:
+            with pytest.raises(pippin.InputError, match=r"leave (groups=|weights=|them) out|leave features= out"):
+                predictor.predict(rows(name, "numpy"), **{**asked, key: value})
+
+
+def test_pictures(kind):
+    import matplotlib.pyplot as plt
+
+    name, predictor, _ = kind
+    if name.startswith("ip/ms"):
+        with pytest.raises(pippin.InputError, match="no picture"):
+            predictor.plot()
+    else:
+        assert predictor.plot().get_title() is not None
+    plt.close("all")
+
+
+CONTRADICTIONS = [
+    {"per": "class", "units": np.arange(N)},
+    {"weights": np.ones(N), "folds": np.arange(N) % 2},
+    {"score": "ip/ms", "per": "class"},
+    {"folds": np.arange(N) % 2, "sharpen": FITTED},
+    {"units": np.arange(N), "confidence": 0.9},
+    {"per": "rc3p", "confidence": 0.9},
+    {"confidence": 1.5},
+    {"sharpen": "mixture", "per": "class"},
+    {"sharpen": "both"},
+    {"features": P},
+    {"score": "socop(max_size=2)", "sharpen": "cross"},
+]
+
+
+@pytest.mark.parametrize("given", CONTRADICTIONS, ids=lambda given: " ".join(map(str, given)))
+def test_contradictions_are_refused(given):
+    with pytest.raises(pippin.InputError):
+        pippin.calibrate(P, Y, **given)
