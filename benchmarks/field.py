@@ -20,11 +20,10 @@ import torch
 import pippin
 from pippin._engine import dispatch
 from pippin.images import FieldModel
-from pippin.images.field.graph import make_graph
-from pippin.images.field.seeing import OnnxNetwork
-from pippin.images.reading import open_image, squared
+from pippin.images.backends import OnnxNetwork, make_graph
+from pippin.images.reading import crop_square, open_image
+from pippin.images.training.folder import TrainingRecord
 from pippin.images.training.network import make_network
-from pippin.images.training.record import Training
 
 SIZE = 224
 CROPS = ("maize", "common_wheat", "sugar_beet")
@@ -38,7 +37,7 @@ def models(folder):
     network = make_network("none", classes, SIZE, seed=0)
     network.model.eval().to(memory_format=torch.channels_last)  # as a field model has it
     empty = np.empty((0, len(classes)), np.float32)
-    training = Training(classes, (), np.empty(0, np.str_), empty, np.empty(0, np.int64), "")
+    training = TrainingRecord(classes, (), np.empty(0, np.str_), empty, np.empty(0, np.int64), "")
     graph = OnnxNetwork(make_graph(network, SIZE, training, []), folder, network.mean, network.sd)
     utility = pippin.decisions.Utility(WORTH, kinds={name: "crop" if name in CROPS else "weed" for name in classes})
     decider = pippin.decisions.calibrate(data.probs, data.labels, utility, 0.02, classes=classes)
@@ -90,7 +89,7 @@ def main(least):
 def read(photo, look):
     """The windows as pixels."""
     opened = open_image(photo)
-    return np.stack([squared(opened.crop(box), SIZE) for box in look.boxes()])
+    return np.stack([crop_square(opened.crop(box), SIZE) for box in look.boxes()])
 
 
 if __name__ == "__main__":

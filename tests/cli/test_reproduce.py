@@ -11,7 +11,6 @@ import pytest
 
 import pippin
 from pippin.cli import photographs
-from pippin.cli.prepare import Cutting
 from pippin.cli.report.photos import EACH, kinds, photo_section, thumbnail
 from pippin.cli.steps import run_step
 from pippin.tables.reading import read_data
@@ -101,15 +100,15 @@ def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
     """As in the paper, and mirrored both ways: the windows are seen from above."""
     asked = []
 
-    def cut(download, windows, *, cutting):
-        asked.append((str(download), cutting))
+    def cut(download, windows, **options):
+        asked.append((str(download), options))
         make_images(windows, 80, size=16, photos=10)
 
     monkeypatch.setattr(import_module("pippin.cli.prepare"), "we3ds", cut)
     line = f"reproduce we3ds WE3DS.zip --out {tmp_path}/out --weights {tiny} --size 16 --epochs 1 --seed 4"
     code, _, err = call(f"{line} --splits 5 --sweep-splits 5 --group photo")
     assert (code, len(done(err))) == (0, 5)
-    assert asked == [("WE3DS.zip", Cutting(window=224, seed=4))]
+    assert asked == [("WE3DS.zip", {"window": 224, "seed": 4})]
     assert json.loads((tmp_path / "out/model/field.json").read_text())["window"] == 224
     assert pippin.load(tmp_path / "out/model/predictor.json").n_units == 3
     chosen = json.loads((tmp_path / "out/train/train.json").read_text())["options"]

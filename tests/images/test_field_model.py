@@ -301,7 +301,7 @@ def test_weights_that_train_did_not_write_are_refused(parts, tiny, tmp_path):
 
 
 def test_the_picture_shows_every_window_in_the_colour_of_its_action_with_a_legend_below(saved):
-    from pippin.images.field.drawing import COLOURS
+    from pippin.images.drawing import COLOURS
 
     model, pixels = FieldModel.load(saved), photograph(9)
     look = model.look(pixels)

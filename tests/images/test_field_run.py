@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pippin.images import FieldModel
-from pippin.images.field.running import arriving
+from pippin.images.field_run import arriving
 from support.killing import killed_in_turn
 from support.small_field import make_parts, photograph
 from support.small_training import HEAVY
@@ -108,15 +108,15 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
     assert [path.name for path in (tmp_path / "o/drawn").iterdir()] == ["ü" * 75 + ".jpg"]
 
 
-RUNNING = "pippin.images.field.running"
-PLACES = (f"{RUNNING}:append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.see", "write")
+RUNNING = "pippin.images.field_run"
+PLACES = ("pippin.images.batch:Journal.append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.process", "write")
 
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(model, photos, tmp_path, call):
     """Killed at eight events, each time in the run that goes on from the last one; then left alone."""
     assert call(f"field run {model} {photos} --out {tmp_path}/whole")[0] == 0
     rng = np.random.default_rng(0)
-    events = [(f"{RUNNING}:append", 1, "before")]  # before the journal begins
+    events = [("pippin.images.batch:Journal.append", 1, "before")]  # before the journal begins
     events += [
         (str(rng.choice(PLACES)), int(rng.integers(1, 4)), str(rng.choice(["before", "after"]))) for _ in range(7)
     ]

@@ -16,8 +16,8 @@ from pippin._engine import dispatch
 from pippin._validation.rows import as_rows, softmax
 from pippin.cli import app
 from pippin.images import FieldModel
-from pippin.images.field.folder import write_manifest
-from pippin.images.field.graph import check_logits, with_heads
+from pippin.images.backends import check_logits, with_heads
+from pippin.images.field_model import write_manifest
 from support.exported import run_onnx
 from support.made_images import CLASSES
 from support.small_field import make_parts, photograph

@@ -1,10 +1,14 @@
 """A disk that fills while photographs are cut or a network is saved: one sentence, and no draft is left."""
 
+import numpy as np
 import pytest
 
+from pippin.images.training.folder import TrainingRecord
 from pippin.images.training.network import make_network
 from support.full_disk import files_of_at_most
 from support.made_images import CLASSES
+
+TRAINING = TrainingRecord(tuple(CLASSES), (), np.array([""]), np.zeros((1, 4), np.float32), np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize(("size", "workers"), [(20, 1), (2000, 1), (2000, 2)])
@@ -25,10 +29,10 @@ def test_while_a_network_is_saved(tiny, tmp_path):
     network = make_network(str(tiny), tuple(CLASSES), 24, 0)
     told = r"Cannot write .*weights \(.*\): (free some space, or )?choose another place\."
     with files_of_at_most(1000), pytest.raises(OSError, match=told):
-        network.save(tmp_path / "weights", 24, str.encode)
+        network.save(tmp_path / "weights", 24, TRAINING)
     assert list(tmp_path.iterdir()) == []
-    network.save(tmp_path / "weights", 24, str.encode)
+    network.save(tmp_path / "weights", 24, TRAINING)
     before = sorted(path.name for path in (tmp_path / "weights").iterdir())
     with files_of_at_most(1000), pytest.raises(OSError, match=told):
-        network.save(tmp_path / "weights", 24, str.encode)
+        network.save(tmp_path / "weights", 24, TRAINING)
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == before

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pippin.images.reading import open_image, read_image, squared
+from pippin.images.reading import crop_square, open_image, read_image
 from pippin.images.training import train
 from support.small_training import quiet, small_options
 
@@ -43,12 +43,12 @@ def test_the_pixels_are_those_of_transformers_to_the_last_bit(shape, images, tin
     """Before they are normalised."""
     from transformers import BitImageProcessorPil
 
-    from pippin.images.reading import told_to_transformers
+    from pippin.images.reading import processor_config
 
     pixels = np.random.default_rng(3).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    told = told_to_transformers(16, (0.5,) * 3, (0.5,) * 3) | {"do_rescale": False, "do_normalize": False}
+    told = processor_config(16, (0.5,) * 3, (0.5,) * 3) | {"do_rescale": False, "do_normalize": False}
     theirs = BitImageProcessorPil(**told)(Image.fromarray(pixels), return_tensors="np").pixel_values[0]
-    np.testing.assert_array_equal(squared(Image.fromarray(pixels), 16), theirs)
+    np.testing.assert_array_equal(crop_square(Image.fromarray(pixels), 16), theirs)
 
 
 @pytest.mark.parametrize("kind", ["sixteen", "palette", "alpha", "grey and alpha"])
@@ -60,7 +60,7 @@ def test_kinds_of_grey_are_the_same_picture(kind, tmp_path):
         "grey and alpha": lambda grey: grey.convert("LA"),
     }
     made[kind](Image.fromarray(GREY)).save(tmp_path / "image.png")
-    expected = squared(Image.fromarray(GREY).convert("RGB"), 16)
+    expected = crop_square(Image.fromarray(GREY).convert("RGB"), 16)
     np.testing.assert_array_equal(read_image(tmp_path / "image.png", 16), expected)
 
 

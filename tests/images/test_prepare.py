@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from pippin.cli.report.windows import write_windows
-from pippin.images.preparing.prepare import prepare_we3ds
-from pippin.images.preparing.we3ds import RARE, mask_classes
-from pippin.images.preparing.windows import Options, label_windows
+from pippin.images.prepare import prepare_we3ds
+from pippin.images.we3ds import RARE, mask_classes
+from pippin.images.windows import WindowOptions, label_windows
 from support.folders import content
 from support.we3ds_tree import NAMES, OPTIONS, SMALL, made_files, made_photograph, photo_name, write_folder, write_zip
 
@@ -104,7 +104,7 @@ def test_photographs_of_the_real_size(rule, full, call, tmp_path):
     workers = {"plant": 1, "all": 2}[rule]
     code, printed, err = call(f"prepare we3ds {folder} --out {tmp_path / 'out'} --label {rule} --workers {workers}")
     assert (code, err) == (0, "")
-    record = check_against_the_slow_rule(tmp_path / "out", masks, Options(label=rule))
+    record = check_against_the_slow_rule(tmp_path / "out", masks, WindowOptions(label=rule))
     assert record["windows"]["cut"] == 35 * len(masks)
     assert record["windows"]["all void"] > 0
     assert sum(known["after"] > 0 for known in record["classes"]) <= 13
@@ -122,14 +122,14 @@ def test_photographs_of_the_real_size(rule, full, call, tmp_path):
 @pytest.mark.parametrize("window", [32, 47, 64, 110, 200])
 @pytest.mark.parametrize("drop", [(), ("pea", "cornflower")])
 def test_other_windows_and_classes(rule, window, drop, photographs, tmp_path):
-    options = Options(window, rule, 7, drop, seed=5)
+    options = WindowOptions(window, rule, 7, drop, seed=5)
     prepare_we3ds(photographs[0], tmp_path, options, workers=1)
     record = check_against_the_slow_rule(tmp_path, photographs[1], options)
     assert record["windows"]["cut"] == 9 * (SMALL[0] // window) * (SMALL[1] // window)
 
 
 def test_soil_can_be_dropped(photographs, tmp_path):
-    options = Options(32, drop=("soil",))
+    options = WindowOptions(32, drop=("soil",))
     prepare_we3ds(photographs[0], tmp_path, options, workers=1)
     check_against_the_slow_rule(tmp_path, photographs[1], options)
 
@@ -191,7 +191,7 @@ def test_zip_or_folder_gives_the_same_files(top, kind, photographs, tmp_path):
 def test_a_seed_draws_the_same_soil_and_another_seed_other_soil(photographs, tmp_path):
     soil = {}
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        options, draw = Options(32, soil=20, seed=seed), None if seed else write_windows
+        options, draw = WindowOptions(32, soil=20, seed=seed), None if seed else write_windows
         prepare_we3ds(photographs[0], tmp_path / name, options, workers=1, draw=draw)
         soil[name] = {path.name for path in (tmp_path / name / "soil").iterdir()}
     assert content(tmp_path / "a") == content(tmp_path / "b")
@@ -203,10 +203,10 @@ def test_a_seed_draws_the_same_soil_and_another_seed_other_soil(photographs, tmp
 
 def test_every_window_of_soil_is_as_likely():
     """Over many seeds each is drawn about as often."""
-    from pippin.images.preparing.windows import choose
+    from pippin.images.windows import select_windows
 
     names, labels = [f"photo_{i}" for i in range(50)], np.ones(50, np.uint8)
-    drawn = sum(choose(names, labels, Options(soil=10, seed=seed)).astype(int) for seed in range(1000))
+    drawn = sum(select_windows(names, labels, WindowOptions(soil=10, seed=seed)).astype(int) for seed in range(1000))
     assert drawn.sum() == 10_000
     assert np.all(np.abs(drawn - 200) < 75)  # six standard deviations
 
@@ -220,7 +220,9 @@ def test_figures_show_the_grid_and_every_class(photographs, tmp_path):
     from pippin.cli.report.windows import class_counts, cutting
 
     given = []
-    prepare_we3ds(photographs[0], tmp_path, Options(64, drop=()), workers=1, draw=lambda *seen: given.extend(seen))
+    prepare_we3ds(
+        photographs[0], tmp_path, WindowOptions(64, drop=()), workers=1, draw=lambda *seen: given.extend(seen)
+    )
     _, example, record = given
     figure = cutting(example)
     frames = [p for p in figure.axes[0].patches if isinstance(p, Rectangle)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pippin.images.preparing.prepare import prepare_we3ds
-from pippin.images.preparing.windows import Options
+from pippin.images.prepare import prepare_we3ds
+from pippin.images.windows import WindowOptions
 from support.folders import content
 from support.we3ds_tree import IMAGES, OPTIONS, SMALL, broken_files, made_files, write_folder, write_zip
 
@@ -48,9 +48,9 @@ def test_strict_stops_at_a_bad_photograph(file, call, tmp_path):
         assert f"{file} {REASONS[file]}" in err
         assert err.count("\n") == 1
         assert not (tmp_path / "out" / "prepare.json").exists()
-    prepare_we3ds(folder, tmp_path / "out", Options(32), workers=1)
+    prepare_we3ds(folder, tmp_path / "out", WindowOptions(32), workers=1)
     with pytest.raises(ValueError, match="--strict"):  # also on what was finished without it
-        prepare_we3ds(folder, tmp_path / "out", Options(32), workers=1, strict=True)
+        prepare_we3ds(folder, tmp_path / "out", WindowOptions(32), workers=1, strict=True)
 
 
 def test_damage_inside_the_zip_file(photographs, tmp_path):

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pippin.images.preparing.journal import JOURNAL
-from pippin.images.preparing.prepare import prepare_we3ds
+from pippin.images.prepare import JOURNAL, prepare_we3ds
 from support.command import run
 from support.folders import content, times
 from support.killing import killed_and_told
@@ -28,8 +27,8 @@ def uninterrupted(tmp_path_factory):
     return folder, content(folder / "out")
 
 
-RESULT = "pippin.images.preparing.workers:Workers._result"  # first of every mask, then of every photograph
-NOTED = "pippin.images.preparing.journal:Journal.add"
+RESULT = "pippin.images.batch:Workers._result"  # first of every mask, then of every photograph
+NOTED = "pippin.images.batch:Journal.append"
 
 
 def test_killed_anywhere(uninterrupted, tmp_path):

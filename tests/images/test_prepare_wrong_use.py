@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pippin.images.preparing.prepare import prepare_we3ds
-from pippin.images.preparing.windows import Options
+from pippin.images.prepare import prepare_we3ds
+from pippin.images.windows import WindowOptions
 from support.folders import content
 from support.we3ds_tree import IMAGES, MASKS, NAMES, SMALL, made_files, png, write_folder, write_zip
 
@@ -27,10 +27,10 @@ from support.we3ds_tree import IMAGES, MASKS, NAMES, SMALL, made_files, png, wri
 def test_other_options_on_the_same_folder(other, told, finished, photographs, call, tmp_path):
     out = tmp_path / "out"
     if finished:
-        prepare_we3ds(photographs[0], out, Options(32), workers=1)
+        prepare_we3ds(photographs[0], out, WindowOptions(32), workers=1)
     else:
         with pytest.raises(ZeroDivisionError):
-            prepare_we3ds(photographs[0], out, Options(32), workers=1, draw=lambda *_: 1 / 0)
+            prepare_we3ds(photographs[0], out, WindowOptions(32), workers=1, draw=lambda *_: 1 / 0)
     before = content(out)
     code, _, err = call(f"prepare we3ds {photographs[0]} --out {out} --window 32 --workers 1 {other}")
     assert code == 2
@@ -40,7 +40,7 @@ def test_other_options_on_the_same_folder(other, told, finished, photographs, ca
 
 
 def test_other_photographs_on_the_same_folder(photographs, call, tmp_path):
-    prepare_we3ds(photographs[0], tmp_path / "out", Options(32), workers=1)
+    prepare_we3ds(photographs[0], tmp_path / "out", WindowOptions(32), workers=1)
     other = write_folder(tmp_path / "in", made_files(range(3, 5), SMALL)[0])
     code, _, err = call(f"prepare we3ds {other} --out {tmp_path / 'out'} --window 32")
     assert code == 2
@@ -102,7 +102,7 @@ def test_wrong_use_is_one_sentence(case, told, call, tmp_path, monkeypatch):
 @pytest.mark.parametrize("wrong", [{"window": 31}, {"soil": -1}, {"seed": -1}, {"label": "best"}, {"drop": ("void",)}])
 def test_options_are_looked_at_in_python_too(wrong):
     with pytest.raises(ValueError, match="Expected"):
-        Options(**wrong)
+        WindowOptions(**wrong)
 
 
 def test_without_pillow(photographs, tmp_path, monkeypatch):

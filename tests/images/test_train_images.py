@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from pippin.images.training.augmentation import augmented
 from pippin.images.training.folder import Pixels, batches, divide, list_images
+from pippin.images.training.network import augment
 from support.made_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +57,7 @@ def test_no_batch_has_a_single_row():
 def test_views_keep_range_and_input_and_follow_the_generator():
     pixels = torch.rand(6, 3, 20, 20)
     before = pixels.clone()
-    one, two = (augmented(pixels, "both", torch.Generator().manual_seed(3)) for _ in range(2))
+    one, two = (augment(pixels, "both", torch.Generator().manual_seed(3)) for _ in range(2))
     assert torch.equal(one, two)
     assert torch.equal(pixels, before)
     assert one.shape == pixels.shape
@@ -65,9 +65,9 @@ def test_views_keep_range_and_input_and_follow_the_generator():
     assert one.max() <= 1
     ramp = torch.linspace(0, 1, 20).expand(200, 3, 20, 20)  # brighter to the right
     for flips, sides, ups in (("none", 0, 0), ("horizontal", 100, 0), ("both", 100, 100)):
-        seen = augmented(ramp, flips, torch.Generator().manual_seed(0))
+        seen = augment(ramp, flips, torch.Generator().manual_seed(0))
         assert abs(int((seen[:, 0, 0, 0] > seen[:, 0, 0, -1]).sum()) - sides) < 30
-        seen = augmented(ramp.mT, flips, torch.Generator().manual_seed(0))
+        seen = augment(ramp.mT, flips, torch.Generator().manual_seed(0))
         assert abs(int((seen[:, 0, 0, 0] > seen[:, 0, -1, 0]).sum()) - ups) < 30
 
 

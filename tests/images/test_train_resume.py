@@ -13,7 +13,7 @@ from support.small_training import HEAVY, quiet, small_options
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 EPOCHS = 5  # of a run that is killed
-KEEP = "pippin.images.training.outcome:Checkpoint.keep"
+KEEP = "pippin.images.training.fit:_Session.save_checkpoint"
 
 
 def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):

@@ -1,13 +1,12 @@
 """Worker processes: results in order, little under way at a time, and a death told in one sentence."""
 
 import os
-from functools import partial
 
 import pytest
 
-from pippin.images.preparing import workers
-from pippin.images.preparing.we3ds import reading
-from pippin.images.preparing.workers import Workers
+from pippin.images import batch
+from pippin.images.batch import Workers
+from pippin.images.we3ds import find_download
 
 
 def double(read, item):
@@ -28,16 +27,16 @@ def test_little_is_under_way_at_any_time(n, photographs):
             taken.append(i)
             yield i
 
-    with Workers(n, partial(reading, photographs[0], "")) as crew:
+    with Workers(n, find_download(photographs[0]).open) as crew:
         for i, result in enumerate(crew.map(double, items())):
             assert result == 2 * i
-            assert len(taken) - i <= workers.AHEAD * n
+            assert len(taken) - i <= batch.AHEAD * n
         assert crew.megabytes > 10
 
 
 def test_a_worker_that_dies_is_one_sentence(photographs):
     with (
-        Workers(2, partial(reading, photographs[0], "")) as crew,
+        Workers(2, find_download(photographs[0]).open) as crew,
         pytest.raises(ValueError, match="run the same command"),
     ):
         list(crew.map(die, range(5)))

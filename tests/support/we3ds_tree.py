@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pippin.images.preparing.we3ds import mask_classes
-from pippin.images.preparing.windows import Options
+from pippin.images.we3ds import mask_classes
+from pippin.images.windows import WindowOptions
 
 NAMES = [known.name for known in mask_classes()]
 SIZE = (1144, 1600)
-SMALL, OPTIONS = (200, 330), Options(window=32, soil=40)  # what takes little time
+SMALL, OPTIONS = (200, 330), WindowOptions(window=32, soil=40)  # what takes little time
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 VOID, SOIL, LAST = 0, 1, 18
 

@@ -59,14 +59,12 @@ def we3ds(
 ) -> None:
     """Cut the WE3DS photographs into windows, then all that images does, as in the paper."""
     from pippin.cli.outputs import output_folder
-    from pippin.cli.prepare import Cutting
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
     need("The report", "report", "matplotlib")
     windows = out / "windows"
     with output_folder(out):
-        cutting = Cutting(WINDOW, seed=seed)
-        prepare_we3ds(download, windows, cutting=cutting)  # it looks for itself whether those there still hold
+        prepare_we3ds(download, windows, window=WINDOW, seed=seed)  # it looks for itself whether those there still hold
         held_out = {"train_fraction": 0.7, "group": group}
         chosen = {**network._asdict(), **held_out, "flips": "both", "seed": seed, "device": device}
         _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45, WINDOW)

@@ -11,68 +11,62 @@ from pippin.cli.options import an_argument, an_option
 if TYPE_CHECKING:
     from pippin.images.training import Trained
 
-ImageFolder = Annotated[Path, an_argument("WINDOWS", "A folder with one sub-folder of images per class.")]
-Weights = Annotated[
-    str, typer.Option(help="A classifier on the Hugging Face hub, a folder of weights, or none to start from scratch.")
-]
-Epochs = Annotated[int, typer.Option(help="How many times every image is seen.")]
-Batch = Annotated[int, typer.Option(help="Images at once.")]
-Size = Annotated[int, typer.Option(help="Pixels of a side.")]
-LearningRate = Annotated[float | None, an_option("If not given 0.001 from scratch, 0.0003 from other weights.")]
 TrainFraction = Annotated[float, typer.Option(help="The share of images that trains; the rest is held out.")]
 HeldOut = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
 Flips = Annotated[str, typer.Option(help="Mirrored views: horizontal, both (for pictures from above) or none.")]
-Features = Annotated[
-    bool,
-    typer.Option("--features", help="Keep the input of the last layer too: learn --features sharpens with it."),
-]
-TrainSeed = Annotated[int, typer.Option(min=0, help="Makes the division, the first weights and the views.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 class Network(NamedTuple):
-    """What is trained, from what and how long."""
+    """Options of the network: initial weights, and length and scale of the training."""
 
-    weights: Weights = "microsoft/resnet-18"
-    epochs: Epochs = 30
-    batch: Batch = 64
-    size: Size = 224
-    learning_rate: LearningRate = None
+    weights: Annotated[
+        str,
+        typer.Option(help="A classifier on the Hugging Face hub, a folder of weights, or none to start from scratch."),
+    ] = "microsoft/resnet-18"
+    epochs: Annotated[int, typer.Option(help="How many times every image is seen.")] = 30
+    batch: Annotated[int, typer.Option(help="Images at once.")] = 64
+    size: Annotated[int, typer.Option(help="Pixels of a side.")] = 224
+    learning_rate: Annotated[float | None, an_option("If not given 0.001 from scratch, 0.0003 from other weights.")] = (
+        None
+    )
 
 
 def train(
-    windows: ImageFolder,
+    windows: Annotated[Path, an_argument("WINDOWS", "A folder with one sub-folder of images per class.")],
     out: Annotated[Path, an_option("The logits, .npz.", metavar="FILE")],
     *,
     network: Network,
     train_fraction: TrainFraction = 0.7,
     group: HeldOut = "none",
     flips: Flips = "horizontal",
-    seed: TrainSeed = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Makes the division, the first weights and the views.")] = 0,
     device: Device = "auto",
-    features: Features = False,
+    features: Annotated[
+        bool,
+        typer.Option("--features", help="Keep the input of the last layer too: learn --features sharpens with it."),
+    ] = False,
 ) -> None:
     """Train a classifier on a folder of images; a stopped run goes on where it was.
 
     Writes the logits of the images held out, and beside them the folder weights and train.json.
     """
-    held_out = {"train_fraction": train_fraction, "group": group}
-    chosen = {**network._asdict(), **held_out, "flips": flips, "seed": seed, "device": device, "features": features}
-    trained = run_training(windows, out, chosen)
+    division = {"train_fraction": train_fraction, "group": group, "seed": seed}
+    options = {**network._asdict(), **division, "flips": flips, "device": device, "features": features}
+    trained = run_training(windows, out, options)
     print(
         f"The logits of {len(trained.files):,} images held out, accuracy {trained.accuracy:.3f}, are in {out}; "
         f"next: pippin compare {out}"
     )
 
 
-def run_training(windows: Path, out: Path, chosen: dict[str, Any]) -> "Trained":
-    """Trains, with a bar on a terminal and a line per epoch."""
+def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "Trained":
+    """Train with a progress bar on a terminal and a line per epoch."""
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import check_target
-
-    check_target(out, ".npz")
     from pippin.images.training import Options, train
 
+    check_target(out, ".npz")
     return train(
-        windows, out, Options(**chosen), tell=lambda epoch: print(epoch, file=sys.stderr, flush=True), bar=progress_bar
+        windows, out, Options(**options), tell=lambda epoch: print(epoch, file=sys.stderr, flush=True), bar=progress_bar
     )

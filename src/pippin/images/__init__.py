@@ -1,14 +1,13 @@
-"""Photographs: cut into labelled windows, a network trained on them, and taken into the field.
+"""Photographs: cut into labelled windows, a network trained on them, and sets and decisions for new ones.
 
 Needs the extra `vision`; a field model that has its network in ONNX, only the extra `field`. `FieldModel` and `Look`
-come when they are first named.
+are loaded when they are first named.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pippin.images.field.look import Look
-    from pippin.images.field.model import FieldModel
+    from pippin.images.field_model import FieldModel, Look
 
 __all__ = ["FieldModel", "Look"]
 
@@ -19,7 +18,6 @@ def __getattr__(name: str) -> object:
     from pippin._runtime.extras import need
 
     need("A field model", "field", "PIL")
-    from pippin.images.field.look import Look
-    from pippin.images.field.model import FieldModel
+    from pippin.images import field_model
 
-    return {"FieldModel": FieldModel, "Look": Look}[name]
+    return getattr(field_model, name)

@@ -11,7 +11,7 @@ from pippin._runtime.disk import write_whole
 from pippin._runtime.visible import visible
 from pippin.cli.report.framing import Page, asset, filled, framed, in_script
 from pippin.cli.report.names import escaped, in_words
-from pippin.images.field.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
+from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
 
 PAGE = "field.html"
 MOST = 12  # classes that are counted by name

@@ -11,9 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pippin._plotting.drawing import INK, QUIET, drawn, short
 from pippin.cli.report.style import new_figure, save_figure
-from pippin.images.preparing.prepare import Example
-from pippin.images.preparing.record import Record
-from pippin.images.preparing.we3ds import mask_classes
+from pippin.images.prepare import CutPhotograph, Record
+from pippin.images.we3ds import mask_classes
 
 CUTTING, COUNTS = "cutting", "counts"
 SHARPNESS = 1600  # pixels of the photograph's longer side in the figure
@@ -34,14 +33,14 @@ GROUPS = {
 }
 
 
-def write_windows(out: Path, example: Example, record: Record) -> None:
+def write_windows(out: Path, example: CutPhotograph, record: Record) -> None:
     """Writes both figures as PNG and SVG."""
     save_figure(cutting(example), out, CUTTING)
     save_figure(class_counts(record.classes), out, COUNTS)
 
 
 @drawn
-def cutting(example: Example) -> Figure:
+def cutting(example: CutPhotograph) -> Figure:
     """One photograph with its windows: the label of each, those that stay framed, what is left over greyed."""
     height, width = example.pixels.shape[:2]
     figure = new_figure(11, 11 * height / width + 0.9)

@@ -1,22 +1,126 @@
-"""From a folder of labelled images to a classifier's logits. Needs the extra `vision`.
+"""Training a classifier on a folder of labelled images. Needs the extra `vision`.
 
-What trains comes when it is first named, so that a field model reads `record.py` without torch.
+`train` is loaded when it is first named, so that a field model reads what training left without torch.
 """
 
+import math
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._runtime.errors import InputError
+
 if TYPE_CHECKING:
-    from pippin.images.training.fit import Epoch, Options, Trained, train
+    from pippin.images.training.fit import train
 
 __all__ = ["Epoch", "Options", "Trained", "train"]
 
+CHOICES = {"group": ("none", "photo"), "device": ("auto", "cpu", "cuda"), "flips": ("horizontal", "both", "none")}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a training run.
+
+    Attributes:
+        weights: a name on the Hugging Face hub, a folder, or `none` to start from scratch.
+        batch: images at once.
+        size: pixels of a side.
+        learning_rate: of AdamW at its highest; None takes 0.001 from scratch and 0.0003 otherwise.
+        train_fraction: the share of the images that trains.
+        group: `photo` keeps all windows of a photograph on one side.
+        flips: `horizontal` mirrors left and right, `both` also up and down, or `none`.
+        features: True keeps the input of the network's last layer for the images held out.
+    """
+
+    weights: str = "microsoft/resnet-18"
+    epochs: int = 30
+    batch: int = 64
+    size: int = 224
+    learning_rate: float | None = None
+    train_fraction: float = 0.7
+    group: str = "none"
+    seed: int = 0
+    device: str = "auto"
+    flips: str = "horizontal"
+    features: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch", 2), ("size", 8), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"Expected --{name} to be a whole number of at least {least}, got {value}", "raise it")
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise InputError(f"Expected --{name} to be {' or '.join(known)}, got {value!r}", "choose one of them")
+        if not 0 < self.train_fraction < 1:
+            raise InputError(
+                f"Expected --train-fraction between 0 and 1, got {self.train_fraction:g}", "write for example 0.7"
+            )
+        rate = self.learning_rate
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise InputError(f"Expected --learning-rate above 0, got {rate:g}", "write for example 0.001")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training images: their mean loss, and the accuracy on those held out."""
+
+    number: int
+    of: int
+    loss: float
+    accuracy: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.number:>{len(str(self.of))}} of {self.of}: loss {self.loss:.4f}, "
+            f"held-out accuracy {self.accuracy:.4f}, {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained:
+    """The images held out, with the classifier's logits, and the epochs of the training."""
+
+    logits: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    files: NDArray[np.str_]
+    groups: NDArray[np.str_]
+    epochs: tuple[Epoch, ...]
+    features: NDArray[np.float32] | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Share of images held out whose most probable class is the true one."""
+        return float(np.mean(self.logits.argmax(axis=1) == self.labels))
+
+
+def choose_device(name: str) -> str:
+    """Return the device for `auto`, `cpu` or `cuda`."""
+    if name not in CHOICES["device"]:
+        raise InputError(f"Expected --device to be auto or cpu or cuda, got {name!r}", "choose one of them")
+    cuda = False
+    if find_spec("torch") is not None:
+        import torch
+
+        cuda = torch.cuda.is_available()
+    if name == "cuda" and not cuda:
+        raise InputError("Expected a CUDA device for --device cuda, but torch finds none", "pass --device auto or cpu")
+    return "cuda" if name != "cpu" and cuda else "cpu"
+
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name != "train":
         raise AttributeError(f"module 'pippin.images.training' has no attribute {name!r}")
     from pippin._runtime.extras import need
 
     need("Training on images", "vision", "torch", "transformers", "safetensors", "PIL")
-    from pippin.images.training import fit
+    from pippin.images.training.fit import train
 
-    return getattr(fit, name)
+    return train

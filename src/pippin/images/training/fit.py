@@ -1,49 +1,39 @@
 """Training a classifier on a folder of images, and its logits for the images held out."""
 
+import hashlib
+import json
 import math
+import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
-from pippin.images.reading import without_doubts
-from pippin.images.said import Said, together
-from pippin.images.training.augmentation import augmented
-from pippin.images.training.folder import CACHE, Images, Pixels, batches, divide, list_images
-from pippin.images.training.network import (
-    SCRATCH,
-    Network,
-    all_threads,
-    as_input,
-    at_once,
-    last_layer,
-    make_network,
-    parameters,
-)
-from pippin.images.training.options import Options
-from pippin.images.training.outcome import Checkpoint, Epoch, Made, Trained, check_place, run_id, write_trained
+from pippin._runtime.version import __version__
+from pippin.images.batch import to_bytes, write_json
+from pippin.images.reading import silence_pillow
+from pippin.images.training import Epoch, Options, Trained, choose_device
+from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord, batches, divide, list_images
+from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_threads, augment, make_network
 
-__all__ = ["Epoch", "Options", "Trained", "train"]
-
+CHECKPOINT = "train.checkpoint.pt"
 DECAY = 0.05  # of the weights, as AdamW has it
 WARM_UP = 0.05  # share of the steps in which the learning rate rises
 RATE, RATE_SCRATCH = 3e-4, 1e-3
 
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
-
-@contextmanager
-def _no_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda more: None
+ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def train(
@@ -52,137 +42,151 @@ def train(
     options: Options | None = None,
     *,
     tell: Callable[[Epoch], None] = print,
-    bar: Bar = _no_bar,
+    bar: ProgressBar = lambda what, total: nullcontext(lambda more: None),
     cache: int = CACHE,
 ) -> Trained:
-    """Trains on a share of the images and writes the logits of the others to `out`, an .npz file.
+    """Train on a share of the images and write the logits of the others to `out`, an .npz file.
 
     Beside it go `weights/` and `train.json`, and while it runs a checkpoint after every
-    epoch; a run that was stopped, with the same images and options, goes on from there
-    and ends as if it had not been.
+    epoch; a run that was stopped, with the same images and options, resumes from it
+    and ends with the same result.
 
     Args:
         folder: one sub-folder per class.
+        options: weights, epochs, and the other options.
         tell: called after every epoch.
-        bar: called with a name and a total, gives a context manager of a function to tell progress.
+        bar: called with a name and a total, gives a context manager of a function to report progress.
         cache: bytes of pixels to keep in memory; more are read again in every epoch.
 
     Raises:
         InputError: the images, options, weights or checkpoint cannot be used; says why and what to do.
     """
     options, folder, out = options or Options(), Path(folder), Path(out)
-    device = _device(options.device)
-    check_place(folder, out)
+    device = torch.device(choose_device(options.device))
+    if folder.resolve() in out.resolve().parents:
+        raise InputError(f"Expected --out outside the folder of images, got {out}", "choose another place")
+    if not out.parent.is_dir():
+        raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
     images = list_images(folder)
     rows, held = divide(images, options.train_fraction, options.group == "photo", options.seed)
-    with without_doubts(), _settled(device, options.batch):
+    with silence_pillow(), _reproducible(device, options.batch):
         with bar("reading images", len(images)) as advance:
             pixels = Pixels(images, options.size, cache, advance)
         checksum = images.checksum()
         network = make_network(options.weights, images.classes, options.size, options.seed)
         if options.features:
-            last_layer(network.model)  # rather now than after the last epoch
+            network.last_layer()  # raises now rather than after the last epoch
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
-        optimiser = torch.optim.AdamW(parameters(network), lr=rate, weight_decay=DECAY)
-        session = _Session(network, optimiser, pixels, images.labels, replace(options, learning_rate=rate), device)
-        checkpoint = Checkpoint(out, run_id(options, checksum), network.model, optimiser)
-        for number in range(len(checkpoint.epochs) + 1, options.epochs + 1):
+        parameters = [p for p in network.model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY)
+        session = _Session(network, optimizer, pixels, images.labels, replace(options, learning_rate=rate))
+        checkpoint, run = out.with_name(CHECKPOINT), _run_id(options, checksum)
+        epochs = session.restore(checkpoint, run)
+        for number in range(len(epochs) + 1, options.epochs + 1):
             began = time.perf_counter()
             with bar(f"epoch {number}", len(rows)) as advance:
-                loss = _epoch(session, rows, number, advance)
-            logits = predict(network, pixels, held, options.batch, device).logits
+                loss = session.run_epoch(rows, number, advance)
+            logits, _ = session.predict(held, options.batch, False)
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
                 raise InputError(f"Epoch {number} gave no finite numbers", f"pass a --learning-rate below {rate:g}")
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
-            epoch = Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began)
-            checkpoint.keep(epoch)
-            tell(epoch)
-        said = predict(network, pixels, held, at_once(device, options.batch), device, options.features)
-    trained = _trained(images, held, said, checkpoint.epochs)
-    write_trained(out, trained, network, Made(images, checksum, len(rows), session.options, _named(device)))
-    checkpoint.remove()
+            epochs.append(Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began))
+            session.save_checkpoint(checkpoint, run, epochs)
+            tell(epochs[-1])
+        logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
+    files, groups = np.array(images.files)[held], images.groups()[held]
+    trained = Trained(logits, images.labels[held], images.classes, files, groups, tuple(epochs), features)
+    write_trained(out, trained, session, images, checksum)
+    for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
+        leftover.unlink(missing_ok=True)
     return trained
 
 
-def predict(
-    network: Network, pixels: Pixels, rows: NDArray[np.int64], batch: int, device: torch.device, features: bool = False
-) -> Said:
-    """Logits of the images in these rows, as they are and in full precision; and their features, if asked for."""
-    network.model.eval()
-    with torch.inference_mode():
-        pieces = [rows[start : start + batch] for start in range(0, len(rows), batch)]
-        return together([network.said(block, features) for block in _blocks(pixels, pieces, device)])
+@dataclass
+class _Session:
+    """Network, optimizer and data of a training; the options hold the learning rate."""
 
-
-class _Session(NamedTuple):
-    """What training works with; the options tell the learning rate."""
-
-    network: Network
-    optimiser: torch.optim.Optimizer
+    network: TorchNetwork
+    optimizer: torch.optim.Optimizer
     pixels: Pixels
     labels: NDArray[np.int64]
     options: Options
-    device: torch.device
 
+    def run_epoch(self, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
+        """Pass once over the training images, in an order drawn from seed and epoch; return the mean loss."""
+        options, device = self.options, self.network.device
+        rng = np.random.default_rng([options.seed, number])
+        views = torch.Generator().manual_seed(int(rng.integers(2**62)))
+        torch.manual_seed(int(rng.integers(2**62)))  # for a network with dropout
+        parts = batches(rng.permutation(rows), options.batch)
+        step, steps = (number - 1) * len(parts), options.epochs * len(parts)
+        bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self.network.model.train()
+        total = torch.zeros((), device=device)
+        for part, block in zip(parts, self._blocks(parts), strict=True):
+            for group in self.optimizer.param_groups:
+                group["lr"] = (options.learning_rate or 0.0) * _schedule(step, steps)
+            labels = torch.from_numpy(self.labels[part]).to(device)
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16):
+                logits = self.network(augment(self.network.to_input(block), options.flips, views)).float()
+                loss = functional.cross_entropy(logits, labels)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+            self.optimizer.step()
+            total += loss.detach() * len(part)
+            step += 1
+            advance(len(part))
+        return float(total) / len(rows)
 
-def _epoch(session: _Session, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
-    """One pass over the images that train, in an order drawn from seed and epoch; the mean loss."""
-    network, optimiser, pixels, every_label, options, device = session
-    rate = options.learning_rate or 0.0
-    rng = np.random.default_rng([options.seed, number])
-    views = torch.Generator().manual_seed(int(rng.integers(2**62)))
-    torch.manual_seed(int(rng.integers(2**62)))  # for a network that draws, as in dropout
-    pieces = batches(rng.permutation(rows), options.batch)
-    step, steps = (number - 1) * len(pieces), options.epochs * len(pieces)
-    network.model.train()
-    total = torch.zeros((), device=device)
-    for piece, block in zip(pieces, _blocks(pixels, pieces, device), strict=True):
-        for group in optimiser.param_groups:
-            group["lr"] = rate * _schedule(step, steps)
-        labels = torch.from_numpy(every_label[piece]).to(device)
-        optimiser.zero_grad(set_to_none=True)
-        with _mixed(device):
-            loss = functional.cross_entropy(network(augmented(block, options.flips, views)).float(), labels)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
-        optimiser.step()
-        total += loss.detach() * len(piece)
-        step += 1
-        advance(len(piece))
-    return float(total) / len(rows)
+    def predict(self, rows: NDArray[np.int64], batch: int, features: bool) -> Outputs:
+        """Logits of the images in these rows, without augmentation and in full precision; and their features."""
+        self.network.model.eval()
+        parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+        return self.network.outputs_of(self._blocks(parts), features)
+
+    def restore(self, path: Path, run: str) -> list[Epoch]:
+        """Restore network and optimizer from the checkpoint of a stopped run, if there is one; return its epochs."""
+        if not path.exists():
+            return []
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            known, epochs = state["run"], [Epoch(**epoch) for epoch in state["epochs"]]
+        except Exception as error:  # a damaged file makes torch raise many kinds
+            raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
+        if known != run:
+            raise InputError(
+                f"{path} belongs to another run (other images or options)",
+                "delete it to start anew, or choose another output folder",
+            )
+        self.network.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimiser"])
+        return epochs
+
+    def save_checkpoint(self, path: Path, run: str, epochs: list[Epoch]) -> None:
+        """Save the state after an epoch. The random numbers of the next one follow from its number alone."""
+        state: dict[str, Any] = {"run": run, "epochs": [asdict(epoch) for epoch in epochs]}
+        state |= {"model": self.network.model.state_dict(), "optimiser": self.optimizer.state_dict()}
+        write_whole(path, to_bytes(partial(torch.save, state)))
+
+    def _blocks(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.uint8]]:
+        """Yield the pixels of each part; the next part is read meanwhile."""
+        with ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(self.pixels.batch, parts[0])
+            for part in parts[1:]:
+                block, pending = pending.result(), pool.submit(self.pixels.batch, part)
+                yield block
+            yield pending.result()
 
 
 def _schedule(step: int, steps: int) -> float:
-    """The learning rate's share: up in a line, then down in half a cosine."""
+    """Factor of the learning rate: linear warm-up, then half a cosine."""
     return min((step + 1) / max(WARM_UP * steps, 1), 1) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
-def _blocks(pixels: Pixels, pieces: Any, device: torch.device) -> Iterator[torch.Tensor]:
-    """Pixels between 0 and 1 on the device, piece by piece; the next one is read meanwhile."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(pixels.batch, pieces[0])
-        for following in [*pieces[1:], None]:
-            block = coming.result()
-            if following is not None:
-                coming = pool.submit(pixels.batch, following)
-            yield as_input(block, device)
-
-
-def _device(asked: str) -> torch.device:
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise InputError("Expected a CUDA device for --device cuda, but torch finds none", "pass --device auto or cpu")
-    return torch.device("cuda" if asked != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def _mixed(device: torch.device) -> AbstractContextManager[Any]:
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.autocast("cuda", dtype=torch.bfloat16)
-    return nullcontext()
-
-
 @contextmanager
-def _settled(device: torch.device, batch: int) -> Iterator[None]:
-    """As many threads as may be used, repeatable kernels, and the caller's random numbers left alone."""
+def _reproducible(device: torch.device, batch: int) -> Iterator[None]:
+    """Use all threads and deterministic kernels, and leave the caller's random state as it was."""
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
     try:
         with (
@@ -197,11 +201,38 @@ def _settled(device: torch.device, batch: int) -> Iterator[None]:
         ) from error
 
 
-def _named(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+def _run_id(options: Options, checksum: str) -> str:
+    """Identify a run by its images and options, except its device."""
+    content = json.dumps([asdict(replace(options, device="auto")), checksum], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _trained(images: Images, held: NDArray[np.int64], said: Said, epochs: list[Epoch]) -> Trained:
-    files = np.array(images.files)[held]
-    groups = images.groups()[held]
-    return Trained(said.logits, images.labels[held], images.classes, files, groups, tuple(epochs), said.features)
+def write_trained(out: Path, trained: Trained, session: _Session, images: Images, checksum: str) -> None:
+    """Write weights/ (with a record of the files), train.json and, last, the logits: where they are, the rest is."""
+    held = set(trained.files.tolist())
+    seen = tuple(file for file in images.files if file not in held)
+    kept = trained.files, trained.logits, trained.labels
+    training = TrainingRecord(trained.classes, seen, *kept, features=trained.features)
+    session.network.save(out.with_name("weights"), session.options.size, training)
+    counts = np.bincount(images.labels, minlength=len(images.classes))
+    versions = {name: version(name) for name in ("numpy", "torch", "transformers", "pillow", "safetensors")}
+    classes = dict(zip(images.classes, counts.tolist(), strict=True))
+    numbers = {"count": len(images), "train": len(seen), "held_out": len(trained.files), "classes": classes}
+    record = {
+        "options": asdict(session.options),
+        "images": {"folder": str(images.root), "sha256": checksum, **numbers},
+        "accuracy": trained.accuracy,
+        "epochs": [asdict(epoch) for epoch in trained.epochs],
+        "device": torch.cuda.get_device_name() if session.network.device.type == "cuda" else "cpu",
+        "versions": {"python": platform.python_version(), "pippin": __version__} | versions,
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    write_json(out.with_name("train.json"), record, indent=2, end="")
+    names = np.array(trained.classes)
+    labels = names[trained.labels]  # by name: a class may be called 3
+    arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}
+    if len(set(trained.groups.tolist())) < len(trained.groups):  # else each image is a photograph of its own
+        arrays["groups"] = trained.groups
+    if trained.features is not None:
+        arrays["features"] = trained.features
+    write_whole(out, to_bytes(partial(np.savez_compressed, **arrays)))

@@ -1,4 +1,4 @@
-"""The WE3DS download (DOI 10.5281/zenodo.7457983): what its mask values mean, where its files lie, how they are read.
+"""The WE3DS download (DOI 10.5281/zenodo.7457983): its mask values, its layout, and how its files are read.
 
 Photographs are `images/NAME.png`; a mask has its photograph's name, in
 `annotations/segmentation/SegmentationLabel/`. Both may lie under a top folder `WE3DS/`,
@@ -24,11 +24,11 @@ TOPS = ("", "WE3DS/")
 VOID, SOIL = 0, 1  # mask values; all larger ones are plants
 RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
 
-Reader = Callable[[str], bytes]  # the content of the file with this name inside the download
+ReadMember = Callable[[str], bytes]  # from the name of a file in the download to its content
 
 
 class MaskClass(NamedTuple):
-    """What a mask value stands for; the group is void, soil, crop or weed."""
+    """Meaning of a mask value; the group is void, soil, crop or weed."""
 
     value: int
     name: str
@@ -36,7 +36,7 @@ class MaskClass(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a photograph cannot be used, said of one of its files."""
+    """Reason why a photograph cannot be used, and the file that it concerns."""
 
     photo: str
     file: str
@@ -47,8 +47,8 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Download:
-    """What there is to read. `fingerprint` is the same for a folder and for a zip file of it."""
+class DownloadListing:
+    """Contents of the download. A folder and a zip file of it have the same `fingerprint`."""
 
     path: Path
     top: str
@@ -59,74 +59,70 @@ class Download:
     def __len__(self) -> int:
         return len(self.photographs) + len(self.unpaired)
 
+    @contextmanager
+    def open(self) -> Iterator[ReadMember]:
+        """Yield a function from the name of a file in the download to its content."""
+        if self.path.is_dir():
+            yield lambda name: read_plain(self.path / self.top / name)
+            return
+        with zipfile.ZipFile(self.path) as archive:
+            yield lambda name: archive.read(self.top + name)
+
 
 @cache
 def mask_classes() -> tuple[MaskClass, ...]:
-    """Every mask value in order, from we3ds.csv beside this file.
+    """Return the class of every mask value in order, from we3ds.csv beside this file.
 
     >>> mask_classes()[2]
     MaskClass(value=2, name='broad bean', group='crop')
     """
-    text = files("pippin.images.preparing").joinpath("we3ds.csv").read_text(encoding="utf-8")
-    return tuple(MaskClass(int(r["value"]), r["name"], r["group"]) for r in csv.DictReader(text.splitlines()))
+    text = files("pippin.images").joinpath("we3ds.csv").read_text(encoding="utf-8")
+    return tuple(MaskClass(int(row["value"]), row["name"], row["group"]) for row in csv.DictReader(text.splitlines()))
 
 
 def image_file(photo: str) -> str:
-    """Where a photograph lies in the download."""
+    """Name of a photograph's file in the download."""
     return f"{IMAGES}/{photo}.png"
 
 
 def mask_file(photo: str) -> str:
-    """Where a photograph's mask lies in the download."""
+    """Name of the file of a photograph's mask in the download."""
     return f"{MASKS}/{photo}.png"
 
 
-def find_download(path: Path) -> Download:
-    """Lists the photographs and masks of a folder or a zip file.
+def find_download(path: Path) -> DownloadListing:
+    """List the photographs and masks of a folder or a zip file.
 
     Raises:
-        InputError: there is no such thing, or its layout is another.
+        InputError: the path does not exist, or its layout is another.
     """
     if not path.exists():
         raise InputError(f"Expected the WE3DS folder or zip file, but there is no {path}", "check the path")
     if not path.is_dir() and not path.is_file():
         raise InputError(f"Expected the WE3DS folder or zip file, but {path} is neither", "name one of them")
-    sizes_below = _sizes_in_folder if path.is_dir() else _sizes_in_zip
+    list_sizes = _sizes_in_folder if path.is_dir() else _sizes_in_zip
     for top in TOPS:
-        images, masks = (sizes_below(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
+        images, masks = (list_sizes(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
         if images and masks:
-            return _paired(path, top, images, masks)
+            unpaired = [Problem(p, image_file(p), f"has no mask {mask_file(p)}") for p in images if p not in masks]
+            unpaired += [Problem(p, mask_file(p), f"has no photograph {image_file(p)}") for p in masks.keys() - images]
+            sizes = [f"{image_file(p)} {size}\n" for p, size in images.items()]
+            sizes += [f"{mask_file(p)} {size}\n" for p, size in masks.items()]
+            digest = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()
+            paired = tuple(sorted(images.keys() & masks.keys()))
+            return DownloadListing(path, top, paired, tuple(sorted(unpaired)), digest)
     raise InputError(
         f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}",
         "name the unpacked WE3DS folder or WE3DS.zip itself",
     )
 
 
-@contextmanager
-def reading(path: Path, top: str) -> Iterator[Reader]:
-    """Yields a function from a file's name in the download to its content."""
-    if path.is_dir():
-        yield lambda name: read_plain(path / top / name)
-        return
-    with zipfile.ZipFile(path) as archive:
-        yield lambda name: archive.read(top + name)
-
-
-def _paired(path: Path, top: str, images: dict[str, int], masks: dict[str, int]) -> Download:
-    unpaired = [Problem(p, image_file(p), f"has no mask {mask_file(p)}") for p in images if p not in masks]
-    unpaired += [Problem(p, mask_file(p), f"has no photograph {image_file(p)}") for p in masks if p not in images]
-    listing = [f"{image_file(p)} {size}\n" for p, size in images.items()]
-    listing += [f"{mask_file(p)} {size}\n" for p, size in masks.items()]
-    digest = hashlib.sha256("".join(sorted(listing)).encode()).hexdigest()
-    return Download(path, top, tuple(sorted(images.keys() & masks.keys())), tuple(sorted(unpaired)), digest)
-
-
 def _sizes_in_folder(path: Path, folder: str) -> dict[str, int]:
-    """The size of every PNG file in the folder, by the photograph's name."""
+    """Sizes of the PNG files in the folder, by the names of the photographs."""
     if not (path / folder).is_dir():
         return {}
-    found = (entry for entry in (path / folder).iterdir() if _is_image(entry.name))
-    return {entry.name.removesuffix(".png"): entry.stat().st_size if entry.is_file() else 0 for entry in found}
+    entries = (entry for entry in (path / folder).iterdir() if _is_image(entry.name))
+    return {entry.name.removesuffix(".png"): entry.stat().st_size if entry.is_file() else 0 for entry in entries}
 
 
 def _sizes_in_zip(path: Path, folder: str) -> dict[str, int]:
@@ -135,14 +131,14 @@ def _sizes_in_zip(path: Path, folder: str) -> dict[str, int]:
             members = [m for m in archive.infolist() if m.filename.startswith(folder)]
     except (zipfile.BadZipFile, OSError) as error:
         raise InputError(f"{path} is no zip file, or is damaged or cut short", "download it again") from error
-    found = {m.filename.removeprefix(folder): m for m in members if _is_image(m.filename.removeprefix(folder))}
-    for member in found.values():
+    images = {m.filename.removeprefix(folder): m for m in members if _is_image(m.filename.removeprefix(folder))}
+    for member in images.values():
         if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InputError(
                 f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed in another way",
                 "unpack it with another program and name the folder",
             )
-    return {name.removesuffix(".png"): member.file_size for name, member in found.items()}
+    return {name.removesuffix(".png"): member.file_size for name, member in images.items()}
 
 
 def _is_image(name: str) -> bool:

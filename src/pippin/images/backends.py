@@ -1,0 +1,204 @@
+"""Inference backends of a field model: its network in torch, or its ONNX graph in onnxruntime; and that graph's export.
+
+Colors are normalized in the graph. How an image is turned and resized stays with `reading.py`: Pillow rounds to whole
+numbers between its two passes, which ONNX's Resize does not.
+"""
+
+import contextlib
+import json
+import logging
+import shutil
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._runtime.errors import InputError
+from pippin._runtime.extras import need
+from pippin._runtime.threads import n_threads
+from pippin.images.provenance import graph_metadata
+from pippin.images.reading import CONFIG
+from pippin.images.training.folder import TrainingRecord
+
+if TYPE_CHECKING:
+    from pippin.images.training.network import TorchNetwork
+
+GRAPH = "network.onnx"
+TOLERANCE = 1e-4  # between logits of torch and of onnxruntime, relative to 1 + |logit|
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnnxNetwork:
+    """A graph from pixels to logits under onnxruntime; `weights` is the folder that it was made of."""
+
+    graph: bytes
+    weights: Path
+    mean: tuple[float, ...]
+    sd: tuple[float, ...]
+
+    def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
+        """Logits of pixels (n, 3, height, width) of 0 to 255, one image at a time as in `TorchNetwork.outputs`."""
+        if features:
+            raise InputError(
+                "The predictor looks at the network's last layer, which its graph does not give", "install torch"
+            )
+        feeds = [{"pixels": image[None], "u": np.zeros(1)} for image in pixels]  # u is for the heads, not the logits
+        names = {value.name for value in self.session.get_inputs()}
+        run = self.session.run
+        return np.concatenate([run(["logits"], {name: feed[name] for name in names})[0] for feed in feeds]), None
+
+    def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
+        """Copy the folder of weights, with the record of the training."""
+        shutil.copytree(self.weights, folder)
+        training.save(folder)
+
+    @cached_property
+    def session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = n_threads(), 3
+        return onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
+
+
+Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
+
+
+def has_torch() -> bool:
+    """Return True if all libraries that a network in torch needs are installed."""
+    return all(find_spec(name) is not None for name in ("torch", "transformers", "safetensors"))
+
+
+def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
+    """Load a folder of weights, or without torch the graph beside it; return the network and the size of its images.
+
+    Raises:
+        InputError: the folder is damaged, or the graph is that of another network.
+        ImportError: neither torch nor onnxruntime and a graph are there.
+    """
+    size, mean, sd = _read_config(folder, training)
+    if has_torch():
+        import torch
+
+        from pippin.images.training.network import make_network
+
+        network = make_network(str(folder), training.classes, size, seed=0)
+        network.model.eval().to(memory_format=torch.channels_last)
+        return network, size
+    path = folder.parent / GRAPH
+    if not path.is_file():
+        need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
+    need("A field model without torch", "field", "onnxruntime")
+    graph = OnnxNetwork(path.read_bytes(), folder, mean, sd)
+    try:
+        metadata, inputs = graph.session.get_modelmeta().custom_metadata_map, graph.session.get_inputs()
+    except Exception as error:  # onnxruntime has its own kinds of errors
+        raise InputError(f"The part {GRAPH} cannot be run", "make the model again with --onnx") from error
+    shapes = [list(value.shape[1:]) for value in inputs if value.name == "pixels"]
+    if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
+        raise InputError(
+            f"The part {GRAPH} is of another network than the weights beside it", "make the model again with --onnx"
+        )
+    return graph, size
+
+
+def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Size of the images, mean and standard deviation of their colors."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        reading = json.loads((folder / CONFIG).read_bytes())
+        size, mean, sd = int(reading["crop_size"]["height"]), reading["image_mean"], reading["image_std"]
+        names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
+    if tuple(map(str, names)) != training.classes:
+        raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
+    return size, tuple(mean), tuple(sd)
+
+
+# Export. Needs the extra `vision`.
+
+
+def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, heads: list[Any]) -> bytes:
+    """Encode a graph: input `pixels` (n, 3, size, size) uint8, output `logits`, and those of the heads.
+
+    Args:
+        heads: predictors and deciders; those that cannot be exported are left out.
+
+    Raises:
+        InputError: torch cannot put this network into a graph, or the graph gives other logits.
+    """
+    from onnx import helper
+
+    graph = with_heads(_export(network, size), heads)
+    metadata = {entry.key: entry.value for entry in graph.metadata_props}
+    helper.set_model_props(graph, metadata | graph_metadata(training))
+    content = bytes(graph.SerializeToString())
+    check_logits(content, network, size)
+    return content
+
+
+def with_heads(graph: Any, heads: list[Any]) -> Any:
+    """Append every head that can be exported to the logits of a graph."""
+    from pippin.export.onnx import appended_model
+
+    for head in heads:
+        with contextlib.suppress(InputError):
+            graph = appended_model(graph, head, "logits", "logits")
+    return graph
+
+
+def _export(network: "TorchNetwork", size: int) -> Any:
+    import torch
+
+    from pippin.images.training.network import shorten
+
+    class FromPixels(torch.nn.Module):
+        """Logits of pixels of 0 to 255, as `TorchNetwork.outputs` gives them."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = network.model
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return network(pixels.float() / 255)
+
+    pixels = torch.zeros((2, 3, size, size), dtype=torch.uint8, device=network.device)
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            names: dict[str, Any] = {"input_names": ["pixels"], "output_names": ["logits"]}
+            shapes = {"pixels": {0: torch.export.Dim("n")}}
+            module = FromPixels().eval()
+            program = torch.onnx.export(module, (pixels,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+        assert program is not None
+        model = program.model_proto
+    except Exception as error:  # each architecture has its own way to fail
+        raise InputError(
+            f"torch cannot put this network into an ONNX graph ({shorten(error)})", "leave --onnx out"
+        ) from error
+    finally:
+        logger.setLevel(level)
+    for node in model.graph.node:
+        del node.metadata_props[:]  # paths of source files on this machine
+    return model
+
+
+def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
+    """Raise an InputError where onnxruntime gives other logits than torch."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, size, size), dtype=np.uint8)
+    expected, _ = network.outputs(pixels, False)
+    actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)
+    apart = float(np.max(np.abs(actual - expected) / (1 + np.abs(expected))))
+    if not apart <= TOLERANCE:
+        raise InputError(
+            f"The ONNX graph of this network gives other logits than torch, by {apart:.2g}", "leave --onnx out"
+        )

@@ -1,0 +1,170 @@
+"""Batch jobs over many photographs: a journal from which a stopped run resumes, and worker processes."""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pippin._runtime.disk import naming_target, write_whole
+from pippin._runtime.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 2  # photographs in progress for each process
+
+_tool: Any = None  # of a worker process: first argument of its work
+_open = ExitStack()
+
+
+def to_bytes(save: Callable[[io.BytesIO], object]) -> bytes:
+    """Return what `save` writes into a binary file."""
+    buffer = io.BytesIO()
+    save(buffer)
+    return buffer.getvalue()
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file; of empty content where it does not exist."""
+    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def write_json(path: Path, content: Any, indent: int = 1, end: str = "\n") -> None:
+    """Write a JSON file; bytes of paths that are not UTF-8 are escaped."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False) + end
+    write_whole(path, text.encode(errors="backslashreplace"))
+
+
+class Journal:
+    """A file of JSON lines: a header that identifies the run, then an entry per finished item.
+
+    Reads the complete lines that an earlier run left; a last line that was cut short is dropped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._end = path, 0
+        data = path.read_bytes() if path.is_file() else b""
+        lines = []
+        with suppress(ValueError):  # of a damaged line
+            for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+                lines.append(json.loads(line))
+                self._end += len(line)
+        self.header, *self.entries = lines or [None]
+
+    @contextmanager
+    def open(self, header: Any) -> Iterator["Journal"]:
+        """Open the file for appending; a new one begins with the header."""
+        with open(self.path, "r+b" if self._end else "wb", buffering=0) as self._stream:
+            self._stream.seek(self._end)
+            self._stream.truncate()
+            if not self._end:
+                self.append(header)
+                os.fsync(self._stream.fileno())
+            yield self
+
+    def append(self, entry: Any) -> None:
+        """Write one line at once."""
+        line = json.dumps(entry).encode() + b"\n"
+        with naming_target(self.path):
+            while line:
+                line = line[self._stream.write(line) :]
+
+
+class Workers:
+    """Processes that each open one tool and then call work(tool, item); a single one is this process.
+
+    They are spawned, not forked, and end by themselves when this process is killed.
+    """
+
+    def __init__(self, n: int, tool: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.n, self.tool = n, tool
+        self._peaks: dict[int, float] = {}
+        self._stack = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Workers":
+        if self.n > 1:
+            self._pool = ProcessPoolExecutor(self.n, multiprocessing.get_context("spawn"), _begin, (self.tool,))
+            self._stack.callback(self._pool.shutdown, cancel_futures=True)
+        else:
+            self._opened = self._stack.enter_context(self.tool())
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._stack.close()
+
+    @property
+    def megabytes(self) -> float:
+        """Peak memory, all processes together."""
+        return peak_megabytes() + sum(self._peaks.values())
+
+    def map(self, work: Callable[[Any, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the results in the order of the items, with few items in progress at any time."""
+        if self._pool is None:
+            yield from (work(self._opened, item) for item in items)
+            return
+        pending: deque[Future[tuple[int, float, Result]]] = deque()
+        try:
+            for item in items:
+                pending.append(self._pool.submit(_call, work, item))
+                if len(pending) >= AHEAD * self.n:
+                    yield self._result(pending.popleft())
+            while pending:
+                yield self._result(pending.popleft())
+        except BrokenProcessPool as error:
+            raise InputError(
+                "A worker process was stopped from outside, perhaps for want of memory",
+                "run the same command again, with fewer --workers; what is finished is kept",
+            ) from error
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _result(self, future: Future[tuple[int, float, Result]]) -> Result:
+        process, peak, result = future.result()
+        self._peaks[process] = peak
+        return result
+
+
+def peak_megabytes() -> float:
+    """Peak memory of this process; 0 where the system does not report it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = (line.split() for line in status.read_text().splitlines())
+        return next((int(line[1]) / 1024 for line in lines if line and line[0] == "VmHWM:"), 0.0)
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _begin(tool: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Initialize a worker process: it ignores interrupts and ends with its parent."""
+    global _tool
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _tool = _open.enter_context(tool())
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _call(work: Callable[[Any, Item], Result], item: Item) -> tuple[int, float, Result]:
+    return os.getpid(), peak_megabytes(), work(_tool, item)

@@ -1,0 +1,178 @@
+"""A field model over many photographs: a line per window, every photograph drawn, and a journal to resume from.
+
+A photograph's picture is written first, then its line in the journal: an entry of the journal is complete. A killed
+run resumes where it stopped, and leaves, byte for byte, what an uninterrupted run leaves.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from pippin._runtime.disk import read_plain, write_whole
+from pippin._runtime.errors import InputError
+from pippin.images.batch import Journal, to_bytes, write_json
+from pippin.images.drawing import size_told
+from pippin.images.field_model import FieldModel, Look
+from pippin.images.training.folder import images_below
+
+JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
+QUALITY = 90  # of the drawn photographs, JPEG
+LONGEST = 150  # bytes of a drawn photograph's name, which leaves room for the name of its draft
+FORMAT = "pippin field run"
+
+
+def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
+    """List the files that were named, and all images below the folders that were, each once.
+
+    Raises:
+        InputError: there is no such file, no image at all, or the results would be taken for photographs.
+    """
+    photographs: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            check_outside(path, out)
+            photographs.update(dict.fromkeys(images_below(path)))
+        elif path.exists():
+            photographs[path] = None
+        else:
+            raise InputError(f"Expected a photograph or a folder of them, but there is no {path}", "check the path")
+    if not photographs:
+        raise InputError(f"Expected photographs, but {', '.join(map(str, paths))} holds none", "name another folder")
+    return list(photographs)
+
+
+def check_outside(folder: Path, out: Path) -> None:
+    """Raise an InputError where drawn pictures would be taken for photographs."""
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
+
+
+def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
+    """Yield the images of a folder, each once, as soon as its size and time stay the same; it never ends.
+
+    Args:
+        pause: called after every scan of the folder.
+    """
+    last: dict[Path, tuple[int, int]] = {}
+    yielded: set[Path] = set()
+    while True:
+        for path in images_below(folder):
+            if path in yielded:
+                continue
+            with suppress(OSError):  # it may be gone again
+                state = path.stat().st_size, path.stat().st_mtime_ns
+                if last.get(path) == state:
+                    yielded.add(path)
+                    yield path
+                last[path] = state
+        pause()
+
+
+class FieldRun:
+    """A run in a folder: its entries by photograph, in the order of the journal."""
+
+    def __init__(self, model: FieldModel, out: Path, journal: Journal) -> None:
+        self.model, self.out, self._journal = model, out, journal
+        self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in journal.entries}
+        self.watcher: Callable[[Look], None] | None = None  # called with every new result
+
+    def process(self, photo: Path) -> tuple[dict[str, Any], bool]:
+        """Return a photograph's entry, and True if it is new: a photograph in the journal is not read again."""
+        name = photo.as_posix()
+        try:
+            checksum = hashlib.sha256(read_plain(photo)).hexdigest()
+        except OSError as error:
+            entry = {"photo": name, "sha256": "", "reason": f"cannot be read ({error.strerror})"}
+        else:
+            known = self.entries.get(name)
+            if known is not None and known["sha256"] == checksum and self._is_drawn(known):
+                return known, False
+            entry = {"photo": name, "sha256": checksum} | self._look(photo, name)
+        self.entries[name] = entry
+        self._journal.append(entry)
+        return entry, True
+
+    def finish(self, photos: Iterable[str]) -> dict[str, Any]:
+        """Write results.jsonl, results.parquet and run.json for these photographs; return the content of run.json."""
+        entries = [self.entries[name] for name in photos]
+        rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_whole(self.out / "results.jsonl", lines.encode("utf-8", "backslashreplace"))
+        write_whole(self.out / "results.parquet", to_bytes(_table(rows).write_parquet))
+        skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in entries if "reason" in entry]
+        acts = [row["action"] if self.model.actions is not None else size_told(len(row["set"])) for row in rows]
+        numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}
+        counts = {name: acts.count(name) for name in sorted(set(acts))}
+        summary = {"format": FORMAT, "version": 1, "model": self.model.describe(), "photographs": numbers}
+        summary |= {"windows": len(rows), "counts": counts, "skipped": skipped}
+        write_json(self.out / RUN, summary)
+        for draft in (*self.out.glob(".*.tmp"), *(self.out / DRAWN).glob(".*.tmp")):
+            draft.unlink(missing_ok=True)
+        return summary
+
+    def _look(self, photo: Path, name: str) -> dict[str, Any]:
+        """Apply the model, and draw the result."""
+        try:
+            look = self.model.look(photo)
+        except InputError as error:
+            return {"reason": error.what}
+        if self.watcher is not None:
+            self.watcher(look)
+        drawn = self._place(name, photo.stem)
+        save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)  # thin lines keep their color
+        (self.out / DRAWN).mkdir(exist_ok=True)
+        write_whole(self.out / drawn, to_bytes(save), lasting=False)
+        return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
+
+    def _place(self, name: str, stem: str) -> str:
+        """Path of the drawn picture: the photograph's own name, with a number where another one has it."""
+        if "drawn" in self.entries.get(name, {}):
+            return str(self.entries[name]["drawn"])
+        taken = {entry["drawn"].lower() for entry in self.entries.values() if "drawn" in entry}
+        if len(os.fsencode(stem)) > LONGEST:
+            stem = os.fsencode(stem)[:LONGEST].decode("utf-8", "ignore")
+        places = (f"{DRAWN}/{stem}{'' if n == 1 else f'-{n}'}.jpg" for n in range(1, len(taken) + 2))
+        return next(place for place in places if place.lower() not in taken)
+
+    def _is_drawn(self, entry: dict[str, Any]) -> bool:
+        path = self.out / entry.get("drawn", "")
+        return "reason" in entry or ("size" in entry and path.is_file() and path.stat().st_size > 0)
+
+
+@contextmanager
+def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
+    """Open the run of this model in this folder, with the entries that an earlier one left there.
+
+    Args:
+        checksum: of the model's manifest, which holds those of all parts.
+
+    Raises:
+        InputError: the folder holds something else, or results of another model or other windows.
+    """
+    journal, run = Journal(out / JOURNAL), {"format": FORMAT, "model": checksum, "window": model.window}
+    if journal.header not in (None, run):
+        raise InputError(
+            f"{out} holds results of another model, or of other windows", "choose another --out or delete that folder"
+        )
+    if not journal.path.exists() and any(out.iterdir()):
+        raise InputError(
+            f"Expected --out to be an empty folder or that of an earlier run, but {out} holds other files",
+            "choose another folder",
+        )
+    with journal.open(run):
+        yield FieldRun(model, out, journal)
+
+
+def _table(rows: list[dict[str, Any]]) -> polars.DataFrame:
+    place = {"photo": polars.String, "row": polars.Int64, "column": polars.Int64}
+    result = {"action": polars.String, "certificate": polars.Float64, "credibility": polars.Float64}
+    schema: dict[str, Any] = {**place, "set": polars.List(polars.String), **result}
+    safe = [row | {"photo": row["photo"].encode("utf-8", "backslashreplace").decode()} for row in rows]
+    return polars.DataFrame(safe, schema=schema)

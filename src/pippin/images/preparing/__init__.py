@@ -1,1 +1,0 @@
-"""Photographs with masks, cut into labelled windows: WE3DS. Needs the extra `vision`."""

@@ -1,0 +1,165 @@
+"""Provenance checks of a field model: a predictor must have been calibrated on logits of the network for new images.
+
+It needs the network's classes, and calibration scores of images that the network was not trained on. An ONNX graph
+carries a fingerprint of the logits that training recorded.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from pippin._engine import decisions, dispatch
+from pippin._inputs.rows import Rows
+from pippin._predictors.conditional import ConditionalPredictor
+from pippin._predictors.decisions.decider import Decider
+from pippin._predictors.marginal import Predictor
+from pippin._predictors.sharpening.sharpened import SharpenedPredictor
+from pippin._predictors.units import UnitPredictor
+from pippin._runtime.arrays import Vector
+from pippin._runtime.errors import InputError
+from pippin.images.training.folder import TrainingRecord, photo_of
+
+TOLERANCE = 1e-9  # between two ways to compute one score
+
+
+def check_part(part: str, predictor: Any, training: TrainingRecord, calibration: Path | None) -> None:
+    """Check that a predictor or decider fits the network that `training` describes.
+
+    Args:
+        part: name of the part in error messages.
+        predictor: the predictor or decider.
+        training: record of the network's training.
+        calibration: the .npz file of the calibration data, for more precise messages.
+
+    Raises:
+        InputError: it needs more than an image, has other classes, or was calibrated on images that trained the
+            network, or on logits of another one.
+    """
+    _check_kind(predictor)
+    _check_classes(part, tuple(map(str, predictor.classes)), training.classes)
+    if calibration is not None:
+        _check_files(part, calibration, training)
+    if isinstance(_base(predictor), UnitPredictor):
+        _check_units(part, training)
+    if "features" in predictor.takes and training.features is None:
+        raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
+    expected, actual = _calibration_scores(predictor), _held_out_scores(predictor, training)
+    if expected is None or actual is None:  # a randomized score: the random numbers are unknown
+        strange = max(0, predictor.n_calibration - len(training.files))
+    else:
+        strange = _count_unmatched(expected, actual)
+    if strange:
+        raise InputError(
+            f"The {part} was calibrated on images that trained the network, or on logits of another network: of its "
+            f"{predictor.n_calibration:,} calibration scores {strange:,} are not those of images held out",
+            "calibrate it on the logits that train wrote beside these weights",
+        )
+
+
+def graph_metadata(training: TrainingRecord) -> dict[str, str]:
+    """Metadata by which an ONNX graph identifies its network."""
+    fingerprint = hashlib.sha256(np.ascontiguousarray(training.logits).tobytes()).hexdigest()
+    return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
+
+
+def _base(predictor: Any) -> Any:
+    return predictor.base if isinstance(predictor, SharpenedPredictor) else predictor
+
+
+def _check_kind(predictor: Any) -> None:
+    """Check that a predictor needs only an image, and can compute p-values."""
+    supported = isinstance(_base(predictor), Predictor | ConditionalPredictor | UnitPredictor | Decider)
+    if not supported or predictor.takes - {"seed", "features"}:
+        more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
+        raise InputError(
+            f"Expected a predictor that needs nothing but an image, got {predictor!r}"
+            + (f", for its {more}" * bool(more)),
+            "calibrate one for all, per class, per kind or by units",
+        )
+    if _calibration_scores(predictor) is None:
+        raise InputError(
+            f"Expected a predictor with its calibration scores, got {predictor!r} without",
+            "calibrate and save it with them",
+        )
+
+
+def _check_classes(part: str, theirs: tuple[str, ...], ours: tuple[str, ...]) -> None:
+    if theirs == ours:
+        return
+    k = next((k for k, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))
+    how = "its classes in another order" if sorted(theirs) == sorted(ours) else "other classes"
+    there, here = (names[k] if k < len(names) else "nothing" for names in (theirs, ours))
+    raise InputError(
+        f"The {part} has {how} than the network ({there!r} where the network has {here!r})",
+        "calibrate it on the logits that train wrote beside these weights",
+    )
+
+
+def _check_units(part: str, training: TrainingRecord) -> None:
+    """Check that no windows of photographs that calibrated trained the network: these are not new."""
+    both = {photo_of(file) for file in training.trained} & {photo_of(file) for file in training.files.tolist()} - {None}
+    if both:
+        raise InputError(
+            f"The {part} promises for new photographs, but windows of {len(both):,} of those held out trained the "
+            f"network, the first of {min(filter(None, both))}",
+            "train with --group photo, and calibrate again",
+        )
+
+
+def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None:
+    """Check that the file names no images that trained the network, and holds its logits of those held out."""
+    try:
+        with calibration.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            files, logits = archive["files"].tolist(), archive["logits"]
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise InputError(f"{calibration} holds no logits and files", "name a file that train wrote") from error
+    if len(files) != len(logits):
+        raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")
+    seen = sorted(set(files) & set(training.trained))
+    if seen:
+        raise InputError(
+            f"The {part} was calibrated on {len(seen):,} images that trained the network, the first {seen[0]}",
+            "calibrate it on images held out",
+        )
+    ours: dict[str, Any] = dict(zip(training.files.tolist(), training.logits, strict=True))
+    other = [file for file, row in zip(files, logits, strict=True) if not np.array_equal(ours.get(file, ()), row)]
+    if other:
+        raise InputError(
+            f"The {part} was calibrated on logits of another network: {len(other):,} images of {calibration} have "
+            f"others here, the first {other[0]}",
+            "calibrate it on the logits that train wrote beside these weights",
+        )
+
+
+def _calibration_scores(predictor: Any) -> Vector | None:
+    base = _base(predictor)
+    cells = getattr(base, "cells", None)
+    scores: Vector | None = base.scores if cells is None else cells.scores
+    return scores
+
+
+def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
+    """Compute the scores of all images held out, sorted; None if they are randomized."""
+    rows, base = Rows(training.logits, True, training.classes), _base(predictor)
+    if isinstance(predictor, SharpenedPredictor):
+        features = training.features if "features" in predictor.takes else None
+        rows = predictor.sharpeners[0].rows(training.logits, features=features, from_logits=True)
+    if isinstance(base, Decider):
+        return np.sort(decisions.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
+    if base.score.randomized:
+        return None
+    return np.sort(dispatch.label_scores(rows, training.labels, base.score, np.ones(rows.n)))
+
+
+def _count_unmatched(expected: Vector, actual: Vector) -> int:
+    """Count the expected scores that no actual one equals within the tolerance."""
+    place = np.searchsorted(actual, expected).clip(0, len(actual) - 1)
+    with np.errstate(invalid="ignore"):  # of infinite scores
+        near = [np.abs(actual[(place + step).clip(0, len(actual) - 1)] - expected) <= TOLERANCE for step in (-1, 0)]
+    return int(np.sum(~(near[0] | near[1] | (actual[place] == expected))))

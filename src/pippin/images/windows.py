@@ -1,0 +1,249 @@
+"""Windows of a photograph: cut on a grid from the top left, counted, labelled, selected.
+
+A window's label ignores void pixels. Under the rule `plant` it is the most frequent plant
+class, and soil only where there is no plant; under `all` it is the most frequent class,
+soil included. Of equally frequent classes the one with the lower mask value wins. A window
+of void alone has no label.
+"""
+
+import hashlib
+import io
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import polars
+from numpy.typing import NDArray
+
+from pippin._runtime.disk import read_plain, write_whole
+from pippin._runtime.errors import InputError
+from pippin.images.batch import to_bytes
+from pippin.images.we3ds import RARE, SOIL, VOID, Problem, ReadMember, image_file, mask_classes, mask_file
+
+LabelRule = Literal["plant", "all"]
+SMALLEST = 32  # pixels of a window's side
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+GREY, RGB, PALETTE = 0, 2, 3  # PNG's color types
+COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with transparency", 6: "RGB with transparency"}
+
+
+class BadImageError(ValueError):
+    """A file that cannot be used; the message follows the file's name."""
+
+
+class PngHeader(NamedTuple):
+    """Size, bits per channel and color type of a PNG file."""
+
+    width: int
+    height: int
+    depth: int
+    color: int
+
+    @property
+    def size(self) -> str:
+        return f"{self.width} × {self.height}"
+
+    @property
+    def kind(self) -> str:
+        return f"{self.depth}-bit {COLOR_TYPES.get(self.color, f'colour type {self.color}')}"
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """Choices that determine the windows; `soil` windows of soil are drawn at random from `seed`."""
+
+    window: int = 224
+    label: LabelRule = "plant"
+    soil: int = 1500
+    drop: tuple[str, ...] = RARE
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        names = [known.name for known in mask_classes() if known.value != VOID]
+        unknown = [name for name in self.drop if name not in names]
+        if unknown:
+            raise InputError(
+                f"Expected classes to drop among {', '.join(names)}; got {unknown[0]!r}", "correct the name"
+            )
+        if self.label not in get_args(LabelRule):
+            raise InputError(f"Expected the label rule plant or all, got {self.label!r}", "choose one of them")
+        for name, least in (("window", SMALLEST), ("soil", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"Expected {name} to be at least {least}, got {getattr(self, name)}", "raise it")
+        object.__setattr__(self, "drop", tuple(name for name in names if name in self.drop))
+
+
+def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) -> polars.DataFrame:
+    """Label and select the windows of photographs, given each photograph's counts[row, column, value].
+
+    Returns:
+        A row per window, in the order of photograph, row and column: file, photo, row, column, label, a column of
+        pixel counts for each class, the mask value of the label, and True in `stays` where the window is selected.
+    """
+    classes = [known.name for known in mask_classes()]
+    photo = [photo for photo, each in counts.items() for _ in range(each[..., 0].size)]
+    places = [np.indices(each.shape[:2]).reshape(2, -1) for each in counts.values()]
+    row, column = np.concatenate([np.empty((2, 0), np.int64), *places], axis=1)
+    each_pixels = [each.reshape(-1, len(classes)) for each in counts.values()]
+    pixels = np.concatenate([np.empty((0, len(classes)), np.int32), *each_pixels])
+    value = label_windows(pixels, options.label)
+    label = [classes[k] for k in value]
+    names = [f"{each}_{i}_{j}" for each, i, j in zip(photo, row, column, strict=True)]
+    files = [f"{folder}/{name}.png" for folder, name in zip(label, names, strict=True)]
+    columns: dict[str, Any] = {"file": files, "photo": photo, "row": row, "column": column, "label": label}
+    columns |= {name: pixels[:, k] for k, name in enumerate(classes)}
+    return polars.DataFrame(columns | {"value": value, "stays": select_windows(names, value, options)})
+
+
+def count_photograph(read: ReadMember, photo: str, window: int) -> NDArray[np.int32] | Problem:
+    """Read the mask, verify the photograph, and count the pixels of every window by mask value."""
+    file = mask_file(photo)
+    try:
+        data = _content(read, file)
+        header = read_header(data)
+        if header.color not in (GREY, PALETTE) or header.depth != 8:
+            raise BadImageError(f"is {header.kind}, but a mask has one channel of 8 bits")
+        mask = read_pixels(data)
+        values = np.flatnonzero(np.bincount(mask.ravel())).tolist()
+        unknown = [value for value in values if value >= len(mask_classes())]
+        if unknown:
+            listed = ", ".join(map(str, unknown[:5])) + (", …" if len(unknown) > 5 else "")
+            raise BadImageError(f"holds unknown values ({listed})")
+        file = image_file(photo)
+        _check_photograph(read_header(_content(read, file)), header, window)
+    except BadImageError as error:
+        return Problem(photo, file, str(error))
+    return count_windows(mask, window)
+
+
+def read_photograph(read: ReadMember, photo: str) -> NDArray[np.uint8]:
+    """Pixels of a photograph, (height, width, 3).
+
+    Raises:
+        BadImageError: they cannot be decoded.
+    """
+    return read_pixels(_content(read, image_file(photo)))
+
+
+def count_windows(mask: NDArray[np.uint8], window: int) -> NDArray[np.int32]:
+    """Return counts[row, column, value]; the remainder at the right and at the bottom is not counted."""
+    rows, columns, n = mask.shape[0] // window, mask.shape[1] // window, len(mask_classes())
+    grid = mask[: rows * window, : columns * window].reshape(rows, window, columns, window)
+    parts = grid.swapaxes(1, 2).reshape(rows * columns, window * window)
+    return np.array([np.bincount(part, minlength=n) for part in parts], np.int32).reshape(rows, columns, n)
+
+
+def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint8]:
+    """Return the mask value that labels each window, from counts along the last axis; 0 where all is void.
+
+    >>> label_windows(np.array([[9, 90, 1, 0], [9, 90, 0, 0], [9, 0, 0, 0]]), "plant")
+    array([2, 1, 0], dtype=uint8)
+    """
+    first = SOIL + 1 if rule == "plant" else SOIL
+    most = np.argmax(counts[..., first:], axis=-1) + first
+    otherwise = np.where(counts[..., SOIL] > 0, SOIL, VOID)
+    return np.where(counts[..., first:].any(axis=-1), most, otherwise).astype(np.uint8)
+
+
+def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: WindowOptions) -> NDArray[np.bool_]:
+    """Select the windows of every label that is not dropped, and at most `soil` windows of soil.
+
+    The soil windows are those with the smallest SHA-256 of seed and name, so that the draw
+    depends neither on the order of the photographs nor on the other windows.
+    """
+    dropped = [known.value for known in mask_classes() if known.name in options.drop]
+    stays: NDArray[np.bool_] = ~np.isin(labels, [VOID, SOIL, *dropped])
+    if SOIL not in dropped:
+        soil = np.flatnonzero(labels == SOIL).tolist()
+        lot = {i: hashlib.sha256(f"{options.seed} {names[i]}".encode()).digest() for i in soil}
+        stays[sorted(soil, key=lot.__getitem__)[: options.soil]] = True
+    return stays
+
+
+def read_header(data: bytes) -> PngHeader:
+    """Verify the checksum of every chunk of a PNG file, which Pillow does not do for pixels, and return its header."""
+    if not data.startswith(SIGNATURE):
+        raise BadImageError("is empty" if not data else "is no PNG file")
+    place, kind = len(SIGNATURE), b""
+    try:
+        while kind != b"IEND":
+            length, kind = struct.unpack_from(">I4s", data, place)
+            (checksum,) = struct.unpack_from(">I", data, place + 8 + length)
+            if zlib.crc32(memoryview(data)[place + 4 : place + 8 + length]) != checksum:
+                raise BadImageError("is damaged (a checksum in it differs)")
+            if place == len(SIGNATURE) and (kind, length) != (b"IHDR", 13):
+                raise BadImageError("is no PNG file (it has no header)")
+            place += 12 + length
+    except struct.error as error:
+        raise BadImageError("is cut short") from error
+    return PngHeader(*struct.unpack_from(">IIBB", data, len(SIGNATURE) + 8))
+
+
+def read_pixels(data: bytes) -> NDArray[np.uint8]:
+    """Decode the stored values of a PNG file: palette indices are not turned into colors."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+                return np.asarray(image, dtype=np.uint8)
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise BadImageError("has more pixels than any photograph") from error
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+        raise BadImageError("cannot be decoded") from error
+
+
+def cut_photograph(
+    read: ReadMember, job: tuple[str, list[tuple[int, int, str]]], out: Path, window: int
+) -> int | Problem:
+    """Write the windows (row, column, file) of a photograph that are missing or damaged; return their number."""
+    from PIL import Image
+
+    photo, windows = job
+    missing = [each for each in windows if not _is_complete(out / each[2])]
+    if not missing:
+        return 0
+    try:
+        pixels = read_photograph(read, photo)
+    except BadImageError as error:
+        return Problem(photo, image_file(photo), str(error))
+    for row, column, file in missing:
+        part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
+        save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
+        (out / file).parent.mkdir(exist_ok=True)
+        write_whole(out / file, to_bytes(save), lasting=False)  # `_is_complete` notices an incomplete file
+    return len(missing)
+
+
+def _is_complete(file: Path) -> bool:
+    try:
+        read_header(read_plain(file))
+    except (OSError, BadImageError):
+        return False
+    return True
+
+
+def _check_photograph(header: PngHeader, mask: PngHeader, window: int) -> None:
+    if header.color != RGB or header.depth != 8:
+        raise BadImageError(f"is {header.kind}, but a photograph is 8-bit RGB")
+    if (header.width, header.height) != (mask.width, mask.height):
+        raise BadImageError(f"is {header.size}, but its mask is {mask.size}")
+    if min(header.width, header.height) < window:
+        raise BadImageError(f"is {header.size}, smaller than a window of {window} × {window}")
+
+
+def _content(read: ReadMember, file: str) -> bytes:
+    try:
+        return read(file)
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        why = getattr(error, "strerror", None)
+        raise BadImageError(f"cannot be read ({why})" if why else "cannot be read") from error
