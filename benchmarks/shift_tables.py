@@ -227,7 +227,7 @@ def draw(found, names, path):
     """Coverage and size of every score under every change."""
     from matplotlib.figure import Figure
 
-    from pippin.cli.report.style import LOOKS
+    from pippin._plotting.drawing import LOOKS
 
     figure = Figure(figsize=(10, 7), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)

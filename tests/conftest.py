@@ -41,10 +41,10 @@ def no_figures(monkeypatch):
 @pytest.fixture
 def blank_figures(monkeypatch):
     """Figures are made but their files are blank: for tests of what is written when, which nobody looks at."""
-    from pippin.cli.report import style
+    from pippin.cli.report import figures
 
-    blank = {kind: style.rendered(style.new_figure(1, 1), kind) for kind in ("png", "svg")}
-    monkeypatch.setattr(style, "rendered", lambda figure, kind: blank[kind])
+    blank = {kind: figures.rendered(figures.new_figure(1, 1), kind) for kind in ("png", "svg")}
+    monkeypatch.setattr(figures, "rendered", lambda figure, kind: blank[kind])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from support.full_disk import files_of_at_most
 
 WRITING = {
     "compare": ("compare data.npz --splits 3 --scores ip,pip --out out", 100, "out/compare.checkpoint.npz"),
-    "compare late": ("compare data.npz --splits 3 --scores ip,pip --out out", 3000, "out/violins.png"),
+    "compare late": ("compare data.npz --splits 3 --scores ip,pip --out out", 4000, "out/violins.png"),
     "sweep": ("sweep data.npz --splits 2 --values 0,0.1 --out out", 100, "out/sweep.parquet"),
     "toy": ("toy --out out", 100, "out/toy.png"),
     "calibrate": ("calibrate data.npz --out new.json", 100, "new.json"),

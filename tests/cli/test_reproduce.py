@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from html import unescape
 from importlib import import_module
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import pippin
 from pippin.cli import photographs
-from pippin.cli.report.photos import EACH, kinds, photo_section, thumbnail
+from pippin.cli.report.page import EACH, photo_kinds, photo_section, thumbnail
 from pippin.cli.steps import run_step
 from pippin.tables.reading import read_data
 from support.made_images import CLASSES, make_images
@@ -63,7 +64,7 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     assert re.search(r"<b>(blob|columns|ring|rows)</b><span class", page)
     assert "<h1>Which score for images?</h1>" in page
     assert page.index("Photographs and their sets") < page.index("How to repeat this")
-    assert shlex.join(["pippin", *shlex.split(line)]) in page.replace("&#x27;", "'")
+    assert shlex.join(["pippin", *shlex.split(line)]) in unescape(page)
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -145,7 +146,7 @@ LABELS = np.array([0, 0, 1, 0, 2])
 def test_photographs_are_shown_by_kind(tmp_path):
     make_images(tmp_path, 4)
     files = ["blob/picture-0000.png"] * 4 + ["gone.png"]
-    found = kinds({"raps": SETS}, LABELS)
+    found = photo_kinds({"raps": SETS}, LABELS)
     assert {heading: rows.tolist() for heading, (_, rows) in found.items()} == {
         "Singletons that are right": [0],
         "Singletons that are wrong": [1],
@@ -176,7 +177,7 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
     section = photo_section(tmp_path, ["gone.png"] * 50, {"ip": sets}, np.full(50, 8))
     assert section.count("and 3 more, the true one too") == section.count("<li>") == 1
     one = pippin.PredictionSets(np.ones(50, dtype=int), np.zeros(50, dtype=int), names)
-    assert kinds({"ip": one}, np.zeros(50, dtype=int))["Singletons that are right"][1].tolist() == [
+    assert photo_kinds({"ip": one}, np.zeros(50, dtype=int))["Singletons that are right"][1].tolist() == [
         0,
         9,
         19,
@@ -192,11 +193,11 @@ def test_the_largest_sets_are_of_different_kinds():
     labels = np.array([0, 1, 0, 1, 1, 2, 3, 2, 3])
     names = tuple("abcd")
     sets = pippin.PredictionSets(np.array([len(row) for row in rows]), np.concatenate(rows).astype(int), names)
-    (heading,) = (name for name in kinds({"ip": sets}, labels) if "largest" in name)
-    assert kinds({"ip": sets}, labels)[heading][1].tolist() == [0, 1, 2, 3, 5, 6]
+    (heading,) = (name for name in photo_kinds({"ip": sets}, labels) if "largest" in name)
+    assert photo_kinds({"ip": sets}, labels)[heading][1].tolist() == [0, 1, 2, 3, 5, 6]
     assert heading == "The largest sets, of each true class in turn"
     alike = pippin.PredictionSets(np.full(40, 4), np.tile(np.arange(4), 40), names)
-    assert kinds({"ip": alike}, np.arange(40) // 20)[heading][1].tolist() == [0, 20]
+    assert photo_kinds({"ip": alike}, np.arange(40) // 20)[heading][1].tolist() == [0, 20]
 
 
 def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):

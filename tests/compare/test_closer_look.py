@@ -63,7 +63,7 @@ def _over_splits(comparison, metric):
 
 def test_of_very_many_rows_fewer_splits_are_pooled():
     """As many rows in all, and five splits at least."""
-    values = np.zeros((1, 1000, 5))
+    values = np.zeros((1, 1000, 6))
     for n, pooled in ((5_000, 100), (100_000, 100), (200_000, 50), (2_000_000, 5), (10**8, 5)):
         assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, n, n // 2, values).pooled == pooled
     assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, 100, 50, values[:, :3]).pooled == 3

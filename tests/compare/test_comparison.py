@@ -27,7 +27,8 @@ def naive(probs, labels, score, alpha, splits, fraction, seed):
         outer = np.setdiff1d(np.arange(n), inner)
         predictor = pippin.calibrate(probs[inner], labels[inner], score, alpha, seed=generator)
         result = pippin.evaluate(predictor.predict(probs[outer], seed=generator), labels[outer])
-        found.append((predictor.threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
+        rates = result.coverage, result.mean_size, result.singleton_rate, result.empty_rate
+        found.append((predictor.threshold, *rates, result.size_coverage.get(1, math.nan)))
     return np.array(found)
 
 
@@ -41,7 +42,7 @@ def test_splits_are_counted_exactly(score, kind):
         probs = made_rows(kind, n, n_classes, n)
         labels = np.where(rng.random(n) < 0.6, probs.argmax(axis=1), rng.integers(0, n_classes, n))
         made = pippin.compare(probs, labels, [score], alpha, splits=6, calibration_fraction=fraction, seed=3)
-        assert np.array_equal(made.values[0], naive(probs, labels, score, alpha, 6, fraction, 3))
+        assert np.array_equal(made.values[0], naive(probs, labels, score, alpha, 6, fraction, 3), equal_nan=True)
 
 
 @every_score
@@ -49,7 +50,7 @@ def test_the_example_is_counted_exactly(score):
     """On real rows, where thresholds lie between the prepared levels."""
     data = pippin.load_example()
     values = pippin.compare(data.probs, data.labels, [score], splits=3, seed=5).values[0]
-    assert np.array_equal(values, naive(data.probs, data.labels, score, 0.1, 3, 0.45, 5))
+    assert np.array_equal(values, naive(data.probs, data.labels, score, 0.1, 3, 0.45, 5), equal_nan=True)
 
 
 @every_score
@@ -58,7 +59,7 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
     monkeypatch.setattr(split_evaluation, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
-    assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0))
+    assert np.array_equal(values, naive(data.probs[:500], data.labels[:500], score, 0.1, 20, 0.45, 0), equal_nan=True)
 
 
 @every_score
@@ -77,7 +78,7 @@ def test_numpy_and_compiled_loops_give_the_same_table(score, spread, kind, monke
                 patched.setattr(dispatch, "BLOCK", 100)
                 patched.setattr(split_evaluation, "CHUNK_ROWS", 1)
             tables.append(pippin.compare(probs, probs.argmin(axis=1) % 3, [score], 0.2, splits=9).values)
-    assert all(np.array_equal(table, tables[0]) for table in tables)
+    assert all(np.array_equal(table, tables[0], equal_nan=True) for table in tables)
 
 
 def test_splits_of_many_rows_are_those_of_few():
@@ -89,7 +90,7 @@ def test_splits_of_many_rows_are_those_of_few():
     names = ("ip", "aps", "socop")
     found = pippin.compare(probs, labels, names, splits=2, seed=7)
     for number, score in enumerate(found.scores):
-        assert np.array_equal(found.values[number], naive(probs, labels, score.score, 0.1, 2, 0.45, 7))
+        assert np.array_equal(found.values[number], naive(probs, labels, score.score, 0.1, 2, 0.45, 7), equal_nan=True)
 
 
 def test_rows_on_disk_give_the_same_table(tmp_path):
@@ -228,7 +229,8 @@ def test_too_few_rows_give_full_sets():
         comparison = pippin.compare(data.probs[:10], data.labels[:10], "ip", splits=2)
     assert comparison.summary()["threshold_sd"].to_list() == [0]
     values = comparison.values[0]
-    assert values.tolist() == [[math.inf, 1, 12, 0, 0]] * 2
+    assert values[:, :5].tolist() == [[math.inf, 1, 12, 0, 0]] * 2
+    assert np.isnan(values[:, 5]).all()
 
 
 CHECKPOINTED = """

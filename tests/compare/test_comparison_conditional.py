@@ -47,7 +47,8 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         sets = predictor.predict(probs[outer], nonempty=method.nonempty, **asked)
         result = pippin.evaluate(sets, labels[outer])
         threshold = np.nan if method.per or method.margin else predictor.threshold
-        found.append((threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
+        rates = result.coverage, result.mean_size, result.singleton_rate, result.empty_rate
+        found.append((threshold, *rates, result.size_coverage.get(1, np.nan)))
         if pooled is not None:
             pooled.append((sets.sizes, sets.contains(labels[outer]), labels[outer], groups[outer]))
     return np.array(found)

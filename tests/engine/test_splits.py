@@ -50,7 +50,7 @@ def test_counts_equal_an_evaluation_of_every_class(score, data, seed):
     k = 1 + int(seed % max(1, masks.sum(axis=1).min()))
     for low, high in ((-np.inf, np.inf), limits(ranked, c, seed)):
         near = dispatch.near_places(Rows(ranked, checked=True), ranks, score, low, high)
-        found = np.empty((2, len(masks), 5))
+        found = np.empty((2, len(masks), 6))
         for engine, counts in zip((plain, compiled), found, strict=True):
             engine.count_splits(near, c, k, masks, u, counts)
         known = ~np.isnan(found[0, :, 0])
@@ -64,5 +64,6 @@ def test_counts_equal_an_evaluation_of_every_class(score, data, seed):
             elif low < labels[k - 1] <= high:
                 inside = (scores <= labels[k - 1])[~calibration]
                 sizes, covered = inside.sum(axis=1), inside[np.arange(len(inside)), ranks[~calibration]]
-                wanted = labels[k - 1], covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
-                assert counts.tolist() == list(wanted)
+                single = sizes == 1
+                wanted = covered.sum(), sizes.sum(), single.sum(), (sizes == 0).sum(), (single & covered).sum()
+                assert counts.tolist() == [labels[k - 1], *wanted]

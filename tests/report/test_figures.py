@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 import pippin
 from pippin._compare import verdict
-from pippin._plotting import front, splits
-from pippin._runtime import drawing
-from pippin.cli.report import classes, figures, style, toy_cases, write_sweep, write_toy
+from pippin._compare.methods import parse_methods
+from pippin._compare.split_evaluation import METRICS
+from pippin._plotting import drawing, front, splits
+from pippin.cli.report import figures, page, toy_cases, write_sweep, write_toy
 from support.trials import trial_of
 
 SPLITS = 30
@@ -96,7 +97,7 @@ def test_violins_of_one_split_and_of_infinite_thresholds():
 
 def test_very_different_sizes_get_a_logarithmic_axis():
     """Means of 1.2 and 60 classes are both readable."""
-    values = np.ones((2, 3, 5)) * 0.9
+    values = np.ones((2, 3, len(METRICS))) * 0.9
     values[:, :, 2] = [[1.2, 1.3, 1.25], [60, 61, 62]]
     comparison = pippin.Comparison((pippin.scores.ip(), pippin.scores.margin()), 0.1, 0, 100, 45, values)
     assert figures.violins(comparison).axes[1].get_xscale() == "log"
@@ -193,6 +194,11 @@ def test_every_column_of_sizes_has_its_ticks_named(panels):
     assert all(ax.xaxis.get_tick_params()["labelbottom"] for ax in lowest.values())
 
 
+def made_comparison(scores):
+    """A comparison of these scores at alpha = 0.1 whose sets have 1.5 classes."""
+    return pippin.Comparison(parse_methods(list(scores)), 0.1, 0, 100, 45, np.full((len(scores), 3, len(METRICS)), 1.5))
+
+
 def told(evaluation):
     """Rows and coverage of every class."""
     return {name: (evaluation.class_counts[name], share) for name, share in evaluation.class_coverage.items()}
@@ -212,7 +218,7 @@ def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, want
     """Of the recommended one, if it was compared; else of another."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, scores, splits=2, classes=data.classes)
-    found = classes.classes_told(comparison, recommended)
+    found = page.coverage_by_class(comparison, parse_methods(recommended)[0])
     assert list(found) == wanted
     assert all(list(one) == list(data.classes) for one in found.values())
 
@@ -223,8 +229,8 @@ def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, want
 def test_class_names_can_be_read(n_classes, beside, narrow):
     """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
     by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))
-    figure = classes.classes(by_class, 0.1, dict.fromkeys(by_class, 1.5), narrow)
-    longest = classes.NARROW if narrow else drawing.LONGEST
+    figure = figures.class_coverage(made_comparison(by_class), by_class, narrow)
+    longest = figures.NARROW if narrow else drawing.LONGEST
     (ax,) = figure.axes
     names = ax.get_yticklabels()
     assert len(names) == min(n_classes, 40)
@@ -238,14 +244,15 @@ def test_class_names_can_be_read(n_classes, beside, narrow):
     ] * beside
     note = f"{n_classes - 40:,} classes in between are not drawn"
     assert (note in [text.get_text() for text in ax.texts]) == (n_classes > 40)
-    page = figure.bbox
-    assert all(page.x0 <= area.x0 and area.x1 <= page.x1 for area in areas)
+    edge = figure.bbox
+    assert all(edge.x0 <= area.x0 and area.x1 <= edge.x1 for area in areas)
 
 
 def test_class_names_are_never_taken_for_formulas():
     """Dollars, braces, line breaks and letters that the font lacks are drawn as they are."""
     odd = an_evaluation(3, r"$\frac{{x}}$ {} <b>&" + "\n小麦")
-    assert style.rendered(classes.classes({"$x$": told(odd)}, 0.1, {}), "png").startswith(b"\x89PNG")
+    figure = figures.class_coverage(made_comparison(["ip"]), {"$x$": told(odd)})
+    assert figures.rendered(figure, "png").startswith(b"\x89PNG")
 
 
 def test_saved_twice_is_the_same_bytes(found, tmp_path):
@@ -255,8 +262,8 @@ def test_saved_twice_is_the_same_bytes(found, tmp_path):
     for folder, size in (("a", 10), ("b", 20)):
         (tmp_path / folder).mkdir()
         with matplotlib.rc_context({"font.size": size, "svg.hashsalt": folder}):
-            style.save_figure(figures.violins(found[0]), tmp_path / folder, "violins")
-            style.save_figure(figures.front(*found), tmp_path / folder, "front")
+            figures.save_figure(figures.violins(found[0]), tmp_path / folder, "violins")
+            figures.save_figure(figures.front(*found), tmp_path / folder, "front")
     for name in ("violins.svg", "violins.png", "front.svg", "front.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
@@ -280,7 +287,7 @@ def test_drawing_touches_no_global_state():
     """Neither pyplot nor the user's settings."""
     code = (
         "import sys, matplotlib; before = matplotlib.rcParams.copy();"
-        "from pippin.cli.report import figures, style; style.rendered(figures.toy(), 'svg');"
+        "from pippin.cli.report import figures; figures.rendered(figures.toy(), 'svg');"
         "assert 'matplotlib.pyplot' not in sys.modules;"
         "assert all(before[key] == matplotlib.rcParams[key] for key in before if key != 'backend')"
     )

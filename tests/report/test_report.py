@@ -40,8 +40,9 @@ def test_it_says_what_was_found(report, visit):
     summary = report.comparison.summary().to_dicts()
     for shown, row in zip(rows_of(page, "#summary"), summary, strict=True):
         assert shown[0] == row["score"]
-        assert shown[2] == f"{row['mean_size']:.3f} ± {row['efficiency_sd']:.3f}"
-        assert shown[3] == f"{row['singleton_rate']:.1%} ± {100 * row['informativeness_sd']:.1f}"
+        assert shown[2] == f"{row['mean_size']:.3f} ± {row['mean_size_sd']:.3f}"
+        assert shown[3] == f"{row['singleton_rate']:.1%} ± {100 * row['singleton_rate_sd']:.1f}"
+        assert shown[4] == f"{row['singleton_accuracy']:.1%} ± {100 * row['singleton_accuracy_sd']:.1f}"
     repeat = page.inner_text("section:last-of-type")
     for text in ("pippin compare 'a <file>.npz'", "<a file>", pippin.__version__, np.__version__, "sha256 0123abcd"):
         assert text in repeat

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from support.made_report import rows_of
 
@@ -104,6 +105,14 @@ def test_text_stands_out(report, visit, theme):
     assert max(red, green, blue) < 60 if theme == "dark" else min(red, green, blue) > 230
     least, where = page.evaluate(CONTRASTS)
     assert least >= 4.5, where
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(report, visit, theme):
+    """Neither missing names, nor wrong roles, nor faint text."""
+    page = visit(report.path, color_scheme=theme)
+    violations = Axe().run(page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
 
 
 def test_names_are_text_not_markup(report, visit):

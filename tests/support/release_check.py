@@ -66,7 +66,11 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     strange = [name for name in names if not re.match(r"pippin/|pippin_conformal-[^/]+\.dist-info/", name)]
     assert not strange, strange
-    for needed in ("pippin/_validation/example/seedlings.npz", "pippin/cli/report/page.html", "pippin/py.typed"):
+    for needed in (
+        "pippin/_validation/example/seedlings.npz",
+        "pippin/cli/report/templates/report.html.j2",
+        "pippin/py.typed",
+    ):
         assert needed in names, f"{needed} is missing in the wheel"
     with tarfile.open(sdist) as packed:
         tops = {name.split("/")[1] for name in packed.getnames() if "/" in name}

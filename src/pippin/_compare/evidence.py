@@ -52,7 +52,7 @@ def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> 
 
     Args:
         comparison: a result of `compare`.
-        metric: "coverage", "mean_size", "singleton_rate", "empty_rate" or "threshold".
+        metric: "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy" or "threshold".
         level: the confidence level of the interval.
     """
     scores = comparison.scores
@@ -65,9 +65,9 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     The splits of one data set overlap, so their spread alone says little about other rows.
     The variance is that of the rows' influence as test rows and as calibration rows (`influence.py`), plus that of a
     finite number of splits. It covers neither other data sets nor a classifier trained anew. If there are very many
-    rows, the influence is estimated on a sample. If it is unknown, in a comparison read from a file or behind a
-    sharpener, the variance over splits times the ratio of the larger to the smaller part is used, which is rougher
-    and mostly wider.
+    rows, the influence is estimated on a sample. If it is unknown, in a comparison read from a file, behind a sharpener
+    or for the accuracy of singletons, the variance over splits times the ratio of the larger to the smaller part is
+    used, which is rougher and mostly wider.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)
@@ -75,7 +75,8 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
     mean = float(gaps.mean())
     if j < 2:
         return Difference(first, second, metric, mean, -math.inf, math.inf)
-    if comparison.trial is None or any(comparison.scores[number].sharpened for number in (one, other)):
+    sharpened = any(comparison.scores[number].sharpened for number in (one, other))
+    if comparison.trial is None or sharpened or metric == "singleton_accuracy":
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:

@@ -111,7 +111,7 @@ class Trial:
                 parts += [str(method), dispatch.checksum(self.rows, self.labels)]
             if method.by_group:
                 parts += [repr(self.group_names), dispatch.checksum(self.rows, self.group)]
-        return "\n".join([*parts, f"{self.alpha} {self.n_calibration} {self.seed} choice"])
+        return "\n".join([*parts, f"{self.alpha} {self.n_calibration} {self.seed} choice, singleton accuracy"])
 
 
 def make_trial(

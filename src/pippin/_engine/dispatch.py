@@ -109,7 +109,7 @@ def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float)
         order = np.argsort(scores, kind="stable")
         scores, *places = (column[order] for column in (scores, *places))
     labels = np.flatnonzero(places[2]).astype(np.int32)
-    return NearPlaces(*map(read_only, (sizes, ranks < sizes, *places, labels, scores)))
+    return NearPlaces(*map(read_only, (sizes, ranks < sizes, ranks == 0, *places, labels, scores)))
 
 
 def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:

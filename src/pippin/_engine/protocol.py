@@ -56,14 +56,15 @@ class Draws(NamedTuple):
 class NearPlaces(NamedTuple):
     """Sets of sorted rows at every threshold from a low one to a high one, without u.
 
-    A row holds its first `sizes[i]` classes at the low threshold, its label among them if `sure[i]`. The places are
-    the classes that may enter up to the high threshold, depending on u: of each its row, its rank, if it is the label,
-    and p and M of the formula. `labels` numbers the places of labels. A score without u has its places sorted by
-    `scores`; for a randomized score these are empty, and the places are in row order.
+    A row holds its first `sizes[i]` classes at the low threshold, its label among them if `sure[i]`; its label has rank
+    0 if `top[i]`. The places are the classes that may enter up to the high threshold, depending on u: of each its row,
+    its rank, if it is the label, and p and M of the formula. `labels` numbers the places of labels. A score without u
+    has its places sorted by `scores`; for a randomized score these are empty, and the places are in row order.
     """
 
     sizes: Indices
     sure: Flags
+    top: Flags
     row: Indices
     rank: Indices
     is_label: Flags
@@ -110,7 +111,8 @@ class Engine(Protocol):
     def count_splits(
         self, near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector
     ) -> None:
-        """Fill `counts`, one row per split: threshold, test rows covered, sum of sizes, singletons, empty sets.
+        """Fill `counts`, one row per split: threshold, test rows covered, sum of sizes, singletons, empty
+        sets, singletons that hold the label.
 
         `calibrations` and `u` are (splits, n): a mask of the calibration rows, and u of all rows. The threshold is the
         k-th smallest calibration score; where that is not among the places, it is NaN, and the row is of no use.

@@ -48,7 +48,7 @@ def _load_loops_of_one_type() -> None:
     engine.add_product(one, one, one)
     near: NearPlaces = dispatch.near_places(rows, group, score, 0.0, 1.0)
     calibrations, draws = read_only(np.ones((1, 1), np.bool_)), read_only(np.zeros((1, 1)))
-    engine.count_splits(near, coefficients(score, 2), 1, calibrations, draws, np.empty((1, 5)))
+    engine.count_splits(near, coefficients(score, 2), 1, calibrations, draws, np.empty((1, 6)))
     state = martingale.new_martingale()
     martingale.add_scores(state, u)
     martingale.updater(state, 0)(0.5, 0.5, 1, 0)

@@ -90,7 +90,7 @@ def run(
     is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
     results are written when it ends.
     """
-    need("A field model", "field", "PIL")
+    need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import output_folder
     from pippin.cli.steps import file_checksum
@@ -162,7 +162,8 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     """Write the results and their page, and print a summary."""
     from pippin._runtime.visible import visible
-    from pippin.cli.report.field import PAGE, Seen, many, reason, write_field_page
+    from pippin.cli.report import many
+    from pippin.cli.report.field import PAGE, Seen, reason, write_field_page
 
     summary, model, out = field_run.finish(photos), field_run.model, field_run.out
     entries = [field_run.entries[photo] for photo in photos]

@@ -59,7 +59,7 @@ def monitor(
     from pippin.tables.layout import Layout
 
     if plot is not None:
-        need("A plot", "report", "matplotlib")
+        need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))
         check_target(plot, ".png", ".svg", ".html", option="--plot")
     watching = _begun(predictor, state, (delta, mean_time), reference, seed)
     told, before = -1, watching.n_rows
@@ -87,7 +87,7 @@ def _draw(monitor: "Monitor", path: Path) -> None:
 
     kind = path.suffix[1:].lower()
     if kind == "html":
-        from pippin.cli.report.stream import stream_page
+        from pippin.cli.report.page import stream_page
 
         write_whole(path, stream_page(monitor).encode())
         return

@@ -18,7 +18,7 @@ SHOWN = ("repip", "raps", "aps")  # the first stands beside photographs; the oth
 def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
     """Insert photographs of `folder`, whose logits train wrote to `probs`, into the page."""
     from pippin._runtime.disk import write_whole
-    from pippin.cli.report.photos import photo_section, with_photos
+    from pippin.cli.report.page import photo_section, with_photos
     from pippin.tables.reading import read_data
 
     data = read_data(probs)

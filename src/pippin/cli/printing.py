@@ -126,7 +126,7 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
         table.add_row(
             visible(name),
             f"{row['coverage']:.3f} ± {row['coverage_sd']:.3f}",
-            f"{row['mean_size']:.2f} ± {row['efficiency_sd']:.2f}",
+            f"{row['mean_size']:.2f} ± {row['mean_size_sd']:.2f}",
             *(f"{row[key]:.1%} ± {row[key + '_sd']:.1%}" for key in ("singleton_rate", "empty_rate")),
         )
     return table

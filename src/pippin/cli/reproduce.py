@@ -61,7 +61,7 @@ def we3ds(
     from pippin.cli.outputs import output_folder
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
-    need("The report", "report", "matplotlib")
+    need("The report", "report", "matplotlib", "jinja2")
     windows = out / "windows"
     with output_folder(out):
         prepare_we3ds(download, windows, window=WINDOW, seed=seed)  # it looks for itself whether those there still hold
@@ -83,7 +83,7 @@ def _experiment(
     """Training, sweeps, the comparison and its report, which calls the images by `name`, and a field model."""
     from pippin.cli.outputs import output_folder
 
-    need("The report", "report", "matplotlib")
+    need("The report", "report", "matplotlib", "jinja2")
     for_comparison, for_sweeps = splits
     seed = chosen["seed"]
     with output_folder(out):

@@ -116,18 +116,23 @@ def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u:
 @part
 def _entering(
     near: NearPlaces, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
-) -> tuple[int, int, int, int]:
-    """Count the places before `stop` that enter a set of a test row: labels, all, those of rank 0 and of rank 1."""
-    labels, places, firsts, seconds = 0, 0, 0, 0
+) -> tuple[int, int, int, int, int]:
+    """Count the places before `stop` that enter a set of a test row: labels, all, those of rank 0 and of rank 1.
+
+    The last count is that of rank 0 minus that of rank 1, in rows whose label has rank 0.
+    """
+    labels, places, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):
         enters = not calibration[near.row[j]]
         if not sure:
             enters &= _score(near, c, j, u) <= threshold
         labels += enters & near.is_label[j]
         places += enters
-        firsts += enters & (near.rank[j] == 0)
-        seconds += enters & (near.rank[j] == 1)
-    return labels, places, firsts, seconds
+        first, second, top = enters & (near.rank[j] == 0), enters & (near.rank[j] == 1), near.top[near.row[j]]
+        firsts += first
+        seconds += second
+        correct += (first & top) - (second & top)
+    return labels, places, firsts, seconds, correct
 
 
 @entry_point
@@ -137,17 +142,20 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags,
     for s in range(calibrations.shape[0]):
         calibration = calibrations[s]
         threshold = _threshold(near, c, k, calibration, u[s], scores)
-        covered, total, singletons, empty = 0, 0, 0, 0
+        covered, total, singletons, empty, correct = 0, 0, 0, 0, 0
         for i in range(calibration.size):
             test, size = not calibration[i], near.sizes[i]
             covered += test & near.sure[i]
             total += test * size
             singletons += test & (size == 1)
             empty += test & (size == 0)
+            correct += test & (size == 1) & near.top[i]
         if near.scores.size:
             stop = np.searchsorted(near.scores, threshold, side="right")
-            labels, places, firsts, seconds = _entering(near, c, calibration, u[s], threshold, stop, True)
+            entering = _entering(near, c, calibration, u[s], threshold, stop, True)
         else:
-            labels, places, firsts, seconds = _entering(near, c, calibration, u[s], threshold, near.row.size, False)
+            entering = _entering(near, c, calibration, u[s], threshold, near.row.size, False)
+        labels, places, firsts, seconds, correct_entering = entering
         counts[s, 0], counts[s, 1], counts[s, 2] = threshold, covered + labels, total + places
         counts[s, 3], counts[s, 4] = singletons + firsts - seconds, empty - firsts
+        counts[s, 5] = correct + correct_entering

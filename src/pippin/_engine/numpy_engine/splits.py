@@ -30,4 +30,6 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags,
         enters = (scores <= count[0]) & test[near.row]
         covered = np.count_nonzero(near.sure & test) + np.count_nonzero(enters & near.is_label)
         sizes = (near.sizes + np.bincount(near.row[enters], minlength=len(test)))[test]
-        count[1:] = covered, sizes.sum(), np.count_nonzero(sizes == 1), np.count_nonzero(sizes == 0)
+        singletons, empty = sizes == 1, sizes == 0
+        count[1:3] = covered, sizes.sum()
+        count[3:] = [np.count_nonzero(some) for some in (singletons, empty, singletons & near.top[test])]

@@ -1,74 +1,109 @@
-"""Figures and the report page: results as files. Needs the extra `report`; draws and computes nothing new."""
+"""Figures and HTML pages of results; nothing new is computed.
 
+Figures and pages need the extra `report`, the page of a field run the extra `field`.
+"""
+
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pippin._compare.report_data import Study
 from pippin._compare.tuning import Sweep
 from pippin._runtime.disk import write_whole
 from pippin._runtime.extras import need
+from pippin._runtime.visible import visible
 
-__all__ = ["write_report", "write_sweep", "write_toy"]
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render", "write_report", "write_sweep", "write_toy"]
 
 
 def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) -> Path:
-    """Writes the figures (PNG and SVG) and report.html into the folder, and returns the page's path.
+    """Write the figures (PNG and SVG) and report.html into the folder, and return the page's path.
 
     Args:
         out: the folder, which is made where it is missing.
-        study: what is to be told.
+        study: the comparison, its verdict, and the first split in detail.
         title: the page's heading.
         run: how to repeat it, name and value: the command, the data, its checksum.
     """
-    need("A figure or report", "report", "matplotlib")
-    from pippin._plotting.front import read_front
+    need("A figure or report", "report", "matplotlib", "jinja2")
     from pippin.cli.report import figures
-    from pippin.cli.report.classes import classes, classes_told
-    from pippin.cli.report.page import Drawn, build_page
-    from pippin.cli.report.style import inline, rendered, save_figure
+    from pippin.cli.report.page import comparison_page, coverage_by_class
 
     comparison, verdict = study.comparison, study.verdict
-    drawings = {"violins": figures.violins(comparison), "front": figures.front(comparison, verdict)}
-    by_class = classes_told(comparison, str(verdict.compared[-1].score))
-    if study.evaluations:
-        drawings["sizes"] = figures.sizes(study.evaluations)
-        sizes = dict(zip(map(str, comparison.scores), comparison.metric("mean_size").mean(axis=1), strict=True))
-        drawings["classes"] = classes(by_class, comparison.alpha, sizes)
+    by_class = coverage_by_class(comparison, verdict.take)
+    drawings = {
+        "violins": figures.violins(comparison),
+        "front": figures.front(comparison, verdict),
+        "sizes": figures.sizes(study.evaluations),
+        "classes": figures.class_coverage(comparison, by_class),
+    }
     if study.decisions is not None:
         drawings["decisions"] = figures.promises(study.decisions)
-    svgs = {name: rendered(figure, "svg") for name, figure in drawings.items()}
-    images = {name: inline(svg, name) for name, svg in svgs.items()}
-    if study.evaluations:  # on a telephone; in the page alone
-        images["narrow"] = inline(rendered(classes(by_class, comparison.alpha, sizes, narrow=True), "svg"), "narrow")
-    page = build_page(study, Drawn(by_class, read_front(comparison, verdict.fronts), images), title, run)
-    out = _folder(out)
+    svgs = {name: figures.rendered(figure, "svg") for name, figure in drawings.items()}
+    narrow = figures.rendered(figures.class_coverage(comparison, by_class, narrow=True), "svg")
+    inline = {name: figures.inline(svg, name) for name, svg in (svgs | {"narrow": narrow}).items()}
+    page = comparison_page(study, by_class, inline, title, run)
+    out.mkdir(parents=True, exist_ok=True)
     for name, figure in drawings.items():
-        save_figure(figure, out, name, svgs[name])
+        figures.save_figure(figure, out, name, svgs[name])
     write_whole(out / "report.html", page.encode())
     return out / "report.html"
 
 
 def write_sweep(out: Path, sweep: Sweep) -> Path:
-    """Writes the sweep's figure as sweep.png and sweep.svg, and returns the PNG's path."""
+    """Write the sweep's figure as sweep.png and sweep.svg, and return the PNG's path."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
-    from pippin.cli.report.style import save_figure
 
-    figure = figures.sweep(sweep)
-    save_figure(figure, _folder(out), "sweep")
-    return Path(out) / "sweep.png"
+    return figures.save_figure(figures.sweep(sweep), out, "sweep")
 
 
 def write_toy(out: Path) -> Path:
-    """Writes the paper's toy cases as toy.png and toy.svg, and returns the PNG's path."""
+    """Write the paper's toy cases as toy.png and toy.svg, and return the PNG's path."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
-    from pippin.cli.report.style import save_figure
 
-    figure = figures.toy()
-    save_figure(figure, _folder(out), "toy")
-    return Path(out) / "toy.png"
+    return figures.save_figure(figures.toy(), out, "toy")
 
 
-def _folder(out: Path) -> Path:
-    Path(out).mkdir(parents=True, exist_ok=True)
-    return Path(out)
+def render(template: str, **content: Any) -> str:
+    """Render a template of this package; text is escaped, and characters that cannot be seen are spelled out."""
+    return _environment().get_template(template).render(content)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else visible(value),
+        loader=PackageLoader("pippin.cli.report"),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {"number": _number, "many": many}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    return environment
+
+
+def _number(value: float, spec: str) -> str:
+    """Format a number with a minus sign, ∞ and – for NaN.
+
+    >>> _number(-0.5, ".1%"), _number(float("inf"), ".3f")
+    ('−50.0%', '∞')
+    """
+    return format(value, spec).replace("-", "−").replace("inf", "∞").replace("nan", "–")
+
+
+def many(n: int, word: str) -> str:
+    """Format a count with its word.
+
+    >>> many(1, "window"), many(2000, "window")
+    ('1 window', '2,000 windows')
+    """
+    return f"{n:,} {word}{'' if n == 1 else 's'}"

@@ -1,8 +1,16 @@
-"""The figures: each takes results of this package and returns a matplotlib figure of them."""
+"""Figures of results, their files, and their drawings inside a page."""
 
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pippin._compare.comparison import Comparison
 from pippin._compare.decisions import DecisionComparison
@@ -10,17 +18,39 @@ from pippin._compare.methods import parse_methods
 from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
 from pippin._conformal.metrics import Evaluation
-from pippin._plotting.drawing import GRID, INK, LOOKS, TARGET, drawn, short
+from pippin._plotting import drawing
+from pippin._plotting.coverage import draw_shares
+from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
 from pippin._plotting.front import draw_front, label_front, read_front
 from pippin._plotting.sets import draw_sizes, size_groups
 from pippin._plotting.splits import PANELS, SWEPT, draw_metric, draw_promises, draw_sweep, look, name_scores
-from pippin.cli.report.style import new_figure
+from pippin._runtime.disk import write_whole
 from pippin.cli.report.toy_cases import CASES, Case
+
+if TYPE_CHECKING:
+    from pippin.cli.report.page import ClassCoverage
+
+NARROW = 18  # characters of a name in a narrow figure
+THEMED = {  # colors that a page replaces by its own
+    INK: "ink",
+    "#111111": "ink",
+    QUIET: "quiet",
+    GRID: "grid",
+    WARNING: "warning",
+    HIGHLIGHT: "highlight",
+    "#ffffff": "halo",
+    "#0072b2": "blue",
+}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make an empty figure; lengths are in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 @drawn
 def violins(comparison: Comparison) -> Figure:
-    """Coverage, size and singletons of every score: a violin, and one point per split."""
+    """Draw coverage, size and singletons of every score: a violin, and one point per split."""
     longest = max(len(short(score)) for score in comparison.scores)
     figure = new_figure(10.4 + 0.09 * longest, 1.5 + 0.62 * len(comparison.scores))
     axes = figure.subplots(1, 3, sharey=True, squeeze=False)[0]
@@ -32,7 +62,7 @@ def violins(comparison: Comparison) -> Figure:
 
 @drawn
 def front(comparison: Comparison, verdict: Verdict) -> Figure:
-    """Mean size against the share of singletons, and the line that each family traces."""
+    """Draw mean size against the share of singletons, and a line for each family of scores."""
     known = read_front(comparison, verdict.fronts)
     figure = new_figure(9, 6.6)
     FigureCanvasAgg(figure)
@@ -46,7 +76,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
 
 @drawn
 def promises(comparison: DecisionComparison) -> Figure:
-    """What decisions promise and what comes of them, as more broken certificates are allowed."""
+    """Draw mean certificate and mean utility of decisions at every level."""
     figure = new_figure(10.4, 4.8)
     draw_promises(figure.subplots(1, 2, sharey=True), comparison)
     return figure
@@ -54,7 +84,7 @@ def promises(comparison: DecisionComparison) -> Figure:
 
 @drawn
 def sweep(swept: Sweep) -> Figure:
-    """Size and singletons against a parameter's value: one point per split, a line through the means."""
+    """Draw size and singletons against a parameter's value: one point per split, a line through the means."""
     figure = new_figure(11, 4.4)
     axes = figure.subplots(1, 2, squeeze=False, gridspec_kw={"wspace": 0.06})[0]
     for ax, metric in zip(axes, SWEPT, strict=True):
@@ -64,7 +94,7 @@ def sweep(swept: Sweep) -> Figure:
 
 @drawn
 def toy() -> Figure:
-    """The paper's six toy cases: y has probability 0.1 in all, the scores differ by what stands above it."""
+    """Draw the paper's six toy cases: y always has probability 0.1, and its scores depend on the classes above it."""
     figure = new_figure(10, 5.6)
     axes = figure.subplots(2, 3, sharey=True)
     for number, (ax, case) in enumerate(zip(axes.flat, CASES, strict=True), 1):
@@ -76,12 +106,11 @@ def toy() -> Figure:
 
 
 def _toy_case(ax: Axes, case: Case) -> None:
-    row, own = case.row(), len(case.above)
-    colours = [LOOKS["ip"].colour] * own + [TARGET] + [GRID] * (len(row) - own - 1)
-    bars = ax.bar(range(len(row)), row, color=colours, width=0.8)
-    bars[own].set_hatch("///")
-    bars[own].set_edgecolor(INK)
-    ax.set_xticks(range(own + 1), [*"abcdefgh"[:own], "y"])
+    row, rank = case.row(), len(case.above)
+    colors = [LOOKS["ip"].colour] * rank + [TARGET] + [GRID] * (len(row) - rank - 1)
+    bars = ax.bar(range(len(row)), row, color=colors, width=0.8)
+    bars[rank].set(hatch="///", edgecolor=INK)
+    ax.set_xticks(range(rank + 1), [*"abcdefgh"[:rank], "y"])
     ax.set_xlim(-0.7, 11.3)
     names = {"ip": "IP", "margin": "MS", "pip": "PIP"}
     ax.set_xlabel("     ".join(f"{names[name]} {value:.2f}" for name, value in case.computed().items()))
@@ -89,7 +118,7 @@ def _toy_case(ax: Axes, case: Case) -> None:
 
 @drawn
 def sizes(evaluations: dict[str, Evaluation]) -> Figure:
-    """How large the sets are: for every score, the share of sets of each size, on one split."""
+    """Draw the share of sets of each size on one split, for every score."""
     columns = 2 if len(evaluations) == 4 else min(3, len(evaluations))
     rows = -(-len(evaluations) // columns)
     figure = new_figure(11 if columns == 3 else 4.5 * columns, 0.5 + 2.3 * rows)
@@ -100,7 +129,76 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
-        axes[-2, column].tick_params(labelbottom=True)  # the lowest that is seen
+        axes[-2, column].tick_params(labelbottom=True)  # the lowest visible one
     figure.supxlabel("size", fontsize=11)
     figure.supylabel("share of sets", fontsize=11)
     return figure
+
+
+@drawn
+def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]", narrow: bool = False) -> Figure:
+    """Draw coverage of the classes, the least covered on top, as bars; of a second method as hollow marks.
+
+    Of many classes, those with the least and the most coverage are drawn. A narrow figure fits the screen of a phone.
+    """
+    longest = NARROW if narrow else drawing.LONGEST
+    (title, coverage), *others = by_class.items()
+    mean_sizes = dict(zip(map(str, comparison.scores), comparison.metric("mean_size").mean(axis=1), strict=True))
+    shown, places, hidden = drawing.arranged(sorted(coverage, key=lambda name: coverage[name][1]))
+    figure = new_figure(4.8 if narrow else 9, 1.4 + 0.27 * (len(shown) + 2 * bool(hidden) + 1.5 * bool(others)))
+    ax = figure.subplots()
+    draw_shares(ax, places, [coverage[name][1] for name in shown], comparison.alpha)
+    for place, name in zip(places, shown, strict=True):
+        drawing.beside(ax, place, f"{coverage[name][1]:.1%} of {coverage[name][0]:,}")
+    if hidden:
+        drawing.tell_hidden(ax, hidden, "classes")
+    for name, other in others:
+        label = f"{short(name, longest)}, size {mean_sizes[name]:.2f}"
+        (marks,) = ax.plot([other[k][1] for k in shown], places, "o", clip_on=False, zorder=4, label=label)
+        marks.set(markerfacecolor="white", markeredgecolor=INK, markeredgewidth=1.6, markersize=7.5)
+        figure.legend(loc="outside lower center", fontsize=10)
+    drawing.name_rows(ax, places, shown, longest)
+    if narrow:
+        ax.set_xticks([0, 0.5, 1])
+    ax.set_xlabel("coverage")
+    size = f", size {mean_sizes[title]:.2f}" if others else ""
+    ax.set_title(short(title, longest) + size, loc="left", pad=18, parse_math=False)
+    return figure
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """Render the figure as PNG, or as SVG without a background; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
+    with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box is drawn instead
+        if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+            figure.draw_without_rendering()
+            figure.set_layout_engine(None)  # with any engine, each file would be laid out again
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg")
+    return buffer.getvalue()
+
+
+def inline(svg: bytes, name: str) -> str:
+    """Prepare a drawing for a page, whose theme gives the ink, the grid and the background.
+
+    Ids are prefixed with the name, so that no drawing refers to a part of another, which may be hidden.
+    """
+    text = svg.decode()
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', text, count=1)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    for color, variable in THEMED.items():
+        text = text.replace(color, f"var(--{variable})")
+    return text
+
+
+def save_figure(figure: Figure, folder: Path, name: str, svg: bytes | None = None) -> Path:
+    """Write `name`.png and `name`.svg, on white, and return the PNG's path; `svg` is a drawing already rendered."""
+    svg = rendered(figure, "svg") if svg is None else svg
+    start = svg.index(b">", svg.index(b"<svg")) + 1
+    paper = b'\n <rect width="100%" height="100%" fill="#ffffff"/>'
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / f"{name}.png", rendered(figure, "png"))
+    write_whole(folder / f"{name}.svg", svg[:start] + paper + svg[start:])
+    return folder / f"{name}.png"
