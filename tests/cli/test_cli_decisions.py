@@ -102,7 +102,7 @@ def test_wrong_use_is_one_sentence(here, call):
     for line, told in (
         (
             "calibrate cal.npz --utility bad.csv --out x.json",
-            "bad.csv: The utility says nothing of the class 'black_grass'",
+            "bad.csv: Expected a utility for each of the 12 classes (black_grass",
         ),
         ("calibrate cal.npz --utility none.csv --out x.json", "Cannot use none.csv"),
         ("calibrate cal.npz --utility u.csv --per kind --out x.json", "knows no kinds"),
@@ -110,7 +110,7 @@ def test_wrong_use_is_one_sentence(here, call):
         ("decide d.json test.npz --utility u.csv --out a.csv", "since it has its own utility: leave it out"),
         ("decide d.json test.npz --fallback ask --out a.csv", "Expected a decider without --fallback"),
         ("decide d.json test.npz --out a.txt", "Expected --out to end in"),
-        ("compare test.npz --utility bad.csv --out out", "bad.csv: The utility says nothing of the class"),
+        ("compare test.npz --utility bad.csv --out out", "bad.csv: Expected a utility for each of the 12 classes"),
     ):
         code, _, err = call(line)
         assert code == 2, line

@@ -58,7 +58,7 @@ def test_a_file_brings_back_the_same_decider(way, tmp_path):
     same(short.decide(DATA.probs[TEST], groups=groups), wanted)
     with pytest.raises(pippin.InputError, match="saved without its calibration scores"):
         short.at(0.2)
-    assert isinstance(again, pippin.ConformalPredictor)
+    assert isinstance(again, pippin.decisions.Decider)
     one = decider.decide_one(DATA.probs[2000], group=None if groups is None else int(groups[0]))
     assert one == wanted[0]
 
@@ -88,7 +88,7 @@ def test_files_that_were_changed_are_refused(tmp_path):
         ("per", "cluster", "per makes no sense"),
         ("utility", {**utility, "actions": ["spray"]}, "utility makes no sense"),
         ("utility", {**utility, "values": [[1, 2], [3, 4], ["x", 1]]}, "utility makes no sense"),
-        ("utility", {**utility, "kinds": utility["kinds"][1:]}, "says nothing of the class"),
+        ("utility", {**utility, "kinds": utility["kinds"][1:]}, "Expected a kind for each of the 12 classes"),
         ("levels", [0.1], "levels makes no sense"),
         ("cell_counts", [1999], "makes no sense"),
     ):

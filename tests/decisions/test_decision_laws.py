@@ -106,7 +106,7 @@ def test_errors_among_those_acted_on_exceed_their_bound_seldom():
     error, delta, above, acting = 0.2, 0.1, 0, 0
     for _ in range(2000):
         rows = rng.integers(0, len(labels), 400)
-        found = pippin.decisions.select(probs[rows], labels[rows], error=error, delta=delta)
+        found = pippin.decisions.select(probs[rows], labels[rows], error=error, confidence=1 - delta)
         acted = np.searchsorted(-falling, -found.threshold, side="right")
         acting += acted > 0
         above += acted > 0 and share[acted - 1] > error

@@ -33,9 +33,9 @@ def test_costs_in_a_series_go_by_its_index():
 
 def test_a_loss_that_no_set_avoids_is_refused():
     """If a full set loses more than alpha, nothing can be promised."""
-    with pytest.raises(pippin.InputError, match="Even a set of all classes may lose 1, more than alpha"):
+    with pytest.raises(pippin.InputError, match="Even a set of all classes may lose 1, more than level"):
         pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: float(label == 0), 0.1)
-    with pytest.raises(pippin.InputError, match="Expected a loss that is a number, got None"):
+    with pytest.raises(pippin.InputError, match="Expected a loss from 0 to the bound 1, got None"):
         pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: None, 0.1)
 
 
@@ -65,11 +65,11 @@ def test_two_spellings_of_one_class_are_refused():
 )
 def test_a_decider_without_scores_is_still_checked(betas, tmp_path):
     """One β in a cell; and none that is finite from too few rows."""
-    from pippin._conformal.saving import write_predictor
+    from pippin._conformal.serialization import write_file
 
     utility = pippin.decisions.Utility(TABLE, actions=("spray", "leave", "ask"))
     content = pippin.decisions.calibrate(PROBS, LABELS, utility, 0.05).content(scores=False)
     few = {} if betas[0][1] == 5 else {"n_calibration": 3, "cell_counts": [3]}
-    write_predictor(tmp_path / "d.json", {**content, "betas": betas, **few})
+    write_file(tmp_path / "d.json", {**content, "betas": betas, **few})
     with pytest.raises(pippin.InputError, match="its betas makes no sense"):
         pippin.load(tmp_path / "d.json")

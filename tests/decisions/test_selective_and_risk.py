@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin._conformal.saving import write_predictor
+from pippin._conformal.serialization import write_file
 from pippin._theory.certifying import STARTS, acted_needed, certified, sequence, tail
 from support.decisions import field
 
@@ -72,17 +72,15 @@ def test_a_selective_predictor_is_saved(tmp_path, per):
     """The same bits from its file; a file of something else, or one that was edited, is refused."""
     made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
     made.save(tmp_path / "sure.json")
-    kept = pippin.decisions.SelectiveClassifier.load(tmp_path / "sure.json")
+    kept = pippin.load(tmp_path / "sure.json")
     assert kept.content() == made.content()
     assert np.array_equal(kept.predict(DATA.probs).acted, made.predict(DATA.probs).acted)
-    with pytest.raises(ValueError, match=r"acts when sure.*SelectiveClassifier\.load"):
-        pippin.load(tmp_path / "sure.json")
-    pippin.calibrate(DATA.probs, DATA.labels).save(tmp_path / "sets.json")
-    with pytest.raises(ValueError, match=r"holds no selective predictor"):
-        pippin.decisions.SelectiveClassifier.load(tmp_path / "sets.json")
-    write_predictor(tmp_path / "bad.json", {**made.content(), "thresholds": [2.0]})
+    assert isinstance(kept, pippin.decisions.SelectiveClassifier)
+    assert (kept.confidence, kept.content()["delta"]) == (0.95, 0.05)
+    assert repr(kept) == repr(made)
+    write_file(tmp_path / "bad.json", {**made.content(), "thresholds": [2.0]})
     with pytest.raises(ValueError, match="its thresholds makes no sense"):
-        pippin.decisions.SelectiveClassifier.load(tmp_path / "bad.json")
+        pippin.load(tmp_path / "bad.json")
 
 
 def test_what_cannot_be_certified_is_told():
@@ -99,14 +97,14 @@ def test_what_cannot_be_certified_is_told():
     with pytest.warns(UserWarning, match="No number of rows like these would"):
         pippin.decisions.select(probs, rng.integers(0, 4, 3000), error=0.05)
     with pytest.warns(UserWarning, match="at least 228 of them, got 15"):
-        pippin.decisions.select(probs[:15], probs[:15].argmax(axis=1))
+        pippin.decisions.select(probs[:15], probs[:15].argmax(axis=1), error=0.02)
     for options, told in (
         ({"error": 0}, "Expected error strictly"),
-        ({"delta": 1}, "Expected delta strictly"),
+        ({"confidence": 1}, "Expected confidence strictly"),
         ({"per": "group"}, "None or 'class'"),
     ):
         with pytest.raises(pippin.InputError, match=told):
-            pippin.decisions.select(DATA.probs, DATA.labels, **options)
+            pippin.decisions.select(DATA.probs, DATA.labels, **{"error": 0.02, **options})
 
 
 def slow_risk(scores, labels, costs, alpha):
@@ -145,21 +143,44 @@ def test_risk_thresholds_are_those_of_the_definition(tmp_path):
     assert one.guarantee == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("score", ["pip", "aps"])
+def test_a_risk_controller_predicts_one_row_as_it_predicts_all(score):
+    """With and without randomization, and with the most probable class in empty sets."""
+    controller = pippin.decisions.control_risk(DATA.probs[:1000], DATA.labels[:1000], 1.0, 0.4, score=score, seed=0)
+    rows = DATA.probs[1000:1100]
+    assert (controller.predict(rows, seed=0).sizes == 0).any()
+    for nonempty in (False, True):
+        for row in rows:
+            found = controller.predict_one(row, seed=3, nonempty=nonempty)
+            np.testing.assert_array_equal(found, controller.predict([row], seed=3, nonempty=nonempty).members)
+            assert len(found) >= nonempty
+    assert repr(controller).startswith(f"RiskController({controller.score}, level=0.4, threshold=")
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 1 / 3, 0.123456789])
+def test_files_hold_one_minus_confidence(confidence, tmp_path):
+    """As `delta`, in decimal arithmetic; the confidence comes back to the last bit."""
+    made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.3, confidence=confidence)
+    made.save(tmp_path / "sure.json")
+    assert pippin.load(tmp_path / "sure.json").confidence == made.confidence == confidence
+    assert made.content()["delta"] == pytest.approx(1 - confidence, rel=1e-15)
+
+
 def test_wrong_losses_are_one_sentence():
     probs, labels = np.full((30, 2), 0.5), [0, 1] * 15
     for loss, options, told in (
-        (lambda s, y: float(len(s)), {"bound": 5, "alpha": 3}, "does not grow with the set"),
-        (lambda s, y: 2.0, {}, "from 0 to the bound 1, got 2"),
+        (lambda s, y: float(len(s)), {"bound": 5, "level": 3}, "does not grow with the set"),
+        (lambda s, y: 2.0, {}, "a loss from 0 to the bound 1, got 2"),
         (lambda s, y: 0.5, {}, "Even a set of all classes may lose 0.5"),
         ([1, 2, 3], {}, "Expected 2 costs, one per class"),
         ([1, -2], {}, "Expected costs of at least 0"),
-        ({"a": 1}, {"classes": ["a", "b"]}, "a cost for every class, got none for 'b'"),
-        ({"a": 1, "b": 1, "c": 1}, {"classes": ["a", "b"]}, "'c', which is none of the classes"),
-        (1.0, {"bound": 2}, "a bound beside a function alone"),
-        (1.0, {"alpha": 0}, "Expected alpha to be a number above 0"),
+        ({"a": 1}, {"classes": ["a", "b"]}, "a cost for each of the 2 classes .*, got none for 'b'"),
+        ({"a": 1, "b": 1, "c": 1}, {"classes": ["a", "b"]}, "'c', which is none of the 2 classes"),
+        (1.0, {"bound": 2}, "bound with a function alone"),
+        (1.0, {"level": 0}, "Expected level to be a number above 0"),
     ):
         with pytest.raises(pippin.InputError, match=told):
-            pippin.decisions.control_risk(probs, labels, loss, options.pop("alpha", 0.1), **options)
+            pippin.decisions.control_risk(probs, labels, loss, options.pop("level", 0.1), **options)
     with pytest.warns(UserWarning, match="30 calibration examples are too few .* at least 99 are needed"):
         found = pippin.decisions.control_risk(probs, labels, 10.0, 0.1)
     assert found.threshold == np.inf

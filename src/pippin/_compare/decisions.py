@@ -12,7 +12,7 @@ from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows
 from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_trial
 from pippin._conformal.marginal import kth_smallest
-from pippin._decisions.judging import came_of
+from pippin._decisions.decisions import action_outcomes
 from pippin._decisions.utility import Utility
 from pippin._engine import decisions, dispatch
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
@@ -228,7 +228,7 @@ def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
 
 def _measures(acted: Actions, utilities: Vector, labels: Codes) -> Vector:
     codes, certificates = acted
-    worth, kept, error = came_of(codes, certificates, utilities, labels)
+    worth, kept, error = action_outcomes(codes, certificates, utilities, labels)
     promised, nothing = np.isfinite(certificates), np.isnan(certificates).all()
     by_action = [codes == a for a in range(len(utilities))]
     return np.array(

@@ -56,6 +56,7 @@ _MAY_BE_INFINITE = {
 _FACTS = {  # what a notebook shows of an object that has it
     "score": "score",
     "alpha": "alpha, the share of errors allowed",
+    "level": "level, the expected loss allowed",
     "n_calibration": "calibration rows",
 }
 

@@ -1,1 +1,1 @@
-"""From probabilities or sets to actions: utilities, the worst case over a set, decisions with a guarantee."""
+"""Decisions from probabilities or prediction sets: utilities, certificates, selective classification, risk control."""

@@ -1,27 +1,31 @@
-"""Conformal risk control: sets whose expected loss is at most what was asked for."""
+"""Conformal risk control: prediction sets with a bounded expected loss."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.content import Content, check_limits, need, whole_numbers
-from pippin._conformal.kinds import by_text
-from pippin._conformal.one_threshold import OneThreshold
-from pippin._conformal.saving import Saved, listed, scored_content
+from pippin._conformal.serialization import Content, Saved, check_limits, classes_content, listed, need, whole_numbers
+from pippin._conformal.sets import PredictionSets
+from pippin._decisions.utility import by_class
 from pippin._engine import dispatch
-from pippin._engine.draws import draws
-from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
+from pippin._engine.draws import draws, generator_of
+from pippin._engine.protocol import Bounds
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.warn import warn
 from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
-from pippin._validation.labels import Labelled, as_labelled, shortened
+from pippin._validation.batched import Batched, is_batched, watched
+from pippin._validation.labels import Labelled, as_labelled
+from pippin._validation.rows import agree, as_one_row, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +33,11 @@ if TYPE_CHECKING:
 Loss = Callable[[list[str | int], str | int], float]
 
 
-def calibrate_risk(
+def control_risk(
     probs: Any,
     labels: ArrayLike,
     loss: "Loss | Mapping[Any, float] | ArrayLike",
-    alpha: float = 0.1,
+    level: float = 0.1,
     *,
     score: Score | str = "repip",
     classes: Classes | None = None,
@@ -41,71 +45,70 @@ def calibrate_risk(
     seed: Seed = None,
     from_logits: bool = False,
 ) -> "RiskController":
-    """A predictor whose sets have an expected loss of at most alpha.
+    """Calibrate prediction sets whose expected loss is at most `level`.
 
-    The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ alpha, the losses being
-    those of the calibration rows and B the largest there can be: then E[loss] ≤ alpha.
+    The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, for the losses of the
+    calibration rows and the largest possible loss B: then E[loss] ≤ level.
     Angelopoulos, Bates, Fisch, Lei, Schuster (2024), Conformal risk control.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
-        loss: what it costs if the true class y is not in the set: one number for all, one per
+        loss: the cost of a set without the true class y: one number for all classes, one per
             class, or {class: number}; or a function of (set, label), the set a list of classes,
-            most probable first, whose loss does not grow with the set.
-        alpha: the expected loss allowed.
+            most probable first, that does not increase with the set.
+        level: the expected loss allowed.
         score: a score or its spelling.
         classes: names of the K columns; a data frame brings its own.
-        bound: B, where `loss` is a function; 1, if it is not given.
-        seed: for the randomised scores; a seed or a Generator.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        bound: B for a function `loss`; 1 by default.
+        seed: for randomized scores; a seed or a Generator.
+        from_logits: treat `probs` as logits and apply softmax.
 
     >>> import pippin
     >>> data = pippin.load_example()
-    >>> dear = {name: 10.0 if name == "black_grass" else 1.0 for name in data.classes}
+    >>> costs = {name: 10.0 if name == "black_grass" else 1.0 for name in data.classes}
     >>> names = data.classes
-    >>> predictor = pippin.decisions.control_risk(data.probs[:2000], data.labels[:2000], dear, 0.1, classes=names)
-    >>> predictor.predict(data.probs[2000:])
+    >>> controller = pippin.decisions.control_risk(data.probs[:2000], data.labels[:2000], costs, 0.1, classes=names)
+    >>> controller.predict(data.probs[2000:])
     PredictionSets(2,986 objects, 12 classes, mean size 3.63, 48 % singletons)
     """
-    chosen, level = parse_score(score), float(_positive("alpha", alpha))
+    score, level = parse_score(score), _positive("level", level)
     data = as_labelled(probs, labels, classes, from_logits)
-    u = draws(chosen, data.rows.n, seed)
+    u = draws(score, data.rows.n, seed)
     if callable(loss):
-        most = float(_positive("bound", 1.0 if bound is None else bound))
-        threshold = _threshold_of(loss, data, chosen, u, level, most)
-        made = RiskController(chosen, level, threshold, data.rows.n, data.classes, most, None, None, None)
+        most = _positive("bound", 1.0 if bound is None else bound)
+        threshold = _threshold_of_loss(loss, data, score, u, level, most)
+        costs = scores = true_labels = None
+    elif bound is not None:
+        raise InputError("Expected bound with a function alone, got it with costs of classes", "leave it out")
     else:
-        if bound is not None:
-            raise InputError("Expected a bound beside a function alone, got it beside costs of classes", "leave it out")
         costs = _costs(loss, data.classes)
-        scores = dispatch.label_scores(data.rows, data.labels, chosen, u)
+        scores = dispatch.label_scores(data.rows, data.labels, score, u)
         order = np.argsort(scores, kind="stable")
-        kept = read_only(scores[order]), read_only(data.labels[order])
-        threshold = _weighted_threshold(*kept, costs, level)
-        made = RiskController(chosen, level, threshold, data.rows.n, data.classes, float(costs.max()), costs, *kept)
-    _warn_of_infinite(threshold, data.rows.n, level, made.bound)
-    return made
+        scores, true_labels, most = read_only(scores[order]), read_only(data.labels[order]), float(costs.max())
+        threshold = _threshold_of_costs(costs, scores, true_labels, level)
+    _warn_of_infinite(threshold, data.rows.n, level, most)
+    return RiskController(score, level, threshold, data.rows.n, data.classes, most, costs, scores, true_labels)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RiskController(OneThreshold, Saved):
-    """A calibrated score: its sets lose at most alpha on average.
+class RiskController(Saved):
+    """Calibrated score whose prediction sets have an expected loss of at most `level`.
 
     Attributes:
         score: the score.
-        alpha: the mean loss allowed.
-        threshold: what the score of a class must not exceed.
-        n_calibration: how many rows calibrated it.
-        classes: the names of the columns, in their order.
-        bound: the largest loss that a set can have.
-        costs: those of missing each class; None, if the loss was a function.
-        scores: the calibration scores, sorted; None with a function.
-        labels: the classes that they belong to; None with a function.
+        level: the expected loss allowed.
+        threshold: upper bound on the scores of the classes in a set.
+        n_calibration: number of calibration rows.
+        classes: names of the columns, in their order.
+        bound: the largest loss of any set.
+        costs: the cost of missing each class; None for a loss function.
+        scores: the calibration scores, sorted; None for a loss function.
+        labels: their true classes; None for a loss function.
     """
 
     score: Score
-    alpha: float
+    level: float
     threshold: float
     n_calibration: int
     classes: Classes
@@ -116,34 +119,66 @@ class RiskController(OneThreshold, Saved):
 
     @property
     def guarantee(self) -> float:
-        """The coverage that follows: 1 − alpha/(the least cost of a class); 0 where the loss is a function."""
+        """Guaranteed coverage: 1 − level/(smallest cost of a class); 0 for a loss function."""
         if self.costs is None or not self.costs.min() > 0:
             return 0.0
-        return max(0.0, 1 - self.alpha / float(self.costs.min()))
+        return max(0.0, 1 - self.level / float(self.costs.min()))
 
     @property
     def takes(self) -> frozenset[str]:
-        """What `predict` may be told beside the rows."""
+        """Keywords that `predict` needs."""
         return frozenset({"seed"})
 
-    def at(self, alpha: float) -> "RiskController":
-        """Another level from the same calibration.
+    def at(self, level: float) -> "RiskController":
+        """Return the controller of another level from the same calibration scores.
 
         Args:
-            alpha: the expected loss allowed.
+            level: the expected loss allowed.
         """
         if self.costs is None or self.scores is None or self.labels is None:
             raise InputError("The loss of this predictor was a function, which it does not keep", "calibrate again")
-        level = float(_positive("alpha", alpha))
-        threshold = _weighted_threshold(self.scores, self.labels, self.costs, level)
+        level = _positive("level", level)
+        threshold = _threshold_of_costs(self.costs, self.scores, self.labels, level)
         _warn_of_infinite(threshold, self.n_calibration, level, self.bound)
-        return replace(self, alpha=level, threshold=threshold)
+        return replace(self, level=level, threshold=threshold)
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The scores of the calibration rows, and the threshold among them; Matplotlib axes.
+    def predict(
+        self, probs: Any, *, seed: Seed = None, nonempty: bool = False, from_logits: bool = False
+    ) -> PredictionSets:
+        """Predict the set of every row: all classes whose score is at most the threshold.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Or tables from `pippin.scan`.
+            seed: for randomized scores; a seed or a Generator.
+            nonempty: add the most probable class to empty sets, which increases coverage and mean size.
+            from_logits: treat `probs` as logits and apply softmax.
+        """
+        if is_batched(probs):
+            return self._predict_batches(probs, seed, nonempty, from_logits)
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
+        u = draws(self.score, rows.n, seed)
+        sets = dispatch.members(rows, self.score, Bounds(np.array([[self.threshold]])), u)
+        return PredictionSets(*(dispatch.with_best(rows, sets) if nonempty else sets), self.classes, rows.index)
+
+    def predict_one(self, row: Any, *, seed: Seed = None, nonempty: bool = False) -> Indices:
+        """Predict the class indices of one object, most probable first, with low latency.
+
+        Args:
+            row: its K probabilities, not logits.
+            seed: for randomized scores; a seed or a Generator.
+            nonempty: add the most probable class to an empty set.
+        """
+        randomized, one_set = self._one
+        row = as_one_row(row, self.classes)
+        members: Indices = one_set(row, generator_of(seed).random() if randomized else 0.0, self.threshold)
+        return members if len(members) or not nonempty else np.array([row.argmax()], dtype=np.int32)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Plot the calibration scores and the threshold; return Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes by default.
         """
         from pippin._plotting.thresholds import Scored, plot_scores
 
@@ -155,47 +190,69 @@ class RiskController(OneThreshold, Saved):
         return plot_scores(Scored(self.scores, None, self.threshold, str(self.score)), ax)
 
     def describe(self) -> str:
-        """What it is and what it promises, in a sentence."""
+        """Describe the controller and its guarantee in one sentence."""
         return (
             f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets have an "
-            f"expected loss of at most {self.alpha:g}, of {self.bound:g} that it can be."
+            f"expected loss of at most {self.level:g}, of {self.bound:g} that it can be."
         )
 
     def content(self) -> dict[str, Any]:
-        """What its file holds."""
-        return scored_content(
-            "risk",
-            self,
-            threshold=self.threshold,
-            bound=self.bound,
-            costs=listed(self.costs),
-            calibration_scores=listed(self.scores),
-            calibration_labels=listed(self.labels),
-        )
+        """Return the content of a file, with the level as alpha."""
+        return {
+            "kind": "risk",
+            "score": self.score.content(),
+            "alpha": self.level,
+            "n_calibration": self.n_calibration,
+            **classes_content(self.classes),
+            "threshold": self.threshold,
+            "bound": self.bound,
+            "costs": listed(self.costs),
+            "calibration_scores": listed(self.scores),
+            "calibration_labels": listed(self.labels),
+        }
 
     def __repr__(self) -> str:
-        return self._shown(str(self.score), f"threshold={self.threshold:.6g}", self._examples)
+        return (
+            f"RiskController({self.score}, level={self.level:g}, threshold={self.threshold:.6g}, {self._examples}, "
+            f"{len(self.classes):,} classes)"
+        )
+
+    def _predict_batches(self, tables: Batched, seed: Seed, nonempty: bool, from_logits: bool) -> PredictionSets:
+        if from_logits:
+            raise InputError("Expected tables without from_logits=", "leave it out, the tables bring what they have")
+        generator, sets = generator_of(seed), []
+        for batch in watched(tables):
+            with batch.naming():
+                sets.append(self.predict(batch.rows, seed=generator, nonempty=nonempty))
+        sizes, members = (np.concatenate([getattr(part, name) for part in sets]) for name in ("sizes", "members"))
+        return PredictionSets(sizes, members, self.classes)
+
+    @cached_property
+    def _one(self) -> tuple[bool, dispatch.OneSet]:
+        """Whether the score is randomized, and the compiled function of one row."""
+        return self.score.randomized, dispatch.one_set(self.score, len(self.classes))
 
 
-def from_content(content: Content) -> RiskController:
-    """The predictor that had this content, each part checked against the others."""
-    alpha = content.number("alpha")
-    need("alpha", 0 < alpha < math.inf)
-    n, classes, score = content.whole("n_calibration", 1), content.classes(), content.score()
-    threshold, bound = content.number("threshold"), content.number("bound")
-    costs, scores = content.optional_numbers("costs"), content.optional_numbers("calibration_scores")
-    given = content.take("calibration_labels")
-    content.finish()
+def risk_from_content(content: Content) -> RiskController:
+    """Rebuild a risk controller from a file, checking each part against the others."""
+    level, n, classes = content.number("alpha"), content.whole("n_calibration", 1), content.classes()
+    score, threshold, bound = content.score(), content.number("threshold"), content.number("bound")
+    costs = content.optional_numbers("costs")
+    need("alpha", 0 < level < math.inf)
     need("bound", 0 < bound < math.inf)
-    need("calibration_scores", (scores is None) == (costs is None) == (given is None))
-    if costs is None or scores is None:
-        return RiskController(score, alpha, threshold, n, classes, bound, None, None, None)
-    labels = whole_numbers("calibration_labels", given, np.int64)
+    if costs is None:
+        scores, labels = (
+            content.take(f"calibration_{key}", lambda value: value is None) for key in ("scores", "labels")
+        )
+        content.finish()
+        return RiskController(score, level, threshold, n, classes, bound, costs, scores, labels)
+    scores = content.scores("calibration_scores", n)
+    labels = whole_numbers("calibration_labels", content.take("calibration_labels"), np.int64)
+    content.finish()
     need("costs", len(costs) == len(classes) and bool((costs >= 0).all()) and float(costs.max()) == bound)
     need("calibration_labels", labels.shape == (n,) and int(labels.min()) >= 0 and int(labels.max()) < len(classes))
-    need("calibration_scores", len(scores) == n and bool((scores[1:] >= scores[:-1]).all()))
-    check_limits(threshold, _weighted_threshold(scores, labels, costs, alpha))
-    return RiskController(score, alpha, threshold, n, classes, bound, costs, scores, labels)
+    check_limits(threshold, _threshold_of_costs(costs, scores, labels, level))
+    return RiskController(score, level, threshold, n, classes, bound, costs, scores, labels)
 
 
 def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> None:
@@ -207,96 +264,74 @@ def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> N
         )
 
 
-def _weighted_threshold(scores: Vector, labels: Codes, costs: Vector, alpha: float) -> float:
-    """The smallest λ at which the costs of the labels that score higher, and the largest cost, are low enough.
+def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
+    """Return the smallest threshold at which the costs of the labels with higher scores are allowed.
 
-    In exact arithmetic: each cost, and alpha, is the simplest fraction that rounds to it.
+    In exact arithmetic: each cost, and the level, is the simplest fraction that rounds to it. `scores` are sorted.
     """
     exact = [simplest(cost) if cost else Fraction(0) for cost in costs.tolist()]
-    allowed = simplest(alpha) * (len(scores) + 1) - max(exact)
+    allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
-    def enough(first: int) -> bool:
+    def is_allowed(first: int) -> bool:
+        """Return True if the sets may miss the labels from `first` on."""
         counts = np.bincount(labels[first:], minlength=len(exact))
         return sum((n * cost for n, cost in zip(counts.tolist(), exact, strict=True)), Fraction(0)) <= allowed
 
-    if not enough(len(scores)):
+    first = bisect_left(range(len(scores) + 1), True, key=is_allowed)
+    if first > len(scores):
         return math.inf
-    low, high = -1, len(scores)  # the labels from `high` on may be lost
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    if high == 0:
-        return -math.inf
-    return float(scores[high - 1])
+    return float(scores[first - 1]) if first else -math.inf
 
 
-def _threshold_of(loss: Loss, data: Labelled, score: Score, u: Vector, alpha: float, bound: float) -> float:
-    """The smallest λ at which the losses of the calibration rows are low enough, by halving."""
+def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, level: float, bound: float) -> float:
+    """Return the smallest threshold at which the losses of the calibration rows are allowed, by bisection."""
     rows, labels, classes = data
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
-    names = [[classes[k] for k in own] for own in order.tolist()]
-    known: list[dict[int, float]] = [{} for _ in names]
+    names = [[classes[k] for k in row] for row in order.tolist()]
+    losses: list[dict[int, float]] = [{} for _ in names]  # of each row, by the size of its set
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def total(limit: float) -> float:
         sizes = np.count_nonzero(scores <= limit, axis=1).tolist()
-        for own, members, label, size in zip(known, names, labels.tolist(), sizes, strict=True):
-            if size not in own:
-                own[size] = _checked_loss(loss(members[:size], classes[label]), own, size, bound)
-        return math.fsum(own[size] for own, size in zip(known, sizes, strict=True))
+        for by_size, members, label, size in zip(losses, names, labels.tolist(), sizes, strict=True):
+            if size not in by_size:
+                by_size[size] = _checked_loss(loss(members[:size], classes[label]), by_size, size, bound)
+        return math.fsum(by_size[size] for by_size, size in zip(losses, sizes, strict=True))
 
-    allowed = alpha * (rows.n + 1) - bound
-    at_all = total(np.inf)
-    worst = max(own[rows.n_classes] for own in known)
-    if worst > alpha:
+    allowed, full = level * (rows.n + 1) - bound, total(np.inf)
+    if (worst := max(by_size[rows.n_classes] for by_size in losses)) > level:
         raise InputError(
-            f"Even a set of all classes may lose {worst:.4g}, more than alpha={alpha:g}",
-            "allow a larger alpha, or let the full set lose less",
+            f"Even a set of all classes may lose {worst:.4g}, more than level={level:g}",
+            "allow a larger level, or let the full set lose less",
         )
-    if at_all > allowed:
+    if full > allowed:
         return math.inf
-    low, high = -1, len(limits) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if total(limits[middle]) <= allowed else (middle, high)
-    return float(limits[high])
+    return float(limits[bisect_left(limits[:-1], True, key=lambda limit: total(limit) <= allowed)])
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
-    """A loss, in its range and not above that of a smaller set of the same row."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError) as error:
+    """Return a loss after checking its range, and that losses of the same row do not increase with the set."""
+    loss = _number(value)
+    if not 0 <= loss <= bound:
         raise InputError(
-            f"Expected a loss that is a number, got {value!r}", "return one for every set and label"
-        ) from error
-    if not 0 <= found <= bound:
-        raise InputError(
-            f"Expected losses from 0 to the bound {bound:g}, got {found:g}", "pass bound=, the largest there can be"
+            f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass bound=, the largest there can be"
         )
-    if any((other < size and before < found) or (other > size and before > found) for other, before in known.items()):
+    if any((other < size and before < loss) or (other > size and before > loss) for other, before in known.items()):
         raise InputError(
-            f"Expected a loss that does not grow with the set, got {found:g} for {size} classes and another way round "
+            f"Expected a loss that does not grow with the set, got {loss:g} for {size} classes and a conflicting loss "
             "for fewer or more",
             "only such a loss can be bounded",
         )
-    return found
+    return loss
 
 
 def _costs(loss: Any, classes: Classes) -> Vector:
-    """What missing each class costs."""
-    if hasattr(loss, "iloc"):  # a pandas series is by its index, as a dict is by its keys
+    """Return the cost of missing each class."""
+    if hasattr(loss, "iloc"):  # a pandas series goes by its index, as a dict by its keys
         loss = dict(loss.items())
     if isinstance(loss, Mapping):
-        known = by_text(loss)
-        if missing := [name for name in map(str, classes) if name not in known]:
-            raise InputError(f"Expected a cost for every class, got none for {missing[0]!r}", "add it")
-        if strange := set(known) - set(map(str, classes)):
-            raise InputError(
-                f"Got a cost for {min(strange)!r}, which is none of the classes ({shortened(classes)})", "correct it"
-            )
-        loss = [known[str(name)] for name in classes]
+        loss = by_class(loss, classes, "a cost")
     try:
         costs: Vector = np.array(loss, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -310,12 +345,16 @@ def _costs(loss: Any, classes: Classes) -> Vector:
     return read_only(costs)
 
 
-def _positive(name: str, value: Any) -> Fraction:
-    """A number above 0, as the simplest fraction that rounds to it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+def _positive(name: str, value: Any) -> float:
+    """Return a number as a float above 0."""
+    number = _number(value)
     if not 0 < number < math.inf:
         raise InputError(f"Expected {name} to be a number above 0, got {value!r}", "it is in the unit of the losses")
-    return simplest(number)
+    return number
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

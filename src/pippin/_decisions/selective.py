@@ -1,24 +1,21 @@
-"""Acting only when sure: how many of those acted on are wrong is bounded, with a chosen confidence."""
+"""Selective classification: a bound on the error rate among accepted predictions, with a chosen confidence."""
 
-import math
 from dataclasses import dataclass
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.answers import asked_rows
-from pippin._conformal.content import Content, need, vector_of, whole_numbers
-from pippin._conformal.saving import Saved, attributes, classes_content, read_kind
+from pippin._conformal.serialization import Content, Saved, attributes, classes_content, need, whole_numbers
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import Share, html_table
 from pippin._runtime.warn import warn
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
-from pippin._theory.level import as_alpha
+from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled
+from pippin._validation.rows import agree, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,11 +25,11 @@ SHOWN = 10  # predictions in a notebook
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectivePredictions:
-    """The most probable class of each object, and whether it is sure enough to act on.
+    """Most probable class of each object, and whether the prediction is accepted.
 
     Attributes:
-        labels: the class, given for all; those not acted on are not promised anything.
-        acted: which objects are acted on.
+        labels: the class of every object; rejected objects have no guarantee.
+        acted: True for accepted objects.
         confidence: the probability of the label.
 
     >>> import numpy as np, pippin
@@ -53,37 +50,91 @@ class SelectivePredictions:
         return len(self.labels)
 
     def _repr_html_(self) -> str:
-        told = repr(self).removeprefix("SelectivePredictions(").removesuffix(")")
+        caption = repr(self).removeprefix("SelectivePredictions(").removesuffix(")")
         first = zip(self.labels[:SHOWN].tolist(), self.acted[:SHOWN].tolist(), self.confidence[:SHOWN], strict=True)
-        rows = [(str(label), "acted on" if acted else "left", Share(float(sure))) for label, acted, sure in first]
-        left_out = len(self) - len(rows)
-        return html_table(told, ("label", "", "its probability"), rows, left_out=left_out)
+        rows = [(str(label), "acted on" if acted else "left", Share(float(p))) for label, acted, p in first]
+        return html_table(caption, ("label", "", "its probability"), rows, left_out=len(self) - len(rows))
 
     def __repr__(self) -> str:
         return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f} % acted on)"
 
 
+def select(
+    probs: Any,
+    labels: ArrayLike,
+    *,
+    error: float,
+    confidence: float = 0.95,
+    classes: Classes | None = None,
+    per: Literal["class"] | None = None,
+    from_logits: bool = False,
+) -> "SelectiveClassifier":
+    """Calibrate a selective classifier, whose error rate *among accepted objects* is at most `error`.
+
+    Coverage never bounds that rate. The bound holds with probability `confidence` over the calibration
+    rows, which must be independent and identically distributed with later rows: each threshold of a fixed
+    falling sequence is certified by the binomial p-value P(Bin(acted, error) ≤ wrong).
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        error: the error rate allowed among accepted objects.
+        confidence: the probability, over calibration sets, that the error rate keeps this bound.
+        classes: names of the K columns; a data frame brings its own.
+        per: "class" for a threshold and a guarantee for each predicted class.
+        from_logits: treat `probs` as logits and apply softmax.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> pippin.decisions.select(data.probs, data.labels, error=0.05, confidence=0.9)
+    SelectiveClassifier(error=0.05, confidence=0.9, 2,119 of 4,986 calibration rows acted on)
+    """
+    error, confidence = _share("error", error), _share("confidence", confidence)
+    delta = _complement(confidence)
+    if per not in (None, "class"):
+        raise InputError(f"Expected per to be None or 'class', got {per!r}")
+    data = as_labelled(probs, labels, classes, from_logits)
+    best, top = dispatch.best(data.rows)
+    n, n_classes, wrong = data.rows.n, data.rows.n_classes, best != data.labels
+    log_odds = sequence(n_classes)
+    limits = np.append(1 / (1 + np.exp(-log_odds[:-1])), 0.0)
+    cells = [np.ones(n, dtype=bool)] if per is None else [best == k for k in range(n_classes)]
+    thresholds, counts, notes = np.full(len(cells), np.inf), np.zeros((2, len(cells)), dtype=np.int64), []
+    for k, cell in enumerate(cells):
+        n_acted, n_wrong = _counts(top[cell], limits), _counts(top[cell & wrong], limits)
+        last = certified(n_acted, n_wrong, log_odds, error, delta)
+        if last is None:
+            name = None if per is None else data.classes[k]
+            notes.append(_shortage(name, n_acted, n_wrong, n, error, delta))
+        else:
+            thresholds[k], counts[:, k] = limits[last], (n_acted[last], n_wrong[last])
+    if notes:
+        warn(" ".join(notes[:5]) + (f" So it is for {len(notes) - 5:,} more." if len(notes) > 5 else ""))
+    acted, errors = read_only(counts[0]), read_only(counts[1])
+    return SelectiveClassifier(error, confidence, per, read_only(thresholds), acted, errors, n, data.classes)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectiveClassifier(Saved):
-    """Acts on the rows whose largest probability reaches a threshold.
+    """Classifier that accepts rows whose largest probability reaches a threshold.
 
-    With probability 1 − delta over the calibration rows, at most a share `error` of those acted on
-    is wrong; with per="class" that holds for each predicted class, which has its own threshold.
+    With probability `confidence` over the calibration rows, at most a share `error` of the accepted objects
+    is wrong; with per="class" for each predicted class, which has its own threshold.
 
     Attributes:
-        error: the share of errors allowed among those acted on.
-        delta: how often a calibration may fail to promise that.
-        per: "class", if each predicted class has its own threshold.
-        thresholds: what the largest probability must reach; infinite where nothing could be certified: then no
-            row is acted on.
-        n_acted: how many calibration rows reach each threshold.
-        n_wrong: how many of those were wrong.
-        n_calibration: how many rows calibrated it.
-        classes: the names of the columns, in their order.
+        error: the error rate allowed among accepted objects.
+        confidence: the probability, over calibration sets, that the error rate keeps this bound.
+        per: "class" for a threshold per predicted class, or None.
+        thresholds: lower bounds on the largest probability of accepted rows; infinite without a certified
+            threshold, so that no row is accepted.
+        n_acted: number of calibration rows that reach each threshold.
+        n_wrong: number of errors among them.
+        n_calibration: number of calibration rows.
+        classes: names of the columns, in their order.
     """
 
     error: float
-    delta: float
+    confidence: float
     per: str | None
     thresholds: Vector
     n_acted: Codes
@@ -93,22 +144,22 @@ class SelectiveClassifier(Saved):
 
     @property
     def threshold(self) -> float:
-        """The smallest probability that is acted on."""
+        """Smallest accepted probability; an InputError if there is one per class."""
         if self.per is not None:
             raise InputError(f"This predictor has a threshold per {self.per}", "look at thresholds")
         return float(self.thresholds[0])
 
     @property
     def bound(self) -> float:
-        """The share of errors that is certified: `error`, or 1 where nothing could be."""
+        """Certified error rate: `error`, or 1 without any certified threshold."""
         return 1.0 if np.isinf(self.thresholds).all() else self.error
 
     def predict(self, probs: Any, *, from_logits: bool = False) -> SelectivePredictions:
-        """The most probable class of every row, and whether to act on it.
+        """Predict the most probable class of every row, and accept or reject it.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            from_logits: treat `probs` as logits and apply softmax.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -116,157 +167,94 @@ class SelectiveClassifier(Saved):
         >>> selective.predict(data.probs[2000:])
         SelectivePredictions(2,986 objects, 35 % acted on)
         """
-        rows = asked_rows(self.classes, probs, from_logits)
+        rows = as_rows(probs, from_logits)
+        agree(self.classes, rows)
         best, top = dispatch.best(rows)
-        limits = self.thresholds[best] if self.per is not None else self.thresholds
+        limits = self.thresholds if self.per is None else self.thresholds[best]
         return SelectivePredictions(named(best, self.classes), top >= limits, top)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The probability from which on is acted, of all rows or of every predicted class; Matplotlib axes.
+        """Plot the thresholds, of all rows or of each predicted class; return Matplotlib axes.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: where to draw; new axes by default.
         """
         from pippin._plotting.thresholds import plot_thresholds
 
-        names = self.classes if self.per is not None else ["all rows"]
+        names = ["all rows"] if self.per is None else self.classes
         counts = zip(self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
         notes = [f"{wrong:,} wrong of {acted:,}" if acted else "nothing certified" for acted, wrong in counts]
-        told = f"At most {100 * self.error:g} % wrong among those acted on", "smallest probability that is acted on"
-        return plot_thresholds(names, self.thresholds, notes, told, ax)
+        titles = f"At most {100 * self.error:g} % wrong among those acted on", "smallest probability that is acted on"
+        return plot_thresholds(names, self.thresholds, notes, titles, ax)
 
     def describe(self) -> str:
-        """What it is and what it promises, in a sentence."""
+        """Describe the classifier and its guarantee in one sentence."""
         if np.isinf(self.thresholds).all():
             return f"Acts on nothing: from {self.n_calibration:,} rows, {100 * self.error:g} % cannot be certified."
         whom = "of those acted on" if self.per is None else "of those acted on as each class"
         return (
-            f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * (1 - self.delta):g} % confidence at "
+            f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * self.confidence:g} % confidence at "
             f"most {100 * self.error:g} % {whom} are wrong."
         )
 
     def content(self) -> dict[str, Any]:
-        """What its file holds."""
-        return {
-            "kind": "selective",
-            **attributes(self, "error", "delta", "per", "n_calibration"),
-            **classes_content(self.classes),
-            "thresholds": self.thresholds.tolist(),
-            "n_acted": self.n_acted.tolist(),
-            "n_wrong": self.n_wrong.tolist(),
-        }
-
-    @staticmethod
-    def load(path: "str | PathLike[str]") -> "SelectiveClassifier":
-        """Reads a selective predictor that `save` wrote; every number is what it was, to the last bit.
-
-        Args:
-            path: the file.
-        """
-        remedies = "read predictors of sets with pippin.load", "calibrate again and save"
-        return read_kind(path, "selective", "selective predictor", _from_content, remedies)
+        """Return the content of a file, with delta = 1 − confidence."""
+        counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
+        parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)
+        return {"kind": "selective", "delta": _complement(self.confidence), **parts, **counts}
 
     def __repr__(self) -> str:
         per = "" if self.per is None else " per class"
         return (
-            f"SelectiveClassifier(error={self.error:g}{per}, delta={self.delta:g}, "
+            f"SelectiveClassifier(error={self.error:g}{per}, confidence={self.confidence:g}, "
             f"{int(self.n_acted.sum()):,} of {self.n_calibration:,} calibration rows acted on)"
         )
 
 
-def calibrate_selective(
-    probs: Any,
-    labels: ArrayLike,
-    *,
-    error: float = 0.02,
-    delta: float = 0.05,
-    classes: Classes | None = None,
-    per: Literal["class"] | None = None,
-    from_logits: bool = False,
-) -> SelectiveClassifier:
-    """A predictor that acts where the share of errors *among those acted on* is at most `error`.
-
-    Coverage never bounds that share. Here it holds with probability 1 − delta over the calibration
-    rows, which must be independent draws of what is to come: each threshold of a fixed falling
-    sequence is certified by P(Bin(acted, error) ≤ wrong), as long as that is small enough.
-
-    Args:
-        probs: (n, K) probabilities; logits with `from_logits=True`.
-        labels: the true classes, as indices or as names.
-        error: the share of errors allowed among those acted on.
-        delta: the chance allowed of a calibration that leads to more.
-        classes: names of the K columns; a data frame brings its own.
-        per: "class" for a threshold, and a guarantee of its own, for each predicted class.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
-
-    >>> import pippin
-    >>> data = pippin.load_example()
-    >>> pippin.decisions.select(data.probs, data.labels, error=0.05, delta=0.1)
-    SelectiveClassifier(error=0.05, delta=0.1, 2,119 of 4,986 calibration rows acted on)
-    """
-    share, chance = _share("error", error), _share("delta", delta)
-    if per not in (None, "class"):
-        raise InputError(f"Expected per to be None or 'class', got {per!r}")
-    data = as_labelled(probs, labels, classes, from_logits)
-    best, top = dispatch.best(data.rows)
-    log_odds = sequence(data.rows.n_classes)
-    limits = np.append(1 / (1 + np.exp(-log_odds[:-1])), 0.0)
-    right, n_classes = best == data.labels, data.rows.n_classes
-    cells = [np.ones(data.rows.n, dtype=bool)] if per is None else [best == k for k in range(n_classes)]
-    thresholds, counts, notes = np.full(len(cells), np.inf), np.zeros((2, len(cells)), dtype=np.int64), []
-    for k, own in enumerate(cells):
-        acted, wrong = _reached(top[own], limits), _reached(top[own & ~right], limits)
-        last = certified(acted, wrong, log_odds, share, chance)
-        if last is None:
-            notes.append(_lacking(None if per is None else data.classes[k], acted, wrong, data.rows.n, share, chance))
-        else:
-            thresholds[k], counts[:, k] = limits[last], (acted[last], wrong[last])
-    if notes:
-        warn(" ".join(notes[:5]) + (f" So it is for {len(notes) - 5:,} more." if len(notes) > 5 else ""))
-    numbers = read_only(counts[0]), read_only(counts[1])
-    return SelectiveClassifier(share, chance, per, read_only(thresholds), *numbers, data.rows.n, data.classes)
-
-
-def _from_content(content: Content) -> SelectiveClassifier:
-    """The predictor that had this content, each part checked against the others."""
+def selective_from_content(content: Content) -> SelectiveClassifier:
+    """Rebuild a selective classifier from a file, checking each part against the others."""
     error, delta, per = content.number("error"), content.number("delta"), content.take("per")
-    n, classes = content.whole("n_calibration", 1), content.classes()
-    thresholds = vector_of("thresholds", content.take("thresholds"))
+    n, classes, thresholds = content.whole("n_calibration", 1), content.classes(), content.numbers("thresholds")
     acted, wrong = (whole_numbers(key, content.take(key), np.int64) for key in ("n_acted", "n_wrong"))
     content.finish()
     need("error", 0 < error < 1)
     need("delta", 0 < delta < 1)
     need("per", per in (None, "class"))
-    cells = 1 if per is None else len(classes)
-    need("thresholds", thresholds.shape == (cells,) and bool((thresholds >= 0).all()))
-    need("thresholds", bool(((thresholds <= 1) | np.isinf(thresholds)).all()))
-    need("n_acted", acted.shape == (cells,) and bool((acted >= 0).all()) and int(acted.sum()) <= n)
-    need("n_wrong", wrong.shape == (cells,) and bool(((wrong >= 0) & (wrong <= acted)).all()))
-    return SelectiveClassifier(error, delta, per, thresholds, acted, wrong, n, classes)
+    shape = (1 if per is None else len(classes),)
+    sound = (thresholds >= 0) & ((thresholds <= 1) | np.isinf(thresholds))
+    need("thresholds", thresholds.shape == shape and bool(sound.all()))
+    need("n_acted", acted.shape == shape and bool((acted >= 0).all()) and int(acted.sum()) <= n)
+    need("n_wrong", wrong.shape == shape and bool(((wrong >= 0) & (wrong <= acted)).all()))
+    return SelectiveClassifier(error, _complement(delta), per, thresholds, acted, wrong, n, classes)
 
 
-def _reached(confidence: Vector, limits: Vector) -> Codes:
-    """How many reach each limit."""
-    return len(confidence) - np.searchsorted(np.sort(confidence), limits, side="left")
+def _complement(share: float) -> float:
+    """Return 1 − share as decimal arithmetic has it: 0.05 for 0.95."""
+    return float(1 - simplest(share))
 
 
-def _lacking(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
-    """Why nothing is certified, and how many rows it would take."""
+def _counts(values: Vector, limits: Vector) -> Codes:
+    """Count the values that reach each limit."""
+    return len(values) - np.searchsorted(np.sort(values), limits, side="left")
+
+
+def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
+    """Describe why no threshold is certified, and how many rows are needed."""
     whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
-    least = acted_needed(0.0, error, delta)
-    told = (
+    note = (
         f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g} % of those "
         f"{whom} are wrong."
     )
     if (needed := rows_needed(acted, wrong, n, error, delta)) is not None and needed > n:
-        return f"{told} About {needed:,} rows like these would."
-    if acted[-1] < (least or math.inf):
-        return f"{told} It takes at least {least:,} of them, got {acted[-1]:,}."
-    return f"{told} No number of rows like these would: the classifier is not right often enough where it is surest."
+        return f"{note} About {needed:,} rows like these would."
+    least = acted_needed(0.0, error, delta)
+    if least is None or acted[-1] < least:
+        return f"{note} It takes at least {least:,} of them, got {acted[-1]:,}."
+    return f"{note} No number of rows like these would: the classifier is not right often enough where it is surest."
 
 
 def _share(name: str, value: Any) -> float:
     try:
         return as_alpha(value)
-    except InputError as wrong:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", "0.05 is 5 %") from wrong
+    except InputError as error:
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", "0.05 is 5 %") from error

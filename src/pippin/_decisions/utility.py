@@ -1,48 +1,62 @@
-"""What each action is worth if each class is the true one."""
+"""Utilities of actions × classes, read from arrays, dicts, data frames, .csv and .toml files."""
 
+import csv
+import io
+import tomllib
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.kinds import by_text
-from pippin._decisions.reading import Given, as_given
+from pippin._conformal.mondrian import by_text
+from pippin._conformal.serialization import need
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table, shown_number
 from pippin._runtime.warn import warn
 from pippin._theory.policy import Policy, make_policy
-from pippin._validation.labels import shortened
+from pippin._validation.rows import shortened
 
 COLUMNS_SHOWN = 12  # in a notebook
-Source = Any  # an array, a dict of dicts, a data frame, or a path
+
+
+class UtilityTable(NamedTuple):
+    """Actions, columns, values (actions, columns) and kinds of a utility before validation."""
+
+    actions: tuple[str, ...]
+    columns: Classes
+    values: Vector
+    kinds: Mapping[Any, str] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Utility:
-    """Utilities of actions × classes: what an action is worth if that class is the true one.
+    """Utility of each action under each true class.
 
-    Where classes fall into kinds (crop, weed, soil), utilities may be given per kind, with the
-    kind of each class beside them.
+    Where classes fall into kinds (crop, weed, soil), utilities may be given per kind, together with the kind of
+    each class.
 
     Args:
-        values: an array of shape (A, K) with `actions` and, where they have names, `classes`; a
+        values: an array of shape (A, K) with `actions` and, if classes have names, `classes`; a
             dict {action: {class: number}}; a data frame with one row per action, named by its
             index or its first column, and one column per class; or the path of such a table as
-            `.csv`, or of a `.toml` file with a table per action and, if wanted, one `kinds`.
+            `.csv`, or of a `.toml` file with a table per action and, optionally, a table `kinds`.
         actions: the names of an array's rows.
         classes: the names of an array's columns.
         kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds.
 
     Attributes:
         actions: the names of the rows.
-        columns: the names of the columns: classes, or kinds where there are some.
+        columns: the names of the columns: kinds if `kinds` is given, classes otherwise.
         values: the utilities, (actions, columns).
-        kinds: the kind of each class, where classes fall into kinds.
-        notes: what is odd about it, in sentences: an action that another one always beats, for instance.
+        kinds: the kind of each class, or None.
+        notes: sentences about likely mistakes, such as an action that another one dominates.
 
     >>> import pippin
     >>> utility = pippin.decisions.Utility(
@@ -58,32 +72,32 @@ class Utility:
     """
 
     actions: tuple[str, ...]
-    columns: Classes  # classes; kinds, where there are some
+    columns: Classes
     values: Vector
     kinds: dict[str | int, str] | None = None
     notes: tuple[str, ...] = field(default=())
 
     def __init__(
         self,
-        values: Source,
+        values: Any,
         *,
         actions: Sequence[str] | None = None,
         classes: Classes | None = None,
         kinds: Mapping[Any, str] | None = None,
     ) -> None:
-        given = as_given(values, actions, classes)
-        if kinds is not None and given.kinds is not None:
-            raise InputError("Expected the kinds once, got them in the file and beside it", "leave kinds= out")
-        chosen = _checked(given._replace(kinds=given.kinds if kinds is None else kinds))
-        for name in ("actions", "columns", "values", "kinds"):
-            object.__setattr__(self, name, getattr(chosen, name))
-        object.__setattr__(self, "notes", (*_dominated(chosen), *_indifferent(chosen)))
-        for note in self.notes:
+        table = _as_table(values, actions, classes)
+        if kinds is not None and table.kinds is not None:
+            raise InputError("Expected kinds once, got them in the file and as an argument", "leave kinds= out")
+        table = _checked(table._replace(kinds=table.kinds if kinds is None else kinds))
+        notes = _notes(table)
+        for name, value in {**table._asdict(), "notes": notes}.items():
+            object.__setattr__(self, name, value)
+        for note in notes:
             warn(note)
 
     @classmethod
     def read(cls, path: "str | PathLike[str]") -> "Utility":
-        """The utility of a .csv or .toml file.
+        """Read a utility from a .csv or .toml file.
 
         Args:
             path: the file.
@@ -92,29 +106,27 @@ class Utility:
 
     @property
     def classes(self) -> Classes:
-        """The classes that have a utility."""
+        """Classes that have a utility."""
         return self.columns if self.kinds is None else tuple(self.kinds)
 
     def kind_of(self, classes: Classes) -> tuple[str, ...]:
-        """The kind of each class.
+        """Return the kind of each class.
 
         Args:
             classes: the names of the classes.
         """
         if self.kinds is None:
             raise InputError("This utility knows no kinds of classes", "make it with kinds={class: kind}")
-        known = by_text(self.kinds)
-        self._check(classes)
-        return tuple(known[str(name)] for name in classes)
+        return tuple(by_class(self.kinds, classes, "a kind"))
 
     def of(self, classes: Classes) -> Vector:
-        """The utilities (A, K) of these classes, in this order.
+        """Return the utilities (A, K) of these classes, in this order.
 
         Args:
             classes: the names of the columns of probabilities.
 
         Raises:
-            InputError: a class has no utility, or there is one for a class that is not among them.
+            InputError: a class has no utility, or a utility belongs to none of the classes.
         """
         if isinstance(self.columns, range) and self.kinds is None:
             if len(classes) != len(self.columns):
@@ -123,13 +135,13 @@ class Utility:
                     "give every class its column, in the order of the probabilities",
                 )
             return self.values
-        self._check(classes)
-        columns = {str(name): k for k, name in enumerate(self.columns)}
-        wanted = list(map(str, classes)) if self.kinds is None else self.kind_of(classes)
-        return read_only(self.values[:, [columns[name] for name in wanted]])
+        columns = {name: k for k, name in enumerate(self.columns)}
+        if self.kinds is None:
+            return read_only(self.values[:, by_class(columns, classes, "a utility")])
+        return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
 
     def policy(self, classes: Classes) -> Policy:
-        """What the engines need of it, for these classes.
+        """Return the decision policy that the engines read, for these classes.
 
         Args:
             classes: the names of the columns of probabilities.
@@ -139,20 +151,8 @@ class Utility:
             self._policies[key] = make_policy(self.of(classes))
         return self._policies[key]
 
-    def action_index(self, action: object) -> int:
-        """The number of an action.
-
-        Args:
-            action: its name.
-        """
-        if action not in self.actions:
-            raise InputError(
-                f"Expected one of the actions ({', '.join(self.actions)}), got {action!r}", "name one of them"
-            )
-        return self.actions.index(str(action))
-
     def content(self) -> dict[str, Any]:
-        """What a file holds of it."""
+        """Return the content of a file."""
         return {
             "actions": list(self.actions),
             "columns": None if isinstance(self.columns, range) else list(self.columns),
@@ -160,114 +160,233 @@ class Utility:
             "kinds": None if self.kinds is None else [[name, kind] for name, kind in self.kinds.items()],
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("actions", "columns", "values", "kinds", "notes")}
-
-    def _repr_html_(self) -> str:
-        shown = list(self.columns)[:COLUMNS_SHOWN]
-        rows = [
-            (name, *map(shown_number, own[: len(shown)])) for name, own in zip(self.actions, self.values, strict=True)
-        ]
-        left = len(self.columns) - len(shown)
-        note = (
-            f"What each action is worth by the {'class' if self.kinds is None else 'kind of the class'} that is true."
-        )
-        more = f" {left:,} more classes are not shown." if left else ""
-        return html_table(f"{self!r}", ("action", *map(str, shown)), rows, note=note + more)
-
-    def __repr__(self) -> str:
-        told = f" of {len(set(self.kinds.values())):,} kinds" if self.kinds is not None else ""
-        return f"Utility({', '.join(self.actions)}; {len(self.classes):,} classes{told})"
-
     @cached_property
     def _policies(self) -> dict[tuple[str | int, ...], Policy]:
         return {}
 
-    def _check(self, classes: Classes) -> None:
-        """Every class has one utility, and no other has."""
-        known, wanted = list(map(str, self.classes)), list(map(str, classes))
-        if missing := [name for name in wanted if name not in set(known)]:
-            raise InputError(
-                f"The utility says nothing of the class {missing[0]!r}, which is one of {len(wanted)} "
-                f"({shortened(classes)})",
-                "give every class a utility or a kind",
-            )
-        if strange := [name for name in known if name not in set(wanted)]:
-            raise InputError(
-                f"The utility is of a class {strange[0]!r}, which is none of the {len(wanted)} classes "
-                f"({shortened(classes)})",
-                "correct its name, or leave it out",
-            )
+    def _repr_html_(self) -> str:
+        shown = list(self.columns)[:COLUMNS_SHOWN]
+        rows = [
+            (name, *map(shown_number, row[: len(shown)])) for name, row in zip(self.actions, self.values, strict=True)
+        ]
+        n_left = len(self.columns) - len(shown)
+        more = f" {n_left:,} more classes are not shown." if n_left else ""
+        note = (
+            f"What each action is worth by the {'class' if self.kinds is None else 'kind of the class'} that is true."
+        )
+        return html_table(f"{self!r}", ("action", *map(str, shown)), rows, note=note + more)
+
+    def __repr__(self) -> str:
+        kinds = f" of {len(set(self.kinds.values())):,} kinds" if self.kinds is not None else ""
+        return f"Utility({', '.join(self.actions)}; {len(self.classes):,} classes{kinds})"
 
 
-def _checked(given: Given) -> Given:
-    """The utility with every part held against the others."""
-    actions, columns, values, kinds = given
+def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any]:
+    """Return the value of each class; raise an InputError unless `values` has exactly these classes.
+
+    Args:
+        what: the value in words, with its article.
+
+    >>> by_class({"weed": 1, "crop": 2}, ("crop", "weed"), "a cost")
+    [2, 1]
+    """
+    by_name, names = by_text(values), list(map(str, classes))
+    of_classes = f"{len(names)} classes ({shortened(classes)})"
+    if missing := [name for name in names if name not in by_name]:
+        raise InputError(f"Expected {what} for each of the {of_classes}, got none for {missing[0]!r}", "add it")
+    if unknown := set(by_name) - set(names):
+        raise InputError(
+            f"Got {what} for {min(unknown)!r}, which is none of the {of_classes}", "correct its name, or leave it out"
+        )
+    return [by_name[name] for name in names]
+
+
+def utility_from_content(content: Any, classes: Classes) -> Utility:
+    """Rebuild a utility from a file, without repeating the warnings of its construction."""
+    try:
+        values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            utility = Utility(
+                values, actions=content["actions"], classes=content["columns"], kinds=kinds and dict(kinds)
+            )
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise InputError("its utility makes no sense") from error
+    need("utility", utility.content() == content)
+    utility.of(classes)
+    return utility
+
+
+def _as_table(values: Any, actions: Sequence[str] | None, classes: Classes | None) -> UtilityTable:
+    has_names = isinstance(values, Mapping | str | PathLike) or hasattr(values, "columns")
+    if has_names and (actions is not None or classes is not None):
+        raise InputError(
+            "Expected actions= and classes= with an array alone, got them with named values", "leave them out"
+        )
+    if isinstance(values, str | PathLike):
+        return _from_file(Path(values))
+    if isinstance(values, Mapping):
+        return _from_dicts(values)
+    if hasattr(values, "columns"):
+        return _from_frame(values)
+    return _from_array(values, actions, classes)
+
+
+def _from_array(values: Any, actions: Sequence[str] | None, classes: Classes | None) -> UtilityTable:
+    table = _numbers(values)
+    if table.ndim != 2:
+        raise InputError(
+            f"Expected utilities of shape (actions, classes), got shape {table.shape}", "one row per action"
+        )
+    n_actions, n_classes = table.shape
+    if actions is None:
+        raise InputError(f"Expected names for the {n_actions} actions of an array, got none", "pass actions=")
+    if isinstance(actions, str) or len(actions) != n_actions:
+        raise InputError(f"Expected {n_actions} actions, one per row of utilities, got {actions!r}", "name every row")
+    if classes is not None and len(classes) != n_classes:
+        raise InputError(
+            f"Expected {n_classes} classes, one per column of utilities, got {len(classes)}", "name every column"
+        )
+    return UtilityTable(tuple(map(str, actions)), range(n_classes) if classes is None else _plain(classes), table)
+
+
+def _from_dicts(values: Mapping[Any, Any]) -> UtilityTable:
+    for action, row in values.items():
+        if not isinstance(row, Mapping):
+            raise InputError(f"Expected {{class: utility}} for the action {action!r}, got {row!r}", "name the classes")
+    columns = dict.fromkeys(name for row in values.values() for name in row)
+    for action, row in values.items():
+        if missing := [name for name in columns if name not in row]:
+            raise InputError(
+                f"The action {action!r} has no utility for {missing[0]!r}, which others have",
+                "give every action one for every class",
+            )
+    table = _numbers([[row[name] for name in columns] for row in values.values()] or np.empty((0, 0)))
+    return UtilityTable(tuple(map(str, values)), _plain(columns), table)
+
+
+def _from_frame(frame: Any) -> UtilityTable:
+    """Read a frame whose first column names the actions, or a pandas frame whose index does."""
+    columns = list(frame.columns)
+    first = np.asarray(frame[columns[0]]) if columns else np.empty(0)
+    if first.dtype.kind in "OUT":
+        actions, columns = first.tolist(), columns[1:]
+    elif hasattr(frame, "iloc"):
+        actions = frame.index
+    else:
+        raise InputError(
+            "Expected a frame whose first column names the actions, got numbers there", "put their names first"
+        )
+    table = np.stack([_numbers(frame[name]) for name in columns], axis=1) if columns else np.empty((len(actions), 0))
+    return UtilityTable(tuple(map(str, actions)), _plain(columns), read_only(table))
+
+
+def _from_file(path: Path) -> UtilityTable:
+    form = path.suffix.lower()
+    if form not in (".csv", ".toml"):
+        raise InputError(f"Expected a utility in a .csv or .toml file, got {path}", "save it as one of them")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        content: Any = tomllib.loads(text) if form == ".toml" else list(csv.reader(io.StringIO(text)))
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{path} is no {form[1:].upper()} in UTF-8 ({error})", "correct it") from error
+    try:
+        if form == ".csv":
+            return _from_lines(content)
+        kinds = content.pop("kinds", None)
+        return _from_dicts(content)._replace(kinds=kinds)
+    except InputError as error:
+        raise error.in_file(path) from error
+
+
+def _from_lines(lines: list[list[str]]) -> UtilityTable:
+    lines = [line for line in lines if any(cell.strip() for cell in line)]
+    if len(lines) < 2 or len(lines[0]) < 2:
+        raise InputError(f"expected a line of classes and one line per action, got {len(lines)} lines")
+    head, *body = lines
+    for action, *cells in body:
+        if len(cells) != len(head) - 1:
+            raise InputError(
+                f"the action {action!r} has {len(cells)} utilities, expected {len(head) - 1}",
+                "one for every class of the first line",
+            )
+    actions, columns = tuple(line[0].strip() for line in body), tuple(name.strip() for name in head[1:])
+    return UtilityTable(actions, columns, _numbers([line[1:] for line in body]))
+
+
+def _numbers(values: Any) -> Vector:
+    try:
+        if isinstance(values, list | tuple):
+            values = [[_number(cell) for cell in row] for row in values]
+        return read_only(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Expected utilities that are numbers, one per action and class ({error})") from error
+
+
+def _number(cell: Any) -> float:
+    if isinstance(cell, bool) or cell is None:
+        raise ValueError(f"got {cell!r}")
+    return float("nan") if isinstance(cell, str) and not cell.strip() else float(cell)
+
+
+def _plain(names: Any) -> tuple[Any, ...]:
+    return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+
+
+def _checked(table: UtilityTable) -> UtilityTable:
+    """Validate a table; return it with the kinds as plain names."""
+    actions, columns, values, kinds = table
     if len(actions) < 2:
         raise InputError(
             f"Expected at least two actions to choose from, got {len(actions)}", "add what else could be done"
         )
-    for what, names in (("action", actions), ("kind" if kinds is not None else "class", columns)):
-        twice = next((name for i, name in enumerate(names) if str(name) in map(str, names[:i])), None)
-        if twice is not None:
-            raise InputError(f"The {what} {twice!r} occurs twice in the utility", "name each of them once")
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
+    for what, names in (("action", actions), ("class" if kinds is None else "kind", columns)):
+        if twice := [name for name, count in Counter(map(str, names)).items() if count > 1]:
+            raise InputError(f"The {what} {twice[0]!r} occurs twice in the utility", "name each of them once")
+    if len(bad := np.argwhere(~np.isfinite(values))):
         a, k = bad[0]
         raise InputError(
             f"The utility of {actions[a]!r} for {columns[k]!r} is {values[a, k]}, expected a finite number",
-            "say what that is worth, a large negative number for what must not happen",
+            "use a large negative number for an outcome to avoid",
         )
-    return given if kinds is None else _of_kinds(given, kinds)
+    return table if kinds is None else _with_kinds(table, kinds)
 
 
-def _of_kinds(given: Given, kinds: Mapping[Any, str]) -> Given:
+def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
     if not isinstance(kinds, Mapping) or not kinds:
         raise InputError(f"Expected kinds as {{class: kind}}, got {kinds!r}", "name the kind of every class")
-    if isinstance(given.columns, range):
+    if isinstance(table.columns, range):
         raise InputError("Expected the columns of the utility to be kinds with names, got numbers", "pass classes=")
-    known = set(map(str, given.columns))
-    named = {_plain(name): str(kind) for name, kind in kinds.items()}
-    for name, kind in named.items():
-        if kind not in known:
+    columns = tuple(map(str, table.columns))
+    by_class = dict(zip(_plain(kinds), map(str, kinds.values()), strict=True))
+    for name, kind in by_class.items():
+        if kind not in columns:
             raise InputError(
-                f"The class {name!r} is of the kind {kind!r}, which has no utility ({shortened(given.columns)} have)",
+                f"The class {name!r} is of the kind {kind!r}, which has no utility ({shortened(columns)} have)",
                 "correct the kind, or give it a utility",
             )
-    if unused := [kind for kind in map(str, given.columns) if kind not in set(named.values())]:
+    if unused := [kind for kind in columns if kind not in by_class.values()]:
         raise InputError(
             f"The utility is of a kind {unused[0]!r}, which no class has", "correct the kinds, or leave it out"
         )
-    return given._replace(columns=tuple(map(str, given.columns)), kinds=named)
+    return table._replace(columns=columns, kinds=by_class)
 
 
-def _plain(name: Any) -> Any:
-    return name.item() if isinstance(name, np.generic) else name
-
-
-def _dominated(given: Given) -> list[str]:
-    """Actions that another one beats or equals whatever the class is."""
-    if (given.values == given.values[0]).all():
-        return []
-    told, numbers = [], np.arange(len(given.actions))
-    for a, own in enumerate(given.values):
-        reaches, beats = (given.values >= own).all(axis=1), (given.values > own).any(axis=1)
-        better = reaches & (beats | (numbers < a))  # of two that are equal, the second is told
+def _notes(table: UtilityTable) -> tuple[str, ...]:
+    """Describe dominated actions, which another one equals or beats under every class, and classes of equal utility."""
+    values, columns = table.values, table.columns
+    same = np.flatnonzero((values == values[0]).all(axis=0))
+    if len(same) == len(columns):
+        return ("The utility distinguishes no class: every action has the same utility under every class.",)
+    notes = []
+    for a, row in enumerate(values):
+        better = (values >= row).all(axis=1) & ((values > row).any(axis=1) | (np.arange(len(values)) < a))
         if better.any():
-            other = given.actions[int(better.argmax())]
-            told.append(
-                f"The action {given.actions[a]!r} is never worth more than {other!r}, whatever the class is: "
-                "nobody need choose it."
+            notes.append(
+                f"The action {table.actions[a]!r} is never worth more than {table.actions[int(better.argmax())]!r}, "
+                "whatever the class is, so it is redundant."
             )
-    return told
-
-
-def _indifferent(given: Given) -> list[str]:
-    """Outcomes for which all actions are worth the same."""
-    same = np.flatnonzero((given.values == given.values[0]).all(axis=0))
-    if not len(same):
-        return []
-    names = ", ".join(repr(given.columns[k]) for k in same[:4]) + (", …" if len(same) > 4 else "")
-    if len(same) == len(given.columns):
-        return ["The utility distinguishes no class: every action is worth the same whatever the class is."]
-    return [f"The utility never distinguishes actions for {names}: each is worth the same there, whatever is done."]
+    if len(same):
+        names = ", ".join(repr(columns[k]) for k in same[:4]) + (", …" if len(same) > 4 else "")
+        notes.append(f"The utility never distinguishes actions for {names}: all have the same utility there.")
+    return tuple(notes)

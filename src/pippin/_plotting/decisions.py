@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pippin._conformal.rules import need_scores
 from pippin._plotting.drawing import (
     INK,
     LINE,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pippin._decisions.decider import Decider
-    from pippin._decisions.results import Decisions
+    from pippin._decisions.decisions import Decisions
 
 COLOURS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 NAMED = len(LOOKS)  # lines that have a name in the legend, at most
@@ -63,7 +62,7 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 @drawn
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     """The share of calibration rows whose certificate would be kept, against β; a line for each cell, its β marked."""
-    need_scores(decider.cells, "has no picture")
+    decider.need_scores("has no picture")
     assert decider.cells.scores is not None
     ax, offsets = new_axes(ax, 7, 3.8), decider.cells.offsets.tolist()
     cells = [np.asarray(decider.cells.scores[a:b]) for a, b in pairwise(offsets)]

@@ -64,7 +64,7 @@ def evaluate(
         sets = calibrated.predict(given.rows, **asked)
     names = [str(calibrated.classes[i]) for i in truth]
     measured = pippin.evaluate(
-        sets, names, groups=given.groups, alpha=calibrated.alpha, n_calibration=calibrated.n_calibration
+        sets, names, groups=given.groups, alpha=getattr(calibrated, "alpha", None), n_calibration=calibrated.n_calibration
     )
     measured = replace(measured, accuracy=accuracy(given.rows, truth))
     seen = scores_seen(calibrated)

@@ -97,7 +97,7 @@ def predict(
     else:
         write_sets(out, sets, given.ids)
     counts = len(sets), int(sets.sizes.sum()), int((sets.sizes == 0).sum())
-    _tell(tell, None if printed else out, *counts, calibrated.alpha)
+    _tell(tell, None if printed else out, *counts, getattr(calibrated, "alpha", 1 - calibrated.guarantee))
     if p_values is not None and table is not None:
         write_table(p_values, table)
         tell(P_VALUES.format(p_values))

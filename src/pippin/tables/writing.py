@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._conformal.sets import PredictionSets
-from pippin._decisions.results import Decisions
+from pippin._decisions.decisions import Decisions
 from pippin._runtime.disk import write_whole
 
 if TYPE_CHECKING:

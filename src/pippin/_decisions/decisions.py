@@ -1,0 +1,341 @@
+"""Decisions: one action and certificate per object, by the worst case over sets or the best response; evaluation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pippin._conformal.evaluation import Measured, verdict
+from pippin._conformal.frames import decisions_frame
+from pippin._conformal.sets import PredictionSets
+from pippin._decisions.utility import Utility
+from pippin._engine import decisions as engine_decisions
+from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.errors import InputError
+from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, html_table, shown_number, shown_share
+from pippin._runtime.warn import warn
+from pippin._theory.level import as_alpha
+from pippin._validation.index import same_index
+from pippin._validation.labels import as_classes, as_labels
+from pippin._validation.rows import as_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 10  # decisions in a notebook
+TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of actions
+MEMBERS = 1 << 20  # set members × actions per block
+
+
+class Decision(NamedTuple):
+    """Action for one object, and its certified utility.
+
+    Attributes:
+        action: the name of the action.
+        certificate: a lower bound on its utility; −∞ without a certificate.
+    """
+
+    action: str
+    certificate: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decisions:
+    """One action per object, and its certificate: a lower bound on its utility that holds at the level of calibration.
+
+    Attributes:
+        codes: index of each object's action.
+        certificates: certified utilities; −∞ without a certificate.
+        names: names of the actions.
+        classes: names of the classes.
+        fallbacks: True for objects with an empty set, which got the fallback; None if no set can be empty.
+        index: the pandas index of the objects, for rows of a pandas frame.
+
+    >>> import numpy as np, pippin
+    >>> sets = pippin.PredictionSets(np.array([1, 2, 1]), np.array([1, 0, 1, 0]), ("crop", "weed"))
+    >>> utility = pippin.decisions.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+    >>> decisions = pippin.decisions.decide(sets, utility, fallback="ask")
+    >>> decisions.actions, decisions.certificates
+    (array(['spray', 'ask', 'leave'], dtype='<U5'), array([1. , 0.3, 1. ]))
+    >>> decisions.counts()
+    {'spray': 1, 'leave': 1, 'ask': 1}
+    """
+
+    codes: Indices
+    certificates: Vector
+    names: tuple[str, ...]
+    classes: Classes
+    fallbacks: Flags | None = None
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", read_only(self.codes))
+        object.__setattr__(self, "certificates", read_only(self.certificates))
+
+    @cached_property
+    def actions(self) -> NDArray[Any]:
+        """Name of each object's action."""
+        return read_only(np.array(self.names)[self.codes])
+
+    @property
+    def n_fallbacks(self) -> int:
+        """Number of objects with an empty set, which have no certificate."""
+        return 0 if self.fallbacks is None else int(self.fallbacks.sum())
+
+    def counts(self) -> dict[str, int]:
+        """Count the objects of every action, zero included."""
+        found = np.bincount(self.codes, minlength=len(self.names))
+        return dict(zip(self.names, found.tolist(), strict=True))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Plot the share of each action, divided by certified utility; return Matplotlib axes.
+
+        Args:
+            ax: where to draw; new axes by default.
+        """
+        from pippin._plotting.decisions import plot_actions
+
+        return plot_actions(self, ax)
+
+    def to_frame(self) -> Any:
+        """Return a data frame with the columns action and certificate.
+
+        Rows of a pandas frame give pandas with their index; anything else gives polars.
+        """
+        return decisions_frame(self.actions, self.certificates, self.index)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, i: int) -> Decision:
+        row = range(len(self))[i]
+        return Decision(self.names[self.codes[row]], float(self.certificates[row]))
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[i] for i in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for i in range(min(SHOWN, len(self))):
+            action, certificate = self[i]
+            name = str(i if self.index is None else self.index[i])
+            certified = "nothing" if certificate == -np.inf else shown_number(certificate)
+            rows.append((name, Chips([action], TINTS[self.codes[i] % len(TINTS)]), certified))
+        caption = repr(self).removeprefix("Decisions(").removesuffix(")")
+        note = "Certified utility: a lower bound that holds at the level of calibration."
+        heads = ("object", "action", "certified utility")
+        return html_table(caption, heads, rows, left_out=len(self) - len(rows), note=note)
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())
+        return f"Decisions({len(self):,} objects: {shares})"
+
+
+def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = None) -> Decisions:
+    """Maximize the worst-case utility over each set C, argmax_a min_{y in C} U(a, y); the minimum is the certificate ν.
+
+    Whenever C contains the true class, U(action, Y) ≥ ν. So P(U(action, Y) ≥ ν) ≥ 1 − α for
+    sets with coverage 1 − α. Ties go to the first action. An empty set has no worst case:
+    its action is the fallback, without a certificate (ν = −∞).
+
+    Args:
+        sets: prediction sets of any predictor.
+        utility: the utility of each action under each class.
+        fallback: the action for empty sets.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> crops = ("maize", "common_wheat", "sugar_beet")
+    >>> kinds = {name: "crop" if name in crops else "weed" for name in data.classes}
+    >>> utility = pippin.decisions.Utility({"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1},
+    ...                           "ask": {"weed": 0.3, "crop": 0.3}}, kinds=kinds)
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "ip", 0.02, classes=data.classes)
+    >>> pippin.decisions.decide(predictor.predict(data.probs[2000:]), utility, fallback="ask")
+    Decisions(2,986 objects: spray 52 %, leave 7 %, ask 42 %)
+    """
+    by_class = np.ascontiguousarray(utility.of(sets.classes).T)
+    empty = sets.sizes == 0
+    if fallback not in (None, *utility.actions):
+        raise InputError(
+            f"Expected one of the actions ({', '.join(utility.actions)}), got {fallback!r}", "name one of them"
+        )
+    few = f"{int(empty.sum()):,} of {len(sets):,} sets are empty"
+    if fallback is None and empty.any():
+        raise InputError(
+            f"{few}, so they have no worst case",
+            f"name the action for them, such as fallback={utility.actions[-1]!r}",
+        )
+    default = 0 if fallback is None else utility.actions.index(fallback)
+    codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
+    step = max(1, MEMBERS // len(utility.actions))
+    breaks = np.searchsorted(sets.offsets, np.arange(step, len(sets.members), step)).clip(max=len(sets))
+    for start, stop in pairwise(sorted({0, *breaks.tolist(), len(sets)})):
+        rows = start + np.flatnonzero(~empty[start:stop])
+        if len(rows):
+            first, last = sets.offsets[[start, stop]]
+            utilities = by_class[sets.members[first:last]]
+            worst = np.minimum.reduceat(utilities, sets.offsets[rows] - first, axis=0)
+            codes[rows], certificates[rows] = worst.argmax(axis=1), worst.max(axis=1)
+    if empty.any():
+        warn(f"{few}: {fallback!r} is taken there, and nothing certified.")
+    return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)
+
+
+def best_response(
+    probs: Any, utility: Utility, *, classes: Classes | None = None, from_logits: bool = False
+) -> Decisions:
+    """Maximize the expected utility of each row, argmax_a Σ_y p_y·U(a, y), without certificates.
+
+    It is optimal if the probabilities are right; the difference in utility to other decisions is the price of safety.
+
+    Args:
+        probs: (n, K) probabilities; logits with `from_logits=True`.
+        utility: the utility of each action under each class.
+        classes: names of the K columns; a data frame brings its own.
+        from_logits: treat `probs` as logits and apply softmax.
+
+    >>> import pippin
+    >>> utility = pippin.decisions.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+    >>> pippin.decisions.best_response([[0.1, 0.9], [0.3, 0.7], [0.8, 0.2]], utility).actions
+    array(['spray', 'ask', 'leave'], dtype='<U5')
+    """
+    rows = as_rows(probs, from_logits)
+    names = as_classes(classes, rows)
+    codes = engine_decisions.best_response(rows, utility.of(names))
+    return Decisions(codes, np.full(rows.n, -np.inf), utility.actions, names, index=rows.index)
+
+
+def action_outcomes(
+    codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
+) -> tuple[Vector, Flags, Flags]:
+    """Return, for true classes `labels`, each action's utility, and flags for kept certificates and for errors.
+
+    An error is an action whose utility is below the best worst case over all classes, which is available for sure.
+    """
+    realized = utilities[codes, labels]
+    return realized, realized >= certificates, realized < utilities.min(axis=1).max()
+
+
+@dataclass(frozen=True)
+class DecisionEvaluation:
+    """Measures of decisions on labeled objects.
+
+    Means of certificates leave out objects without one; they are NaN if no object has one.
+
+    Attributes:
+        n: number of objects.
+        kept: share of actions whose utility is at least their certificate.
+        mean_certificate: mean certified utility.
+        mean_utility: mean realized utility.
+        uncertified: share of objects without a certificate.
+        shares: share of objects of each action.
+        errors: for each action that occurs, the share of its objects on which its utility is below the best worst
+            case over all classes, which is available for sure.
+        alpha: the level of calibration, if given.
+        n_calibration: number of calibration rows, if given.
+    """
+
+    n: int
+    kept: float
+    mean_certificate: float
+    mean_utility: float
+    uncertified: float
+    shares: dict[str, float]
+    errors: dict[str, float]
+    alpha: float | None = None
+    n_calibration: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Comparison of the share of kept certificates with 1 − alpha, in one sentence."""
+        measured = Measured(self.kept, self.n, self.alpha, self.n_calibration)
+        above = "the worst case over sets, tied scores or easier rows do that"
+        return verdict(measured, f"keeps {100 * self.kept:.1f} % of its certificates", above)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, Share(share), shown_share(self.errors[name]) if name in self.errors else "–")
+            for name, share in self.shares.items()
+        ]
+        means = f"Mean certificate {self.mean_certificate:.3f}, mean utility {self.mean_utility:.3f}."
+        note = "Errors: of the objects with this action, those on which playing safe would have been worth more."
+        heads = ("action", "share of objects", "errors")
+        return html_table(f"{self.n:,} objects: {self.verdict}. {means}", heads, rows, note=note)
+
+    def __str__(self) -> str:
+        width = max(6, *(len(name) for name in self.shares))
+        lines = [
+            f"{self.n:,} objects",
+            f"certificate kept   {self.kept:.4f}   share of actions that were worth at least their certificate",
+            f"mean certificate   {self.mean_certificate:.4f}   certified utility",
+            f"mean utility       {self.mean_utility:.4f}   realized utility",
+        ]
+        if self.uncertified:
+            lines.append(f"no certificate     {self.uncertified:.4f}   share of objects without one")
+        lines += ["", f"{'action':<{width}}   share  errors"]
+        for name, share in self.shares.items():
+            error = f"{self.errors[name]:.4f}" if name in self.errors else f"{'–':>6}"
+            lines.append(f"{name:<{width}}  {share:.4f}  {error}")
+        return "\n".join(lines)
+
+
+def evaluate(
+    decisions: Decisions,
+    labels: ArrayLike,
+    utility: Utility,
+    *,
+    alpha: float | None = None,
+    n_calibration: int | None = None,
+) -> DecisionEvaluation:
+    """Evaluate decisions on labeled objects: kept certificates, certified and realized utility, errors by action.
+
+    Args:
+        decisions: decisions from `decide`, `Decider.decide` or `best_response`.
+        labels: the true classes, as indices or as names.
+        utility: the utility of each action under each class.
+        alpha: the level of calibration, for the verdict.
+        n_calibration: number of calibration rows, for the standard error in the verdict.
+
+    >>> import numpy as np, pippin
+    >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))
+    >>> utility = pippin.decisions.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
+    >>> print(pippin.decisions.evaluate(pippin.decisions.decide(sets, utility), ["crop", "weed"], utility))
+    2 objects
+    certificate kept   0.5000   share of actions that were worth at least their certificate
+    mean certificate   0.6500   certified utility
+    mean utility       -0.8500   realized utility
+    <BLANKLINE>
+    action   share  errors
+    spray   0.5000  1.0000
+    leave   0.0000       –
+    ask     0.5000  0.0000
+    """
+    same_index("decisions", decisions.index, labels=labels)
+    if decisions.names != utility.actions:
+        raise InputError(
+            f"Expected the utility that the decisions were made with ({', '.join(decisions.names)}), got one of "
+            f"{', '.join(utility.actions)}",
+            "pass the same one",
+        )
+    if n_calibration is not None and (isinstance(n_calibration, bool) or not n_calibration >= 1):
+        raise InputError(f"Expected n_calibration to be a number of rows, got {n_calibration!r}", "leave it out")
+    truth = as_labels(labels, len(decisions), decisions.classes)
+    certificates = decisions.certificates
+    realized, kept, error = action_outcomes(decisions.codes, certificates, utility.of(decisions.classes), truth)
+    certified = np.isfinite(certificates)
+    rows = {name: decisions.codes == a for a, name in enumerate(decisions.names)}
+    return DecisionEvaluation(
+        n=len(decisions),
+        kept=float(kept.mean()),
+        mean_certificate=float(certificates[certified].mean()) if certified.any() else float("nan"),
+        mean_utility=float(realized.mean()),
+        uncertified=float(1 - certified.mean()),
+        shares={name: float(own.mean()) for name, own in rows.items()},
+        errors={name: float(error[own].mean()) for name, own in rows.items() if own.any()},
+        alpha=None if alpha is None else as_alpha(alpha),
+        n_calibration=n_calibration,
+    )
