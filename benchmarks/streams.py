@@ -142,9 +142,9 @@ def means(rows):
     """Prints the mean time between two false alarms of both detectors, by the limit, on uniform p-values."""
     import numba
 
-    from pippin._theory import betting
+    from pippin._theory import martingale
 
-    bet = numba.njit(betting.bet)
+    bet = numba.njit(martingale.bet)
 
     @numba.njit
     def simulate(held, density, limits, roberts, given):
@@ -164,9 +164,9 @@ def means(rows):
         return total / alarms, alarms
 
     p = np.random.default_rng(1).random(rows)
-    for name, limits in (("shiryaev-roberts", (50, 100, 500, 1000, 10_000)), ("cusum", betting.CUSUM_LIMITS[1:])):
+    for name, limits in (("shiryaev-roberts", (50, 100, 500, 1000, 10_000)), ("cusum", martingale.CUSUM_LIMITS[1:])):
         given = np.array(limits, dtype=float)
-        found, alarms = simulate(betting.bettors(), np.zeros(betting.PIECES), given, name != "cusum", p)
+        found, alarms = simulate(martingale.bettors(), np.zeros(martingale.PIECES), given, name != "cusum", p)
         told = ", ".join(f"{limit:g}: {mean:,.0f}" for limit, mean in zip(limits, found, strict=True))
         print(f"{name}, {rows:,} rows, fewest alarms {alarms.min():.0f}; limit: mean time\n  {told}", flush=True)
 

@@ -1,7 +1,6 @@
-"""Objects that arrive one after another: thresholds that follow the data, and tests for drift."""
+"""Streams of objects: thresholds that follow the labels, and monitors that test for drift."""
 
-from pippin._online.alarm import Alarm
-from pippin._online.monitor import Monitor
+from pippin._online.monitor import Alarm, Monitor
 from pippin._online.risk_monitor import RiskMonitor
 from pippin._online.stream import Stream, Ticket
 

@@ -1,4 +1,4 @@
-"""Streams and monitors of predictors with a threshold per class, kind or group: each of them for itself."""
+"""Streams and monitors of Mondrian predictors: each class, kind or group has its own threshold and history."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,14 @@ KINDS = {name: "crop" if name in ("common_wheat", "maize", "sugar_beet") else "w
 OLD, NEW = slice(0, 2000), slice(2000, 2150)
 
 
-def calibrated(per, rows, **how):
+def calibrate(per, rows, **options):
     groups = {"groups": GROUPS[rows]} if "group" in str(per) else {}
-    return pippin.calibrate(DATA.probs[rows], DATA.labels[rows], "pip", classes=DATA.classes, per=per, **groups, **how)
+    return pippin.calibrate(
+        DATA.probs[rows], DATA.labels[rows], "pip", classes=DATA.classes, per=per, **groups, **options
+    )
 
 
-def fed(stream, grouped, rows=NEW):
+def feed(stream, grouped, rows=NEW):
     for i in range(rows.start, rows.stop):
         ticket = stream.predict_one(DATA.probs[i], **({"group": GROUPS[i]} if grouped else {}))
         stream.learn(ticket, DATA.labels[i])
@@ -24,34 +26,34 @@ def fed(stream, grouped, rows=NEW):
 
 @pytest.mark.parametrize("per", ["class", "group", "class and group", KINDS])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_grow_is_calibrating_anew_in_every_cell(per):
-    """And each set is that of the predictor."""
+def test_grow_equals_recalibration_in_every_cell(per):
+    """Before the first label, each set is that of the predictor."""
     grouped = "group" in str(per) and per is not KINDS
-    stream = pippin.online.Stream(calibrated(per, OLD), "grow")
+    stream = pippin.online.Stream(calibrate(per, OLD), "grow")
     for i in range(2000, 2040):
         group = {"group": GROUPS[i]} if grouped else {}
         members = stream.predict_one(DATA.probs[i], **group).members
         assert np.array_equal(members, stream.predictor.predict_one(DATA.probs[i], **group))
-    fed(stream, grouped)
-    assert np.array_equal(stream.thresholds, calibrated(per, slice(0, NEW.stop)).thresholds)
+    feed(stream, grouped)
+    assert np.array_equal(stream.thresholds, calibrate(per, slice(0, NEW.stop)).thresholds)
 
 
 def test_levels_of_kinds_are_kept():
-    predictor = calibrated(KINDS, OLD, alpha={"weed": 0.2, "crop": 0.05})
+    predictor = calibrate(KINDS, OLD, alpha={"weed": 0.2, "crop": 0.05})
     stream = pippin.online.Stream(predictor, "aci")
     assert np.array_equal(stream.thresholds, predictor.thresholds)
 
 
-@pytest.mark.parametrize("way", ["grow", "window", "track", "aci", "dtaci"])
-def test_each_class_is_counted_and_resumed(tmp_path, way):
-    whole, halved = (pippin.online.Stream(calibrated("class", OLD), way, seed=1) for _ in range(2))
-    fed(whole, False)
-    fed(halved, False, slice(2000, 2060))
-    halved.save(tmp_path / "stream.json")
-    halved = pippin.online.Stream.load(tmp_path / "stream.json")
-    fed(halved, False, slice(2060, 2150))
-    assert np.array_equal(whole.thresholds, halved.thresholds)
-    assert whole.coverages == halved.coverages
+@pytest.mark.parametrize("update", ["grow", "window", "track", "aci", "dtaci"])
+def test_coverage_of_each_class_and_resuming(tmp_path, update):
+    whole, resumed = (pippin.online.Stream(calibrate("class", OLD), update, seed=1) for _ in range(2))
+    feed(whole, False)
+    feed(resumed, False, slice(2000, 2060))
+    resumed.save(tmp_path / "stream.json")
+    resumed = pippin.online.Stream.load(tmp_path / "stream.json")
+    feed(resumed, False, slice(2060, 2150))
+    assert np.array_equal(whole.thresholds, resumed.thresholds)
+    assert whole.coverages == resumed.coverages
     assert set(whole.coverages) <= set(DATA.classes)
     inside = sum(whole.coverages[DATA.classes[k]] * n for k, n in enumerate(np.bincount(DATA.labels[NEW])) if n)
     assert inside / 150 == pytest.approx(whole.coverage)
@@ -59,18 +61,18 @@ def test_each_class_is_counted_and_resumed(tmp_path, way):
         _ = whole.threshold
 
 
-def test_track_keeps_its_bound_in_every_group():
-    stream = pippin.online.Stream(calibrated("group", OLD), "track")
+def test_bound_of_track_holds_in_every_group():
+    stream = pippin.online.Stream(calibrate("group", OLD), "track")
     for i in range(2000, 2300):
         ticket = stream.predict_one(DATA.probs[i], group=GROUPS[i])
         stream.learn(ticket, int(DATA.probs[i].argmin()))
         assert all(abs(share - 0.9) <= stream.bound for share in stream.coverages.values())
 
 
-def test_a_monitor_per_class_bears_other_frequencies_and_no_other_looks():
-    """Label shift alarms one monitor and not the other; rows that look different alarm both."""
+def test_class_conditional_monitor_ignores_label_shift_only():
+    """Label shift alarms only the marginal monitor; a change within classes alarms the class-conditional one too."""
     rare = np.flatnonzero(np.isin(DATA.labels[2000:], (0, 9)) | (np.arange(2986) % 20 == 0)) + 2000  # the hardest two
-    marginal, per_class = (pippin.online.Monitor(calibrated(per, OLD), seed=0) for per in (None, "class"))
+    marginal, per_class = (pippin.online.Monitor(calibrate(per, OLD), seed=0) for per in (None, "class"))
     for i in rare:
         for monitor in (marginal, per_class):
             monitor.update(DATA.probs[i], DATA.labels[i])
@@ -81,21 +83,21 @@ def test_a_monitor_per_class_bears_other_frequencies_and_no_other_looks():
     assert per_class.drift_detected
 
 
-def test_a_monitor_per_group_goes_on_to_the_same_bits(tmp_path):
-    predictor = calibrated("group", OLD, unseen="marginal")
-    whole, halved = (pippin.online.Monitor(predictor, seed=0) for _ in range(2))
-    names = [*GROUPS[2000:2090], *["east"] * 30]  # a field that was not seen is held against itself
+def test_group_conditional_monitor_resumes_to_the_same_bits(tmp_path):
+    predictor = calibrate("group", OLD, unseen="marginal")
+    whole, resumed = (pippin.online.Monitor(predictor, seed=0) for _ in range(2))
+    names = [*GROUPS[2000:2090], *["east"] * 30]  # a group unseen at calibration is compared with itself
     for i, name in enumerate(names):
         if i == 50:
-            halved.save(tmp_path / "monitor.json")
-            halved = pippin.online.Monitor.load(tmp_path / "monitor.json")
+            resumed.save(tmp_path / "monitor.json")
+            resumed = pippin.online.Monitor.load(tmp_path / "monitor.json")
         row, label = DATA.probs[2000 + i], DATA.labels[2000 + i]
-        assert whole.update(row, label, group=name) == halved.update(row, label, group=name)
-    assert [int(tree[0]) for tree in whole._evidence.tree][-1] == 30
+        assert whole.update(row, label, group=name) == resumed.update(row, label, group=name)
+    assert [int(tree[0]) for tree in whole._martingale.tree][-1] == 30
 
 
-def test_wrong_groups_are_told():
-    grouped, plain = calibrated("group", OLD), calibrated(None, OLD)
+def test_errors_of_groups():
+    grouped, plain = calibrate("group", OLD), calibrate(None, OLD)
     with pytest.raises(pippin.InputError, match="Expected a group"):
         pippin.online.Stream(grouped).predict_one(DATA.probs[0])
     with pytest.raises(pippin.InputError, match="one of the groups north, south"):

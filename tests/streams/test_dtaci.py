@@ -1,21 +1,21 @@
-"""DtACI: as its paper has it, and coverage that comes back after a change without a rate to choose."""
+"""DtACI: equal to the algorithm of the paper, and coverage restored after a change."""
 
 import math
 
 import numpy as np
 
 import pippin
-from pippin._online.ways import GAMMAS, SPAN
+from pippin._online.update_rules import GAMMAS, SPAN
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], "pip", classes=DATA.classes)
 NEW, TRUE = np.ascontiguousarray(DATA.probs[1000:]), DATA.labels[1000:].tolist()
 
 
-def plainly(scores, given, alpha):
-    """The level at every step, expert by expert, as Gibbs and Candès (2022) write it, with a fading sum of losses."""
+def reference_levels(scores, new_scores, alpha):
+    """Level at every step, expert by expert, as in Gibbs and Candès (2022), with exponential forgetting of losses."""
     levels, weights, losses = [alpha] * len(GAMMAS), [1 / len(GAMMAS)] * len(GAMMAS), SPAN * (alpha * (1 - alpha)) ** 2
-    for s in given:
+    for s in new_scores:
         yield sum(w * a for w, a in zip(weights, levels, strict=True)) / sum(weights)
         best = (1 + sum(one >= s for one in scores)) / (len(scores) + 1)
         lost = [alpha * (best - a) - min(0, best - a) for a in levels]
@@ -26,25 +26,25 @@ def plainly(scores, given, alpha):
         levels = [a + g * (alpha - (a >= best and a > 0)) for a, g in zip(levels, GAMMAS, strict=True)]
 
 
-def test_it_is_the_algorithm_of_the_paper():
+def test_equals_the_algorithm_of_the_paper():
     stream = pippin.online.Stream(PREDICTOR, "dtaci")
-    given = pippin.scores.score(NEW[:150], TRUE[:150], "pip")
-    for level, row, label in zip(plainly(PREDICTOR.scores.tolist(), given, 0.1), NEW, TRUE, strict=False):
-        way = stream._ways[0]
-        assert abs(way._weights @ way._levels - level) < 1e-12
+    new_scores = pippin.scores.score(NEW[:150], TRUE[:150], "pip")
+    for level, row, label in zip(reference_levels(PREDICTOR.scores.tolist(), new_scores, 0.1), NEW, TRUE, strict=False):
+        rule = stream._rules[0]
+        assert abs(rule._weights @ rule._levels - level) < 1e-12
         stream.learn(stream.predict_one(row), label)
 
 
-def test_coverage_comes_back_after_a_change():
-    """Where the calibration's threshold misses far more, and on rows like those that calibrated it stays."""
+def test_coverage_is_restored_after_a_change():
+    """The fixed threshold loses coverage; before the change both keep it."""
     sure = NEW.astype(float) ** 4
     sure /= sure.sum(axis=1, keepdims=True)
-    inside = {way: [] for way in ("none", "dtaci")}
-    for way, held in inside.items():
-        stream = pippin.online.Stream(PREDICTOR, way)
+    inside = {update: [] for update in ("none", "dtaci")}
+    for update, covered in inside.items():
+        stream = pippin.online.Stream(PREDICTOR, update)
         for row, label in zip(np.concatenate([NEW[:1000], sure[1000:3000]]), TRUE, strict=False):
             ticket = stream.predict_one(row)
-            held.append(label in ticket.members)
+            covered.append(label in ticket.members)
             stream.learn(ticket, label)
     assert abs(np.mean(inside["dtaci"][:1000]) - 0.9) < 0.02
     assert np.mean(inside["none"][1500:]) < 0.86

@@ -1,4 +1,4 @@
-"""Label shift: the ratios are found, their errors are honest, and weights restore coverage."""
+"""Label shift: class ratios, their standard errors, and coverage with weights by class."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ import pippin
 DATA = pippin.load_example()
 
 
-def made(rng, n, shares):
-    """Three classes that look the same wherever they are; probabilities right for equal shares."""
+def sample(rng, n, shares):
+    """Draw rows of three classes under label shift, with probabilities calibrated for equal shares."""
     labels = rng.choice(3, n, p=shares)
     logits = rng.normal(size=(n, 3)) + 2 * np.eye(3)[labels]
     odds = np.exp(2 * logits)
@@ -17,12 +17,12 @@ def made(rng, n, shares):
 
 
 @pytest.mark.parametrize("method", ["confusion", "em"])
-def test_ratios_are_found_within_their_errors(method):
-    """Over 200 worlds the deviations in standard errors have mean 0 and spread 1."""
+def test_standard_errors_of_the_ratios(method):
+    """Over 200 samples the deviations in standard errors have mean 0 and standard deviation 1."""
     rng, shares, new = np.random.default_rng(0), np.full(3, 1 / 3), np.array([0.6, 0.3, 0.1])
     deviations = []
     for _ in range(200):
-        found = pippin.shift.label_ratios(*made(rng, 1500, shares), made(rng, 1000, new)[0], method=method)
+        found = pippin.shift.label_ratios(*sample(rng, 1500, shares), sample(rng, 1000, new)[0], method=method)
         deviations.append((found.ratios - new / shares) / found.errors)
     assert np.abs(np.mean(deviations, axis=0)).max() < 0.35
     assert 0.8 < np.std(deviations) < 1.25
@@ -53,8 +53,8 @@ RATIOS = pippin.shift.LabelRatios(np.array([1.8, 0.9, 0.3]), np.zeros(3), range(
 def test_every_class_has_its_own_threshold(score):
     """p_y = (Σ_{s_j ≥ s} w_j + w_y)/(Σ_j w_j + w_y), written out; the set, one object and its explanation follow."""
     rng = np.random.default_rng(3)
-    probs, labels = made(rng, 40, np.full(3, 1 / 3))
-    new = made(rng, 25, RATIOS.ratios / 3)[0]
+    probs, labels = sample(rng, 40, np.full(3, 1 / 3))
+    new = sample(rng, 25, RATIOS.ratios / 3)[0]
     predictor = pippin.calibrate_weighted(probs, labels, RATIOS, score, 0.2, seed=1)
     given, own = pippin.scores.score(probs, labels, score, seed=1), pippin.scores.score(new, None, score, seed=2)
     weights = RATIOS.ratios[labels]
@@ -73,22 +73,22 @@ def test_every_class_has_its_own_threshold(score):
     widest = predictor.predict(new, np.full(25, RATIOS.ratios.max()), seed=2)
     assert (sets.mask <= widest.mask).all()
     one = predictor.predict_one(new[0], RATIOS, seed=4)
-    told = predictor.explain(new[0], weight=RATIOS, seed=4)
-    assert sorted(one) == sorted(each.name for each in told.classes if each.inside)
+    explanation = predictor.explain(new[0], weight=RATIOS, seed=4)
+    assert sorted(one) == sorted(each.name for each in explanation.classes if each.inside)
 
 
-def test_the_promise_is_kept_with_few_rows():
-    """With the ratios known, 40 calibration rows and 4,000 worlds: at least 80 %, within three standard errors."""
-    rng, worlds, covered = np.random.default_rng(5), 4000, 0
-    for _ in range(worlds):
-        probs, labels = made(rng, 40, np.full(3, 1 / 3))
-        new, truth = made(rng, 1, RATIOS.ratios / 3)
+def test_coverage_with_few_rows():
+    """Known ratios, 40 calibration rows and 4,000 samples: at least 80%, within three standard errors."""
+    rng, n_samples, covered = np.random.default_rng(5), 4000, 0
+    for _ in range(n_samples):
+        probs, labels = sample(rng, 40, np.full(3, 1 / 3))
+        new, truth = sample(rng, 1, RATIOS.ratios / 3)
         covered += truth[0] in pippin.calibrate_weighted(probs, labels, RATIOS, "pip", 0.2).predict_one(new[0], RATIOS)
-    assert 0.8 - 3 * np.sqrt(0.16 / worlds) < covered / worlds < 0.8 + 2 / 41 + 3 * np.sqrt(0.16 / worlds)
+    assert 0.8 - 3 * np.sqrt(0.16 / n_samples) < covered / n_samples < 0.8 + 2 / 41 + 3 * np.sqrt(0.16 / n_samples)
 
 
-def test_ratios_of_other_classes_and_heavy_ones_are_told():
-    probs, labels = made(np.random.default_rng(3), 40, np.full(3, 1 / 3))
+def test_errors_of_classes_and_large_ratios():
+    probs, labels = sample(np.random.default_rng(3), 40, np.full(3, 1 / 3))
     predictor = pippin.calibrate_weighted(probs, labels, RATIOS, "ip", classes=["oat", "rye", "pea"])
     other = RATIOS._replace(classes=("oat", "pea", "rye"))
     with pytest.raises(pippin.InputError, match="ratios of oat, rye, pea, got those of oat, pea, rye"):
@@ -100,7 +100,7 @@ def test_ratios_of_other_classes_and_heavy_ones_are_told():
         assert predictor.predict(probs, heavy).mask[:, 2].all()
 
 
-def test_wrong_use_is_told():
+def test_errors_of_arguments():
     probs, labels = DATA.probs[:300], DATA.labels[:300]
     with pytest.raises(pippin.InputError, match="confusion or em"):
         pippin.shift.label_ratios(probs, labels, probs, method="magic")

@@ -1,4 +1,4 @@
-"""A monitor's promise: false alarms as rare as asked, alarms where rows change, the same bits when resumed."""
+"""Monitors: valid p-values, false alarm probability, detection of changes, the same bits when resumed."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 import pippin
 from pippin._engine.martingale import new_martingale
 from pippin._engine.numba_engine.martingale import p_value
-from pippin._theory.bins import BINS, bin_of
+from pippin._theory.martingale import BINS, bin_of
 from support.false_alarms import highest_evidence
 from support.killing import NEVER, killed_in_turn
 
@@ -18,12 +18,12 @@ NEW, TRUE = np.ascontiguousarray(DATA.probs[2000:]), DATA.labels[2000:].tolist()
 
 
 def p_values(scores, v):
-    """The conformal p-value of each score among those before it."""
+    """Return the conformal p-value of each score among the earlier ones."""
     state = new_martingale()
     return np.array([p_value(s, draw, state.counts[0], state.tree[0]) for s, draw in zip(scores, v, strict=True)])
 
 
-def test_bins_never_fall_with_the_score():
+def test_bins_are_monotone_in_the_score():
     rng = np.random.default_rng(0)
     scores = np.sort(np.concatenate([rng.normal(size=500), rng.normal(size=500) * 1e-13, rng.normal(size=500) * 1e9]))
     places = [bin_of(s) for s in (-np.inf, *scores, np.inf)]
@@ -33,7 +33,7 @@ def test_bins_never_fall_with_the_score():
 
 
 @pytest.mark.parametrize("kind", ["apart", "tied", "all the same"])
-def test_p_values_are_those_of_the_definition(kind):
+def test_p_values_by_their_definition(kind):
     """p = (#greater + v(#equal + 1))/(n + 1), by counting, where bins hold one score each."""
     rng = np.random.default_rng(1)
     scores = {"apart": rng.permutation(200), "tied": rng.integers(0, 5, 200), "all the same": np.zeros(200)}[kind] / 256
@@ -56,7 +56,7 @@ def test_p_values_are_uniform_and_independent(levels):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_false_alarms_are_as_rare_as_asked(labelled, tied):
+def test_false_alarm_probability(labelled, tied):
     """Over exchangeable streams, at delta = 0.1: at most three standard errors above it."""
     rng = np.random.default_rng(3)
     with warnings.catch_warnings():
@@ -66,12 +66,12 @@ def test_false_alarms_are_as_rare_as_asked(labelled, tied):
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-def test_a_change_is_found_and_its_beginning(labelled):
+def test_a_change_and_its_change_point_are_detected(labelled):
     monitor = pippin.online.Monitor(PREDICTOR, reference=None if labelled else DATA.probs[:2000], seed=0)
     dim = 0.5 * NEW + 0.5 / 12
-    told = TRUE if labelled else [None] * len(TRUE)
-    assert not any(monitor.update(row, label) for row, label in zip(NEW[:1000], told[:1000], strict=True))
-    alarms = [monitor.update(row, label) for row, label in zip(dim[1000:1200], told[1000:1200], strict=True)]
+    labels = TRUE if labelled else [None] * len(TRUE)
+    assert not any(monitor.update(row, label) for row, label in zip(NEW[:1000], labels[:1000], strict=True))
+    alarms = [monitor.update(row, label) for row, label in zip(dim[1000:1200], labels[1000:1200], strict=True)]
     first = next(i for i, alarm in enumerate(alarms) if alarm)
     assert first < 100
     assert monitor.drift_detected
@@ -84,19 +84,19 @@ def test_a_change_is_found_and_its_beginning(labelled):
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
 @pytest.mark.parametrize("labelled", [False, True])
-def test_resumed_it_gives_the_same_bits(tmp_path, score, labelled):
+def test_resuming_gives_the_same_bits(tmp_path, score, labelled):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], score, seed=1)
-    whole, halved = (pippin.online.Monitor(predictor, 0.05, seed=5) for _ in range(2))
+    whole, resumed = (pippin.online.Monitor(predictor, 0.05, seed=5) for _ in range(2))
     for number, (row, label) in enumerate(zip(NEW[:400], TRUE[:400], strict=True)):
         given = label if labelled else None
         if number % 100 == 50:
-            halved.save(tmp_path / "state.json")
-            halved = pippin.online.Monitor.load(tmp_path / "state.json")
-            assert halved.evidence == whole.evidence
+            resumed.save(tmp_path / "state.json")
+            resumed = pippin.online.Monitor.load(tmp_path / "state.json")
+            assert resumed.evidence == whole.evidence
         shown = 1 - (1 - row) / 11 if number > 300 else row
         shown = shown / shown.sum()
-        assert whole.update(shown, given) == halved.update(shown, given)
-    assert whole.alarm == halved.alarm
+        assert whole.update(shown, given) == resumed.update(shown, given)
+    assert whole.alarm == resumed.alarm
     assert whole.drift_detected
 
 
@@ -117,8 +117,8 @@ while monitor.n_rows < 60:
 EVENTS = (("write", 1), ("write", 3), ("os:replace", 2), ("os:fsync", 2))
 
 
-def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
-    """kill -9 with half a file written, or before it gets its name: nothing saved is lost."""
+def test_a_monitor_killed_at_any_write_resumes_to_the_same_bits(tmp_path):
+    """kill -9 with half a file written, or before it is renamed: the last saved state is kept."""
     program = {"code": STEPS, "modules": ["numba", "pippin"]}
     assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
     kills = [(event, number, "before") for event, number in EVENTS]
@@ -127,17 +127,17 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
     assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
-def test_its_memory_does_not_grow():
+def test_memory_is_constant():
     monitor = pippin.online.Monitor(PREDICTOR, seed=0)
     sizes = set()
     for row, label in zip(NEW, TRUE, strict=True):
         monitor.update(row, label)
-        sizes.add(sum(part.nbytes for part in monitor._evidence))
+        sizes.add(sum(part.nbytes for part in monitor._martingale))
     assert len(sizes) == 1
-    assert int(monitor._evidence.tree[0, 0]) == 2000 + len(NEW)
+    assert int(monitor._martingale.tree[0, 0]) == 2000 + len(NEW)
 
 
-def test_evidence_beyond_all_numbers_is_still_one():
+def test_evidence_never_overflows():
     monitor = pippin.online.Monitor(PREDICTOR, seed=0)
     for _ in range(3000):
         alarm = monitor.update(np.eye(12)[0], 1)
@@ -145,7 +145,7 @@ def test_evidence_beyond_all_numbers_is_still_one():
     assert alarm.evidence > 1e300
 
 
-def test_wrong_use_is_told():
+def test_errors_of_arguments():
     per_class = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
     monitor = pippin.online.Monitor(PREDICTOR, reference=DATA.probs[:100])
     with pytest.raises(pippin.InputError, match="delta, the probability of a false alarm"):
@@ -166,7 +166,7 @@ def test_wrong_use_is_told():
     assert pippin.online.Monitor(per_class).update(NEW[0]).row == 0
 
 
-def test_a_refused_row_changes_nothing():
+def test_a_refused_row_leaves_the_state_unchanged():
     monitor, other = pippin.online.Monitor(PREDICTOR, seed=0), pippin.online.Monitor(PREDICTOR, seed=0)
     monitor.update(NEW[0], 0)
     for bad in (2 * NEW[0], np.full(12, np.nan)):
@@ -176,7 +176,7 @@ def test_a_refused_row_changes_nothing():
     assert monitor.update(NEW[1], 0) == other.update(NEW[1], 0)
 
 
-def test_files_of_other_things_are_told(tmp_path):
+def test_errors_of_files(tmp_path):
     PREDICTOR.save(tmp_path / "predictor.json")
     pippin.online.Monitor(PREDICTOR).save(tmp_path / "monitor.json")
     with pytest.raises(pippin.InputError, match="holds no monitor"):

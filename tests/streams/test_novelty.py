@@ -1,4 +1,4 @@
-"""Novel objects: valid p-values, and a false discovery rate that keeps to its level."""
+"""Novelty detection: valid p-values, and the false discovery rate."""
 
 import numpy as np
 import pytest
@@ -9,19 +9,19 @@ DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:999], DATA.labels[:999], "pip")
 
 
-def test_p_values_are_those_of_the_definition():
+def test_p_values_by_their_definition():
     found = pippin.shift.novelty(PREDICTOR, DATA.probs[1000:1100], reference=DATA.probs[:999])
     known, scores = (1 - part.astype(np.float64).max(axis=1) for part in (DATA.probs[:999], DATA.probs[1000:1100]))
     assert np.array_equal(found, [(1 + (known >= s).sum()) / 1000 for s in scores])
 
 
-def test_without_a_reference_it_is_the_credibility():
+def test_without_a_reference_novelty_is_the_credibility():
     found = pippin.shift.novelty(PREDICTOR, DATA.probs[1000:1100])
     assert np.array_equal(found, PREDICTOR.forced(DATA.probs[1000:1100]).credibility)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
-def test_discoveries_are_those_of_benjamini_and_hochberg(level):
+def test_discoveries_equal_benjamini_hochberg(level):
     """By trying every k."""
     rng = np.random.default_rng(0)
     for m in (1, 2, 7, 40):
@@ -38,7 +38,7 @@ def rows(rng, n, sure):
 
 
 @pytest.mark.parametrize("level", [0.1, 0.3])
-def test_the_false_discovery_rate_keeps_to_its_level(level):
+def test_false_discovery_rate_is_within_its_level(level):
     """Over 500 batches of 100 objects, 20 of them novel: at most level·80/100, and something is found."""
     rng = np.random.default_rng(1)
     false, power = [], []
@@ -55,7 +55,7 @@ def test_the_false_discovery_rate_keeps_to_its_level(level):
     assert np.mean(power) > 0.2
 
 
-def test_wrong_use_is_told():
+def test_errors_of_arguments():
     with pytest.raises(pippin.InputError, match="between 0 and 1"):
         pippin.shift.discoveries([0.2, 1.5])
     with pytest.raises(pippin.InputError, match="strictly between 0 and 1"):
@@ -72,8 +72,8 @@ MEASURES = {
 
 @pytest.mark.parametrize("per", [None, "class"])
 @pytest.mark.parametrize("measure", [*MEASURES, "own"])
-def test_ranks_by_every_measure(measure, per):
-    """p = (1 + #{as strange or stranger})/(n + 1), among all or among those taken for the same class."""
+def test_p_values_of_every_measure(measure, per):
+    """p = (1 + #{as strange or stranger})/(n + 1), among all or among rows with the same most probable class."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500])
     known, new = (np.asarray(data.probs[part], np.float64) for part in (slice(500, 900), slice(900, 960)))
@@ -89,17 +89,17 @@ def test_ranks_by_every_measure(measure, per):
         assert found == pytest.approx((1 + as_strange) / (len(beside) + 1))
 
 
-def test_sets_say_that_their_object_is_novel():
-    """In words, as a column, and after slicing; what is no mark is refused."""
+def test_prediction_sets_show_novelty():
+    """In the repr, as a column, and after slicing; marks that are no booleans are an error."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500], classes=data.classes)
     sets = predictor.predict(data.probs[500:510])
     marks = np.arange(10) % 3 == 0
-    told = sets.flagged(marks)
-    assert repr(told).endswith("4 novel)")
-    assert told.to_frame()["novel"].to_list() == marks.tolist()
-    assert told[3:5].novel.tolist() == [True, False]
-    assert " – novel" in told._repr_html_()
+    flagged = sets.flagged(marks)
+    assert repr(flagged).endswith("4 novel)")
+    assert flagged.to_frame()["novel"].to_list() == marks.tolist()
+    assert flagged[3:5].novel.tolist() == [True, False]
+    assert " – novel" in flagged._repr_html_()
     assert "novel" not in repr(sets)
     for wrong in (marks[:3], np.ones(10)):
         with pytest.raises(pippin.InputError, match="one True or False for each of 10 sets"):
@@ -107,7 +107,7 @@ def test_sets_say_that_their_object_is_novel():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"measure": "entropy"}, "Expected a reference beside measure= or per="),
         ({"measure": "size", "reference": True}, "'surprise', 'entropy', 'energy' or a function, got 'size'"),
@@ -116,10 +116,10 @@ def test_sets_say_that_their_object_is_novel():
         ({"per": "group", "reference": True}, "None or 'class', got 'group'"),
     ],
 )
-def test_wrong_measures_are_told(options, told):
+def test_errors_of_measures(options, message):
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500])
     if "reference" in options:
         options = options | {"reference": data.probs[:5]}
-    with pytest.raises(pippin.InputError, match=told):
+    with pytest.raises(pippin.InputError, match=message):
         pippin.shift.novelty(predictor, data.probs[:5], **options)

@@ -1,4 +1,4 @@
-"""The promise watched: exact bets, false alarms as rare as asked, lower bounds that hold at all times at once."""
+"""Risk monitors: exact bets, false alarm probability, and time-uniform lower bounds."""
 
 import math
 
@@ -7,15 +7,14 @@ import pytest
 
 import pippin
 from pippin._conformal.saving import write_predictor
-from pippin._online.files import risk_content
-from pippin._theory.risk_bets import SHARES, log_capital, lowest_rate
+from pippin._theory.martingale import STAKES, log_risk_capital, risk_lower_bound
 
 
 def test_a_bet_against_the_true_rate_has_mean_one():
     """Summed over all outcomes of twelve rows."""
     for rate in (0.05, 0.12, 0.7):
         total = sum(
-            math.comb(12, k) * rate**k * (1 - rate) ** (12 - k) * math.exp(log_capital(k, 12 - k, rate))
+            math.comb(12, k) * rate**k * (1 - rate) ** (12 - k) * math.exp(log_risk_capital(k, 12 - k, rate))
             for k in range(13)
         )
         assert total == pytest.approx(1, abs=1e-12)
@@ -23,25 +22,29 @@ def test_a_bet_against_the_true_rate_has_mean_one():
 
 def test_capital_is_the_product_of_its_bets():
     outcomes = np.random.default_rng(0).random(50) < 0.3
-    held = [math.prod(1 - c + c * x / 0.2 for x in outcomes) for c in SHARES]
-    assert math.exp(log_capital(int(outcomes.sum()), 50 - int(outcomes.sum()), 0.2)) == pytest.approx(np.mean(held))
+    capitals = [math.prod(1 - c + c * x / 0.2 for x in outcomes) for c in STAKES]
+    assert math.exp(log_risk_capital(int(outcomes.sum()), 50 - int(outcomes.sum()), 0.2)) == pytest.approx(
+        np.mean(capitals)
+    )
 
 
 def test_the_lower_bound_is_where_the_capital_reaches_its_limit():
     for missed, hit in ((1, 0), (5, 20), (300, 700), (40, 0)):
-        assert log_capital(missed, hit, lowest_rate(missed, hit, 0.05)) == pytest.approx(math.log(20), abs=1e-6)
+        assert log_risk_capital(missed, hit, risk_lower_bound(missed, hit, 0.05)) == pytest.approx(
+            math.log(20), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.12])
-def test_false_alarms_and_bounds_above_the_rate_are_as_rare_as_asked(rate):
-    """Over 300 streams of 400 rows at the edge of the tolerance, or within it; the bound looked at at all times."""
+def test_probability_of_false_alarms_and_of_invalid_bounds(rate):
+    """Over 300 streams of 400 rows at the edge of the tolerance, or within it; the bound is checked at every row."""
     rng, alarms, above = np.random.default_rng(1), 0, 0
     for _ in range(300):
         monitor = pippin.online.RiskMonitor(0.1, tolerance=0.02, delta=0.1)
         highest = -math.inf
         for missed in rng.random(400) < rate:
             monitor.update(missed)
-            highest = max(highest, log_capital(monitor.n_missed, monitor.n_rows - monitor.n_missed, rate))
+            highest = max(highest, log_risk_capital(monitor.n_missed, monitor.n_rows - monitor.n_missed, rate))
         alarms += monitor.drift_detected
         above += highest >= math.log(10)
     allowed = 300 * 0.1 + 3 * math.sqrt(300 * 0.09)
@@ -49,7 +52,7 @@ def test_false_alarms_and_bounds_above_the_rate_are_as_rare_as_asked(rate):
     assert above > 0
 
 
-def test_a_broken_promise_is_found_and_a_kept_one_is_not():
+def test_excess_misses_are_detected():
     rng = np.random.default_rng(2)
     kept, broken = pippin.online.RiskMonitor(0.1), pippin.online.RiskMonitor(0.1)
     assert not any(kept.update(missed) for missed in rng.random(5000) < 0.1)
@@ -60,7 +63,7 @@ def test_a_broken_promise_is_found_and_a_kept_one_is_not():
     assert "not refuted" in kept.describe()
 
 
-def test_wrong_use_is_told():
+def test_errors_of_arguments():
     with pytest.raises(pippin.InputError, match="tolerance"):
         pippin.online.RiskMonitor(0.1, tolerance=0.95)
     with pytest.raises(pippin.InputError, match="True or False"):
@@ -69,20 +72,20 @@ def test_wrong_use_is_told():
 
 
 def _state(monitor):
-    return {**vars(monitor), "_trail": monitor._trail.content()}
+    return {**vars(monitor), "_history": monitor._history.content()}
 
 
-def test_saved_it_goes_on(tmp_path):
+def test_resuming_gives_the_same_state(tmp_path):
     path, whole = tmp_path / "risk.json", pippin.online.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
     for i in range(300):
         whole.update(i % 4 == 0)
-    halved = pippin.online.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
+    resumed = pippin.online.RiskMonitor(0.1, tolerance=0.01, delta=0.05)
     for i in range(300):
         if i % 70 == 9:
-            halved.save(path)
-            halved = pippin.online.RiskMonitor.load(path)
-        halved.update(i % 4 == 0)
-    assert _state(halved) == _state(whole)
+            resumed.save(path)
+            resumed = pippin.online.RiskMonitor.load(path)
+        resumed.update(i % 4 == 0)
+    assert _state(resumed) == _state(whole)
     assert whole.drift_detected
     path.write_text(path.read_text().replace('"n_missed": ', '"n_missed": 1'))
     with pytest.raises(pippin.InputError, match="edited or damaged"):
@@ -92,23 +95,23 @@ def test_saved_it_goes_on(tmp_path):
         pippin.online.RiskMonitor.load(path)
 
 
-def test_it_shows_the_evidence_at_every_label():
-    """The line is what `evidence` said; a file of before, which has no trail, goes on from where it was."""
-    monitor, told = pippin.online.RiskMonitor(0.1, tolerance=0.02), []
+def test_plot_shows_the_evidence_at_every_label():
+    """The line shows `evidence` after each label."""
+    monitor, values = pippin.online.RiskMonitor(0.1, tolerance=0.02), []
     for i in range(300):
         monitor.update(i % 4 == 0)
-        told.append(monitor.evidence)
+        values.append(monitor.evidence)
     evidence, limit = monitor.plot().lines
-    assert 10 ** evidence.get_ydata() == pytest.approx(told)
+    assert 10 ** evidence.get_ydata() == pytest.approx(values)
     assert evidence.get_xdata().tolist() == list(range(1, 301))
     assert 10 ** limit.get_ydata()[0] == pytest.approx(1 / monitor.delta)
 
 
-def test_a_file_of_before_has_no_trail(tmp_path):
+def test_files_of_the_first_format_have_no_history(tmp_path):
     monitor = pippin.online.RiskMonitor(0.1, tolerance=0.02)
     for i in range(100):
         monitor.update(i % 4 == 0)
-    content = {"kind": "risk monitor", **risk_content(monitor)}
+    content = monitor.content()
     del content["trail"]
     write_predictor(tmp_path / "risk.json", content)
     again = pippin.online.RiskMonitor.load(tmp_path / "risk.json")

@@ -1,24 +1,21 @@
-"""Streams: each way's threshold by its definition, `track` within its bound whatever comes, the same bits resumed."""
+"""Streams: update rules by their definitions, bounds for any sequence, the same bits when resumed."""
 
 import pickle
-from bisect import insort
 
 import numpy as np
 import pytest
 
 import pippin
-from pippin._online import sorted_pool
-from pippin._online.sorted_pool import SortedPool
 from support.killing import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)
 NEW, TRUE = np.ascontiguousarray(DATA.probs[500:]), DATA.labels[500:].tolist()
-WAYS = ("none", "grow", "window", "track", "aci", "dtaci")
+UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
 
 
-def fed(stream, rows, labels):
-    """The stream after each label came at once; the thresholds along the way."""
+def feed(stream, rows, labels):
+    """Learn each label at once; return the threshold before each."""
     thresholds = []
     for row, label in zip(rows, labels, strict=True):
         thresholds.append(stream.threshold)
@@ -26,56 +23,35 @@ def fed(stream, rows, labels):
     return thresholds
 
 
-def test_a_sorted_pool_is_sorted(monkeypatch):
-    """As a plain list is at every step, over many pieces, with ties, wherever the last k-th was."""
-    monkeypatch.setattr(sorted_pool, "PIECE", 16)
-    rng = np.random.default_rng(0)
-    plain, pool = [], SortedPool(())
-    for i, score in enumerate((rng.integers(0, 300, 2000) / 7).tolist()):
-        insort(plain, score)
-        pool.add(score)
-        if i % 3 == 0:
-            pool.remove(plain.pop(int(rng.integers(len(plain)))))
-        if plain and i % 7 == 0:
-            k = int(rng.integers(len(plain)))
-            assert pool.kth(k + 1) == plain[k]
-    for left in range(len(plain), 0, -1):
-        assert pool.n == left
-        assert pool.kth(left // 2 + 1) == plain[left // 2]
-        pool.remove(plain.pop(int(rng.integers(left))))
-    pool.add(1.0)
-    assert (pool.n, pool.kth(1)) == (1, 1.0)
-
-
-def test_grow_is_calibrating_with_all_rows_so_far():
+def test_grow_equals_recalibration_with_all_rows():
     """To the last bit, at every row."""
-    thresholds = fed(pippin.online.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
+    thresholds = feed(pippin.online.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
     for n, threshold in enumerate(thresholds):
         again = pippin.calibrate(DATA.probs[: 500 + n], DATA.labels[: 500 + n], "pip")
         assert threshold == again.threshold
 
 
-def test_a_window_holds_the_latest_rows():
+def test_window_equals_calibration_with_the_latest_rows():
     stream = pippin.online.Stream(PREDICTOR, "window", window=200, seed=0)
-    fed(stream, NEW[:350], TRUE[:350])
+    feed(stream, NEW[:350], TRUE[:350])
     assert stream.threshold == pippin.calibrate(NEW[150:350], TRUE[150:350], "pip").threshold
 
 
-def test_none_is_the_predictor_and_every_ticket_its_set():
-    for way in WAYS:
-        stream = pippin.online.Stream(PREDICTOR, way)
+def test_the_first_sets_are_those_of_the_predictor():
+    for update in UPDATES:
+        stream = pippin.online.Stream(PREDICTOR, update)
         for row in NEW[:50]:
             ticket = stream.predict_one(row)
-            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or way in ("aci", "dtaci")
+            assert np.array_equal(ticket.members, PREDICTOR.predict_one(row)) or update in ("aci", "dtaci")
     assert pippin.online.Stream(PREDICTOR, "aci").threshold == PREDICTOR.threshold
     assert pippin.online.Stream(PREDICTOR, "dtaci").threshold == PREDICTOR.threshold
 
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
-@pytest.mark.parametrize("way", WAYS)
-def test_a_miss_is_a_label_outside_its_set(way, score):
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_miss_is_a_label_outside_its_set(update, score):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], score, seed=0)
-    stream, missed = pippin.online.Stream(predictor, way, seed=0), 0
+    stream, missed = pippin.online.Stream(predictor, update, seed=0), 0
     for row, label in zip(NEW[:300], TRUE[:300], strict=True):
         ticket = stream.predict_one(row)
         missed += label not in ticket.members
@@ -85,12 +61,12 @@ def test_a_miss_is_a_label_outside_its_set(way, score):
 
 
 def alternating(stream, row, n):
-    """As adverse as can be: a miss wherever one is possible, then a hit, in turn."""
+    """Alternate the least and the most probable class."""
     return int(row.argmax()) if n % 2 else int(row.argmin())
 
 
 def adverse(stream, row, n):
-    """Always the class that is just outside the set."""
+    """Choose the most probable class outside the set."""
     inside = set(stream.predict_one(row).members.tolist())
     return next((int(k) for k in np.argsort(-row) if int(k) not in inside), int(row.argmin()))
 
@@ -108,30 +84,30 @@ def drifting(stream, row, n):
 
 
 @pytest.mark.parametrize("late", [0, 7])
-@pytest.mark.parametrize("way", ["track", "aci"])
+@pytest.mark.parametrize("update", ["track", "aci"])
 @pytest.mark.parametrize("sequence", [alternating, adverse, all_hard, all_easy, drifting])
-def test_long_run_coverage_within_its_bound_at_every_row(sequence, way, late):
-    """|coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n), for any sequence, and with labels that come late."""
-    stream, waiting = pippin.online.Stream(PREDICTOR, way), []
+def test_coverage_is_within_its_bound_at_every_row(sequence, update, late):
+    """|coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n), for any sequence, and with delayed labels."""
+    stream, pending = pippin.online.Stream(PREDICTOR, update), []
     for n in range(1200):
         row = NEW[n]
-        waiting.append((stream.predict_one(row), sequence(stream, row, n)))
-        if len(waiting) > late:
-            stream.learn(*waiting.pop(0))
+        pending.append((stream.predict_one(row), sequence(stream, row, n)))
+        if len(pending) > late:
+            stream.learn(*pending.pop(0))
             assert abs(stream.coverage - 0.9) <= stream.bound + 1e-12
     assert np.isfinite(stream.bound)
-    assert stream.bound < (0.75 if way == "track" else 0.25)
+    assert stream.bound < (0.75 if update == "track" else 0.25)
 
 
 @pytest.mark.parametrize("score", ["pip", "socop"])
-def test_track_settles_on_the_quantile(score):
-    """On exchangeable rows, after 5,000 of them, sets as small as a calibration's within 2 %, over six streams."""
+def test_track_converges_to_the_quantile(score):
+    """After 5,000 exchangeable rows the mean size is within 2% of that of a calibrated predictor, over six streams."""
     predictor, ideal = (pippin.calibrate(*part, score) for part in ((DATA.probs[:500], DATA.labels[:500]), (NEW, TRUE)))
     sizes, wanted = [], []
     for seed in range(6):
         chosen = np.random.default_rng(seed).integers(0, len(NEW), 6000)
         stream = pippin.online.Stream(predictor, "track")
-        fed(stream, NEW[chosen[:5000]], [TRUE[i] for i in chosen[:5000]])
+        feed(stream, NEW[chosen[:5000]], [TRUE[i] for i in chosen[:5000]])
         for i in chosen[5000:]:
             ticket = stream.predict_one(NEW[i])
             sizes.append(len(ticket.members))
@@ -141,7 +117,7 @@ def test_track_settles_on_the_quantile(score):
     assert abs(np.mean(sizes) / np.mean(wanted) - 1) < 0.02
 
 
-def test_grow_covers_exactly_as_often_as_it_says():
+def test_coverage_of_grow_is_exact():
     """P(covered) = ⌈(n + 1)(1 − α)⌉/(n + 1) at every row without ties: counted over many streams of uniform scores."""
     rng = np.random.default_rng(2)
     covered = np.zeros(5)
@@ -157,24 +133,24 @@ def test_grow_covers_exactly_as_often_as_it_says():
     assert (np.abs(covered / 1500 - exact) < 4 * np.sqrt(0.09 / 1500)).all()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_resumed_it_gives_the_same_bits(tmp_path, way):
+@pytest.mark.parametrize("update", UPDATES)
+def test_resuming_gives_the_same_bits(tmp_path, update):
     predictor = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "aps", seed=1)
-    whole, halved = (pippin.online.Stream(predictor, way, seed=5) for _ in range(2))
-    waiting = []
+    whole, resumed = (pippin.online.Stream(predictor, update, seed=5) for _ in range(2))
+    pending = []
     for number, (row, label) in enumerate(zip(NEW[:300], TRUE[:300], strict=True)):
         if number % 90 == 50:
-            halved.save(tmp_path / "state.json")
-            halved = pippin.online.Stream.load(tmp_path / "state.json")
-        one, other = whole.predict_one(row), halved.predict_one(row)
+            resumed.save(tmp_path / "state.json")
+            resumed = pippin.online.Stream.load(tmp_path / "state.json")
+        one, other = whole.predict_one(row), resumed.predict_one(row)
         assert np.array_equal(one.members, other.members)
-        waiting.append((one, pickle.loads(pickle.dumps(other)), label))  # noqa: S301 - our own
+        pending.append((one, pickle.loads(pickle.dumps(other)), label))  # noqa: S301 - our own
         if number % 5 == 4:  # the latest first, and one in five never
-            for first, second, true in waiting[:0:-1]:
+            for first, second, true in pending[:0:-1]:
                 whole.learn(first, true)
-                halved.learn(second, true)
-            waiting = []
-        assert (whole.threshold, whole.n_missed, whole.bound) == (halved.threshold, halved.n_missed, halved.bound)
+                resumed.learn(second, true)
+            pending = []
+        assert (whole.threshold, whole.n_missed, whole.bound) == (resumed.threshold, resumed.n_missed, resumed.bound)
     assert whole.n_learnt == 240
 
 
@@ -192,7 +168,7 @@ while stream.n_learnt < 60:
 """
 
 
-def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
+def test_a_stream_killed_at_any_write_resumes_to_the_same_bits(tmp_path):
     program = {"code": STEPS, "modules": ["numba", "pippin"]}
     assert killed_in_turn([NEVER], tmp_path / "whole.json", **program) == [0]
     events = [("write", 3, "before"), ("os:replace", 2, "before"), NEVER]
@@ -201,7 +177,7 @@ def test_killed_at_any_write_it_goes_on_to_the_same_bits(tmp_path):
     assert (tmp_path / "state.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
-def test_wrong_use_is_told(tmp_path):
+def test_errors_of_arguments(tmp_path):
     clustered = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], per="cluster", seed=0)
     with pytest.raises(pippin.InputError, match="none, grow, window, track, aci, dtaci"):
         pippin.online.Stream(PREDICTOR, "drift")
@@ -226,27 +202,27 @@ def test_wrong_use_is_told(tmp_path):
         pippin.load(tmp_path / "stream.json")
 
 
-def test_a_ticket_is_learnt_once(tmp_path):
-    """Also after it was pickled and the stream was saved; a refused one changes nothing."""
+def test_a_ticket_is_used_once(tmp_path):
+    """Also after pickling and saving; a refused ticket leaves the state unchanged."""
     stream = pippin.online.Stream(PREDICTOR, "track")
     tickets = [stream.predict_one(row) for row in NEW[:20]]
     for ticket in tickets[17:3:-2]:
         stream.learn(ticket, 0)
     stream.save(tmp_path / "stream.json")
     again = pippin.online.Stream.load(tmp_path / "stream.json")
-    for held in (stream, again):
-        before = held.threshold, held.n_learnt
+    for learner in (stream, again):
+        before = learner.threshold, learner.n_learnt
         with pytest.raises(pippin.InputError, match="Ticket 7 was learnt before"):
-            held.learn(pickle.loads(pickle.dumps(tickets[7])), 0)  # noqa: S301 - our own
-        assert before == (held.threshold, held.n_learnt)
-        held.learn(tickets[8], 0)
-        held.learn(tickets[0], 0)
+            learner.learn(pickle.loads(pickle.dumps(tickets[7])), 0)  # noqa: S301 - our own
+        assert before == (learner.threshold, learner.n_learnt)
+        learner.learn(tickets[8], 0)
+        learner.learn(tickets[0], 0)
     with pytest.raises(pippin.InputError, match="a ticket of this stream"):
         pippin.online.Stream(PREDICTOR).learn(tickets[3], 0)
 
 
-def test_the_row_of_a_ticket_is_its_own():
-    """Whoever fills one buffer again and again learns what was in it then."""
+def test_a_ticket_holds_a_copy_of_its_row():
+    """A buffer may be reused for the next row."""
     stream, other, buffer = pippin.online.Stream(PREDICTOR), pippin.online.Stream(PREDICTOR), NEW[0].copy()
     ticket = stream.predict_one(buffer)
     buffer[:] = 1 / 12
@@ -255,8 +231,8 @@ def test_the_row_of_a_ticket_is_its_own():
     assert stream.threshold == other.threshold
 
 
-def test_a_late_label_is_held_against_the_set_that_was_given():
-    """Not against the threshold of the hour at which it comes."""
+def test_a_delayed_label_is_compared_with_its_own_set():
+    """Not with the threshold at the time of the label."""
     stream = pippin.online.Stream(PREDICTOR, "track", rate=50.0)
     ticket = stream.predict_one(NEW[0])
     stream.learn(stream.predict_one(NEW[1]), int(NEW[1].argmin()))  # the threshold leaps

@@ -1,40 +1,42 @@
-"""Pictures of streams: what the lines show is what happened, however long it was."""
+"""Plots of streams and monitors, and the history that they show."""
+
+from operator import add
 
 import matplotlib
 import numpy as np
 import pytest
 
 import pippin
-from pippin._online.trail import MOST, Trail
+from pippin._online.state import MAX_BLOCKS, History
 
 matplotlib.use("agg")
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], "pip", classes=DATA.classes)
 
 
-def test_a_trail_holds_the_sums_and_the_largest():
+def test_history_of_sums_and_maxima():
     values = np.random.default_rng(0).normal(size=3333)
-    for kind, joined in (("sum", np.sum), ("largest", np.max)):
-        trail = Trail(kind)
+    for join, joined in ((add, np.sum), (max, np.max)):
+        history = History(join)
         for value in values.tolist():
-            trail.add(value)
-        whole = values[: len(values) // trail.block * trail.block].reshape(-1, trail.block)
-        assert len(trail.values) < MOST
-        assert trail.values == pytest.approx(joined(whole, axis=1))
+            history.add(value)
+        whole = values[: len(values) // history.block * history.block].reshape(-1, history.block)
+        assert len(history.values) < MAX_BLOCKS
+        assert history.values == pytest.approx(joined(whole, axis=1))
 
 
 def test_a_monitor_shows_evidence_alarm_and_change():
-    monitor, told = pippin.online.Monitor(PREDICTOR, seed=0), []
+    monitor, values = pippin.online.Monitor(PREDICTOR, seed=0), []
     for i in range(1000, 1350):
         row = DATA.probs[i] if i < 1250 else 0.5 * DATA.probs[i] + 0.5 / 12
-        told.append(monitor.update(row, DATA.labels[i]).evidence)
+        values.append(monitor.update(row, DATA.labels[i]).evidence)
     ax = monitor.plot()
     evidence, limit, alarm, change = ax.lines
-    assert 10 ** evidence.get_ydata() == pytest.approx(np.array(told))
+    assert 10 ** evidence.get_ydata() == pytest.approx(np.array(values))
     assert limit.get_ydata()[0] == pytest.approx(2)
     assert alarm.get_xdata()[0] == monitor.alarm.row + 1
     assert change.get_xdata()[0] == monitor.changepoint
-    assert monitor._missed.values == [
+    assert monitor._misses.values == [
         DATA.classes[DATA.labels[i]] not in sets
         for i, sets in zip(
             range(1000, 1350),

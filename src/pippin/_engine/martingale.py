@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pippin._runtime.arrays import Codes, Vector, read_only
-from pippin._theory.betting import PIECES, SLOPES, SUM, bettors
-from pippin._theory.bins import BINS
+from pippin._theory.martingale import BINS, PIECES, SLOPES, SUM, bettors
 
 Update = Callable[[float, float, int, int], float]
 

@@ -1,24 +1,23 @@
-"""A monitor: anytime-valid evidence that the rows are no longer like those before."""
+"""Conformal test martingale of a stream: anytime-valid evidence against exchangeability, and alarms."""
 
 import math
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pippin._conformal.content import Content, vector_of
 from pippin._conformal.marginal import kth_smallest
 from pippin._conformal.protocol import ConformalPredictor
+from pippin._conformal.saving import attributes
 from pippin._engine import martingale
-from pippin._online.alarm import Alarm, capital
-from pippin._online.one_object import Coin, OneObject
-from pippin._online.pools import Pools, pools_of
-from pippin._online.resuming import Resumes
-from pippin._online.trail import Trail
+from pippin._online import state
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import html_facts
 from pippin._shift.novelty import SURPRISE, surprises
-from pippin._theory.betting import CUSUM, SHIRYAEV_ROBERTS, limit_of
 from pippin._theory.level import as_alpha
+from pippin._theory.martingale import BINS, CUSUM, EVER, PIECES, SHIRYAEV_ROBERTS, SLOPES, alarm_limit, exp_capital
+from pippin._validation.labels import as_one_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,43 +25,67 @@ if TYPE_CHECKING:
 DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
-class Monitor(Resumes):
+class Alarm(NamedTuple):
+    """State of a monitor after a row; true once the evidence has passed the limit, and `str()` of it is a sentence.
+
+    Attributes:
+        raised: True once the evidence has passed 1/delta.
+        evidence: the evidence after this row.
+        row: the number of the row, from 0.
+        changepoint: the row with which the change most likely began; None before an alarm.
+    """
+
+    raised: bool
+    evidence: float
+    row: int
+    changepoint: int | None
+
+    def __bool__(self) -> bool:
+        return self.raised
+
+    def __str__(self) -> str:
+        if not self.raised:
+            return f"Row {self.row:,}: no alarm; the evidence of a change is {self.evidence:.3g}."
+        change = f"the rows have changed, most likely since row {self.changepoint:,}"
+        return f"Row {self.row:,}: {change}; the evidence is {self.evidence:.3g}."
+
+
+class Monitor(state.Resumable):
     """Evidence against "the rows are exchangeable", row by row: P(ever an alarm) ≤ delta while they are.
 
     Each row has a score s: with labels that of the true class, without them 1 − max p. It is ranked among the n
-    scores before it, those of the calibration included: p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1), v uniform.
-    Only then does it join them. While all rows, the calibration's too, are exchangeable, these p-values are
-    independent and uniform, ties or not. (A score's first ten binary digits count, so the pool takes
-    two megabytes, however long the stream; for each class, kind or group that has its own.) Bettors bet
-    against that; `evidence` is their capital. It starts at 1, and by Ville's inequality reaches 1/delta ever with
+    earlier scores, including the calibration scores: p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1), v uniform; then it
+    is added to them. While all rows, including the calibration rows, are exchangeable, these conformal p-values are
+    independent and uniform, with or without ties. (Scores are rounded to ten binary digits, so the memory is
+    two megabytes for each pool of scores, however long the stream.) `evidence` is the value of a test martingale, the
+    capital of several betting functions. It starts at 1, and by Ville's inequality reaches 1/delta ever with
     probability at most delta.
 
     For machines that run for months, `mean_time` is the mean number of rows between two false alarms: then the evidence
-    is what was gained since any row before, summed (Shiryaev–Roberts) or at its largest (CUSUM), an alarm comes where
-    it reaches `limit`, and with the next row it begins anew.
+    is the gain since any earlier row, summed (Shiryaev–Roberts) or at its maximum (CUSUM), an alarm is raised where
+    it reaches `limit`, and the detector restarts with the next row.
 
-    A predictor with thresholds per class, kind or group ranks a score among those of its own: then classes and groups
-    may become more frequent or less, and only other scores within one are a change.
-
-    `n_rows` is how many rows it has seen, `n_alarms` how many alarms it has raised.
+    With a Mondrian predictor (thresholds per class, kind or group) a score is ranked among those of its own cell: then
+    class and group frequencies may change, and only other scores within a cell are a change.
 
     Args:
-        predictor: whose calibration scores are the first of the pool, where labels come.
+        predictor: the predictor, whose calibration scores are the first of the pool, where labels come.
         delta: the probability of a false alarm, over the whole life of the monitor; 0.01, if neither is given.
-        mean_time: instead of delta, how many rows pass between two false alarms on average: at least so many with
-            "shiryaev-roberts", about so many with "cusum", whose first comes sooner where few are asked for.
+        mean_time: instead of delta, the mean number of rows between two false alarms: a lower bound with
+            "shiryaev-roberts", approximate with "cusum", whose first alarm is earlier for a small `mean_time`.
         detector: with mean_time, "shiryaev-roberts" or "cusum".
-        reference: (n, K) probabilities of rows from before, such as those that calibrated: the
-            first of the pool, where no labels come. Without them the stream is held against itself.
+        reference: (n, K) probabilities of earlier rows, such as the calibration rows: the
+            first of the pool, where no labels come. Without them the stream is compared with itself.
         seed: of the draws v, a whole number; the state of the draws is saved with the monitor.
 
     Attributes:
-        predictor (ConformalPredictor): what is watched.
-        delta (float | None): the chance of a false alarm, over its whole life.
-        mean_time (float | None): rows between false alarms on average, if that was asked for instead.
-        detector (str): how evidence is gathered.
-        n_rows (int): how many rows have come.
-        n_alarms (int): how many alarms there were.
+        predictor (ConformalPredictor): the predictor.
+        delta (float | None): the probability of a false alarm, over the whole life of the monitor.
+        mean_time (float | None): the mean number of rows between false alarms, if given instead.
+        detector (str): the detector, with `mean_time`.
+        n_rows (int): the number of rows so far.
+        n_alarms (int): the number of alarms so far.
+        alarm (Alarm | None): the first alarm, with mean_time the latest; None if there was none.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -78,6 +101,7 @@ class Monitor(Resumes):
     """
 
     _kind = "monitor"
+    alarm: Alarm | None
 
     def __init__(
         self,
@@ -90,162 +114,193 @@ class Monitor(Resumes):
         seed: int | None = None,
     ) -> None:
         self.predictor = predictor
-        self.delta, self.mean_time, self.detector = promised(delta, mean_time, detector)
-        self._limit = math.log(self.limit)
-        self._coin = Coin(seed)
-        self.n_rows, self.n_alarms, self._last = 0, 0, 0.0
-        self._evidence, self._trail = martingale.new_martingale(), Trail("largest")
-        self._missed: Trail | None = None  # by the predictor's own sets, where labels come
-        self._alarmed: Alarm | None = None
-        self._labelled: bool | None = None  # not known before the first row
+        self.delta, self.mean_time, self.detector = false_alarm_options(delta, mean_time, detector)
+        self.n_rows, self.n_alarms, self.alarm = 0, 0, None
+        self._log_limit, self._log_evidence = math.log(self.limit), 0.0
+        self._generator = state.seeded(seed)
+        self._pools = state.ScorePools(SURPRISE, [[0] * len(predictor.classes)], [], [], [])
+        self._martingale, self._history = martingale.new_martingale(), state.History(max)
+        self._misses: state.History | None = None  # of the prediction sets, where labels come
+        self._thresholds: list[float] = []
+        self._labeled: bool | None = None  # unknown before the first row
         if reference is not None:
-            martingale.add_scores(self._evidence, surprises(predictor, reference))
-        self._surprise = OneObject(SURPRISE, predictor.classes)
+            martingale.add_scores(self._martingale, surprises(predictor, reference))
 
     def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
-        """One more row; true from the row on at which the evidence passed 1/delta; with mean_time, at alarms alone.
+        """Add a row; true from the row on at which the evidence passes 1/delta; with mean_time, at alarms alone.
 
         Args:
             row: its K probabilities, not logits.
-            label: its true class, by number or by name; for every row, or for none.
+            label: its true class, by index or by name; for every row, or for none.
             group: its group, with labels and where the predictor has thresholds per group.
         """
-        if self._labelled is not (label is not None):
+        if self._labeled is not (label is not None):
             self._begin(label is not None)
-        score, cell = self._surprising(row, group) if label is None else self._scored(row, label, group)
+        scorer, probs = self._scorer, as_one_row(row, self.predictor.classes)
+        k = int(probs.argmax()) if label is None else scorer.class_index(label)
+        cell = self._pools.cells[self._pools.group_index(group)][k]
+        score = scorer.score_of(probs, self._generator.random() if scorer.randomized else 0.0, k)
+        if self._misses is not None:
+            self._misses.add(score > self._thresholds[cell])
         self.n_rows += 1
-        self._last = log = self._watch(score, self._coin.toss(), self.n_rows, cell)
-        self._trail.add(log)
-        if log >= self._limit and (self._alarmed is None or self.mean_time is not None):
-            self._alert(log)
-        if self._alarmed is None or not self.drift_detected:
-            return Alarm(False, capital(log), self.n_rows - 1, None)
-        return Alarm(True, capital(log), self.n_rows - 1, self.changepoint)
+        self._log_evidence = log = self._step(score, self._generator.random(), self.n_rows, cell)
+        self._history.add(log)
+        if log >= self._log_limit and (self.alarm is None or self.mean_time is not None):
+            self._raise_alarm(log)
+        changepoint = self.changepoint if self.drift_detected else None
+        return Alarm(self.drift_detected, exp_capital(log), self.n_rows - 1, changepoint)
 
     @property
     def limit(self) -> float:
-        """The evidence that is an alarm: 1/delta, or what keeps the mean time."""
+        """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for the mean time."""
         if self.mean_time is None or self.detector is None:
             return 1 / (self.delta or 1)
-        return limit_of(DETECTORS[self.detector], self.mean_time)
+        return alarm_limit(DETECTORS[self.detector], self.mean_time)
 
     @property
     def evidence(self) -> float:
-        """The capital now, how many times what was put in; with mean_time, what was gained since any row before."""
-        return capital(self._last) if self.n_rows or self.mean_time is None else 0.0
+        """Value of the test martingale; with `mean_time`, of the Shiryaev–Roberts or CUSUM statistic."""
+        return exp_capital(self._log_evidence) if self.n_rows or self.mean_time is None else 0.0
 
     @property
     def drift_detected(self) -> bool:
-        """Whether the evidence has ever passed 1/delta; with mean_time, whether the last row raised an alarm."""
-        latest = self._alarmed
-        return latest is not None and (self.mean_time is None or latest.row == self.n_rows - 1)
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """The first alarm, with mean_time the latest; None, if there was none."""
-        return self._alarmed
+        """True if the evidence has ever passed 1/delta; with mean_time, if the last row raised an alarm."""
+        return self.alarm is not None and (self.mean_time is None or self.alarm.row == self.n_rows - 1)
 
     @property
     def changepoint(self) -> int | None:
-        """The row, counted from 0, with which the change most likely began; None before an alarm."""
-        return None if self._alarmed is None else self._alarmed.changepoint
+        """Row, counted from 0, with which the change most likely began; None before an alarm."""
+        return None if self.alarm is None else self.alarm.changepoint
 
     def describe(self) -> str:
-        """What it has seen, in a sentence."""
-        seen = f"{self.n_rows:,} rows {'with' if self._labelled else 'without'} labels"
-        if self._alarmed is not None:
-            often = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""
-            return f"{seen}{often}. {self._alarmed}"
-        return f"{seen}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
+        """Describe the rows and alarms so far in a sentence."""
+        rows = f"{self.n_rows:,} rows {'with' if self._labeled else 'without'} labels"
+        if self.alarm is not None:
+            alarms = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""
+            return f"{rows}{alarms}. {self.alarm}"
+        return f"{rows}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The evidence along the stream, the limit of an alarm, the alarm, and where the change began; Matplotlib axes.
+        """Plot the evidence along the stream, the limit, the alarm and the change point; return Matplotlib axes.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: the axes; new ones, if not given.
         """
         from pippin._plotting.streams import plot_evidence
 
         return plot_evidence(self, ax)
 
-    def _facts(self) -> dict[str, Any]:
-        return {
+    def _repr_html_(self) -> str:
+        facts = {
             "rows": self.n_rows,
             "alarms": self.n_alarms,
             "evidence now": self.evidence,
             "an alarm at": self.limit,
             "change since row": "–" if self.changepoint is None else f"about {self.changepoint:,}",
         }
+        return html_facts(f"Monitor: {self.describe()}", facts)
 
     def __repr__(self) -> str:
-        asked = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
-        return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {asked})"
+        option = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
+        return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {option})"
 
-    @cached_property
-    def _watch(self) -> martingale.Update:
-        return martingale.updater(self._evidence, 0 if self.detector is None else DETECTORS[self.detector])
+    def content(self) -> dict[str, Any]:
+        """Return the state as a file holds it."""
+        evidence = self._martingale
+        cells, bins = np.nonzero(evidence.counts)
+        return {
+            "kind": self._kind,
+            **attributes(self, "delta", "mean_time", "detector"),
+            "labelled": self._labeled,
+            **attributes(self, "n_rows", "n_alarms"),
+            "last": self._log_evidence,
+            "trail": self._history.content(),
+            "misses": None if self._misses is None else self._misses.content(),
+            **{name: getattr(evidence, name).tolist() for name in ("bettors", "density", "rises", "since")},
+            "cells": cells.tolist(),
+            "bins": bins.tolist(),
+            "counts": evidence.counts[cells, bins].tolist(),
+            "coin": state.position_of(self._generator),
+            "alarm": None if self.alarm is None else list(self.alarm[1:]),
+            "predictor": self.predictor.content(),
+        }
 
-    @cached_property
-    def _pools(self) -> Pools:
-        return pools_of(self.predictor)
+    @classmethod
+    def _from_content(cls, content: Content) -> "Monitor":
+        options = {name: content.take(name) for name in ("delta", "mean_time", "detector")}
+        monitor = cls(state.saved_predictor(content), **options)
+        if (labeled := content.take("labelled", lambda value: value in (None, True, False))) is not None:
+            monitor._begin(bool(labeled))
+        monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
+        monitor._log_evidence = content.number("last")
+        _fill_martingale(monitor._martingale, content, monitor.n_rows)
+        monitor._history.resume(content, "trail")
+        if monitor._misses is not None:
+            monitor._misses.resume(content, "misses")
+        else:
+            content.take("misses", lambda value: value is None)
+        monitor._generator = state.generator_from_content(content)
+        if (parts := content.take("alarm", lambda value: value is None or isinstance(value, list))) is not None:
+            row, changepoint = state.counts_of("alarm", parts[1:], 2, monitor.n_rows)
+            monitor.alarm = Alarm(True, float(vector_of("alarm", parts[:1])[0]), row, changepoint)
+        content.finish()
+        return monitor
 
-    @cached_property
-    def _thresholds(self) -> list[float]:
-        return [kth_smallest(*one) for one in zip(self._pools.scores, self._pools.levels, strict=True)]
-
-    @cached_property
-    def _true(self) -> OneObject:
-        return OneObject(self._pools.score, self.predictor.classes)
-
-    def _alert(self, log: float) -> None:
-        began = self._evidence.since[self._evidence.rises.argmax()]
-        self._alarmed = Alarm(True, capital(log), self.n_rows - 1, int(began))
+    def _raise_alarm(self, log: float) -> None:
+        changepoint = int(self._martingale.since[self._martingale.rises.argmax()])
+        self.alarm = Alarm(True, exp_capital(log), self.n_rows - 1, changepoint)
         self.n_alarms += 1
         if self.mean_time is not None:
-            martingale.restart(self._evidence, self.n_rows)
+            martingale.restart(self._martingale, self.n_rows)
 
-    def _begin(self, labelled: bool) -> None:
-        """Settles with the first row whether labels come; refuses a row that is not like the first."""
-        if self._labelled is not None:
-            came, wanted = ("a label", "none") if labelled else ("no label", "one")
+    def _begin(self, labeled: bool) -> None:
+        """Prepare for rows with labels or without, as the first row is; refuse a later row that differs from it."""
+        if self._labeled is not None:
+            received, expected = ("a label", "none") if labeled else ("no label", "one")
             raise InputError(
-                f"Expected {wanted} with this row, as with those before, got {came}",
+                f"Expected {expected} with this row, as with those before, got {received}",
                 "use two monitors, one with labels and one without, each with half of delta",
             )
-        if labelled:
-            self._fill()
-        self._labelled = labelled
+        if labeled:
+            self._add_calibration_scores()
+        self._scorer = state.RowScorer(self._pools.score, self.predictor.classes)
+        self._step = martingale.updater(self._martingale, EVER if self.detector is None else DETECTORS[self.detector])
+        self._labeled = labeled
 
-    def _fill(self) -> None:
-        if self._evidence.tree[0, 0]:
+    def _add_calibration_scores(self) -> None:
+        if self._martingale.tree[0, 0]:
             raise InputError(
                 "Expected no labels, since the reference holds none, got one",
                 "leave reference out: with labels, the calibration scores are the reference",
             )
-        self._evidence, self._missed = martingale.new_martingale(len(self._pools.scores)), Trail("sum")
-        for cell, scores in enumerate(self._pools.scores):
-            if cell not in self._pools.shared:  # a group that was not seen is held against itself
-                martingale.add_scores(self._evidence, scores, cell)
-
-    def _surprising(self, row: Any, group: Any) -> tuple[float, int]:
-        if group is not None:
-            raise InputError(f"Expected no group with a row without label, got {group!r}", "leave it out")
-        given: NDArray[Any] = self._surprise.row(row)
-        return self._surprise.score_of(given, 0.0, int(given.argmax())), 0
-
-    def _scored(self, row: Any, label: Any, group: Any) -> tuple[float, int]:
-        true, pools = self._true, self._pools
-        given, code = true.row(row), true.code(label)
-        number = 0 if group is None and pools.groups is None else pools.group(group)
-        score = true.score_of(given, self._coin.toss() if true.randomized else 0.0, code)
-        cell = pools.of[number][code]
-        if self._missed is not None:
-            self._missed.add(score > self._thresholds[cell])
-        return score, cell
+        self._pools = pools = state.score_pools(self.predictor)
+        self._thresholds = list(map(kth_smallest, pools.scores, pools.levels))
+        self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
+        unseen = () if pools.unseen is None else pools.cells[pools.unseen]
+        for cell, scores in enumerate(pools.scores):
+            if cell not in unseen:  # groups unseen at calibration are compared with themselves
+                martingale.add_scores(self._martingale, scores, cell)
 
 
-def promised(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:
-    """What is promised of false alarms, checked: a probability, or a mean time and the detector that keeps it."""
+monitor_from_content = Monitor._from_content
+
+
+def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: int) -> None:
+    """Restore the histograms and the bettors; compute the trees of prefix sums."""
+    cells = state.counts_of("cells", content.take("cells"), None, len(evidence.counts) - 1)
+    bins = state.counts_of("bins", content.take("bins"), len(cells), BINS - 1)
+    counts = state.counts_of("counts", content.take("counts"), len(cells), 2**53)
+    evidence.counts[:] = 0
+    evidence.counts[np.array(cells, dtype=np.intp), np.array(bins, dtype=np.intp)] = counts
+    sums, ends = np.pad(evidence.counts.cumsum(axis=1), ((0, 0), (1, 0))), np.arange(1, BINS + 1)
+    evidence.tree[:, 0], evidence.tree[:, 1:] = sums[:, -1], sums[:, ends] - sums[:, ends & (ends - 1)]
+    evidence.bettors[:] = content.matrix("bettors", evidence.bettors.shape)
+    evidence.density[:], evidence.rises[:] = content.few("density", PIECES), content.few("rises", len(SLOPES))
+    evidence.since[:] = state.counts_of("since", content.take("since"), len(SLOPES), n_rows)
+
+
+def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:
+    """Check the bound on false alarms: a probability, or a mean time with its detector."""
     if mean_time is None:
         if detector is not None:
             raise InputError(f"Expected mean_time beside detector={detector!r}, got none", "pass for example 100_000")
@@ -261,11 +316,9 @@ def promised(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, f
 
 
 def as_delta(delta: Any) -> float:
-    """The probability of a false alarm, checked to lie strictly between 0 and 1."""
+    """Check that the probability of a false alarm lies strictly between 0 and 1."""
     try:
         return as_alpha(delta)
     except InputError as error:
-        raise InputError(
-            f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}",
-            "delta=0.01 is one monitor in a hundred",
-        ) from error
+        what = f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}"
+        raise InputError(what, "delta=0.01 is one monitor in a hundred") from error

@@ -1,4 +1,4 @@
-"""How much more common each class is where one predicts."""
+"""Plot of class ratios under label shift."""
 
 from typing import TYPE_CHECKING
 
@@ -11,17 +11,16 @@ if TYPE_CHECKING:
 
 
 @drawn
-def plot_ratios(found: "LabelRatios", ax: "Axes | None") -> "Axes":
-    """A dot for every ratio with two standard errors, the most grown class on top; 1 is as before."""
-    order = sorted(range(len(found.classes)), key=lambda k: -found.ratios[k])
-    shown, places, hidden = arranged(order)
+def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
+    """Plot each class ratio with two standard errors, the largest on top, and a line at 1."""
+    shown, places, hidden = arranged(sorted(range(len(result.classes)), key=lambda k: -result.ratios[k]))
     ax = new_axes(ax, 8, 1.3 + 0.27 * (len(shown) + 2 * bool(hidden)))
-    ratios, errors = found.ratios[shown], found.errors[shown]
+    ratios, errors = result.ratios[shown], result.errors[shown]
     ax.errorbar(ratios, places, xerr=2 * errors, fmt="o", color=LINE, linewidth=1.4)
     ax.axvline(1, color=QUIET, linewidth=1, linestyle=":")
     for place, ratio, error in zip(places, ratios, errors, strict=True):
         beside(ax, place, f"{ratio:.2f} ± {error:.2f}")
-    name_rows(ax, places, [found.classes[k] for k in shown])
+    name_rows(ax, places, [result.classes[k] for k in shown])
     if hidden:
         tell_hidden(ax, hidden, "classes")
     ax.set_xlim(left=0)

@@ -1,4 +1,4 @@
-"""Is an object like the calibration objects at all? p-values of novelty, and discoveries among many of them."""
+"""Novelty detection: conformal p-values of objects, and discoveries among many at a false discovery rate."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -17,13 +17,12 @@ from pippin._validation.rows import Rows, as_array
 
 SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
 
-
 Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
 
-def surprises(predictor: ConformalPredictor, probs: Any, from_logits: bool = False) -> Vector:
-    """1 − max p of every row."""
-    return _surprise(asked_rows(predictor.classes, probs, from_logits))
+def surprises(predictor: ConformalPredictor, probs: Any) -> Vector:
+    """Return 1 − max p of each row."""
+    return _surprise(asked_rows(predictor.classes, probs, False))
 
 
 def novelty(
@@ -35,22 +34,22 @@ def novelty(
     per: Literal["class"] | None = None,
     from_logits: bool = False,
 ) -> Vector:
-    """The p-value of every row for "this object is like those before": P(p ≤ t) ≤ t for every t where it is.
+    """Return the p-value of each row for "this object is exchangeable with the earlier ones": then P(p ≤ t) ≤ t.
 
     Without a reference it is the credibility, the largest p-value of all classes: that of the true class is valid, and
-    this one is no smaller. With a reference, how strange an object is, s, is ranked among the reference's:
+    this one is no smaller. With a reference, the strangeness s of an object is ranked among those of the reference:
     p = (1 + #{s_i ≥ s})/(n + 1). `discoveries` chooses among many.
 
     Args:
-        predictor: with its calibration scores; with a reference, only its classes count.
+        predictor: with its calibration scores; with a reference, only its classes are used.
         probs: (m, K) probabilities of the objects in question; logits with `from_logits=True`.
         reference: (n, K) probabilities of objects that are not novel, and that the classifier was not
-            trained on, such as those that calibrated.
-        measure: what is strange, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of logits,
-            −log Σ exp; or a function of what is passed, which may then be embeddings too, such as the distance to
-            the nearest known one: a number for each, larger for the stranger.
-        per: "class" ranks an object among those of the reference that are taken for the same class.
-        from_logits: whether both are logits, of which a softmax is taken.
+            trained on, such as the calibration rows.
+        measure: of strangeness, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of logits,
+            −log Σ exp; or a function of the rows, which may then be embeddings too, such as the distance to
+            the nearest reference embedding: one number per row, larger for stranger ones.
+        per: "class" ranks an object among the reference rows with the same most probable class.
+        from_logits: True if both are logits, to which a softmax is applied.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -64,45 +63,44 @@ def novelty(
     if reference is None:
         if measure != "surprise" or per is not None:
             raise InputError("Expected a reference beside measure= or per=, got none", "pass reference=")
-        told: Any = predictor
         if not hasattr(predictor, "p_values"):
             raise InputError(f"Expected a predictor that has p-values, got {predictor!r}", "pass reference=")
-        every: Vector = np.asarray(told.p_values(probs, from_logits=from_logits))
-        return np.asarray(every.max(axis=1))
-    known, new = (_measured(predictor, rows, measure, from_logits) for rows in (reference, probs))
+        p_values: Vector = np.asarray(predictor.p_values(probs, from_logits=from_logits))
+        return np.asarray(p_values.max(axis=1))
+    old, new = (_strangeness(predictor, rows, measure, from_logits) for rows in (reference, probs))
     if per is None:
-        return _ranked(known, new)
-    taken = [dispatch.best(asked_rows(predictor.classes, rows, from_logits))[0] for rows in (reference, probs)]
-    found = np.ones(len(new))
-    for k in np.unique(taken[1]):
-        found[taken[1] == k] = _ranked(known[taken[0] == k], new[taken[1] == k])
-    return found
+        return _ranked(old, new)
+    best, new_best = (dispatch.best(asked_rows(predictor.classes, part, from_logits))[0] for part in (reference, probs))
+    p = np.ones(len(new))
+    for k in np.unique(new_best):
+        p[new_best == k] = _ranked(old[best == k], new[new_best == k])
+    return p
 
 
-def _ranked(known: Vector, new: Vector) -> Vector:
-    below = np.searchsorted(np.sort(known), new, side="left")
-    return np.asarray((1 + len(known) - below) / (len(known) + 1))
+def _ranked(old: Vector, new: Vector) -> Vector:
+    below = np.searchsorted(np.sort(old), new, side="left")
+    return np.asarray((1 + len(old) - below) / (len(old) + 1))
 
 
-def _measured(predictor: ConformalPredictor, given: Any, measure: Measure, from_logits: bool) -> Vector:
-    """How strange each row is, by the measure."""
+def _strangeness(predictor: ConformalPredictor, data: Any, measure: Measure, from_logits: bool) -> Vector:
     if callable(measure):
-        found, n = np.asarray(measure(given), dtype=np.float64), len(given)
-        if found.shape != (n,) or np.isnan(found).any():
-            got = f"shape {found.shape}" if found.shape != (n,) else "NaN"
+        values, n = np.asarray(measure(data), dtype=np.float64), len(data)
+        if values.shape != (n,) or np.isnan(values).any():
+            got = f"shape {values.shape}" if values.shape != (n,) else "NaN"
             raise InputError(f"Expected a number for each of {n} rows from measure=, got {got}")
-        return found
-    rows = asked_rows(predictor.classes, given, from_logits)
-    if measure == "energy":
-        if not from_logits:
-            raise InputError("Expected logits for the energy, got probabilities", "pass logits and from_logits=True")
-        logits = np.asarray(as_array(given), dtype=np.float64)
-        top = logits.max(axis=1)
-        return np.asarray(-(top + np.log(np.exp(logits - top[:, None]).sum(axis=1))))
-    ways: dict[str, Callable[[Rows], Vector]] = {"surprise": _surprise, "entropy": _entropy}
-    if measure not in ways:
+        return values
+    rows = asked_rows(predictor.classes, data, from_logits)
+    if measure == "surprise":
+        return _surprise(rows)
+    if measure == "entropy":
+        return _entropy(rows)
+    if measure != "energy":
         raise InputError(f"Expected measure to be 'surprise', 'entropy', 'energy' or a function, got {measure!r}")
-    return ways[measure](rows)
+    if not from_logits:
+        raise InputError("Expected logits for the energy, got probabilities", "pass logits and from_logits=True")
+    logits = np.asarray(as_array(data), dtype=np.float64)
+    top = logits.max(axis=1)
+    return np.asarray(-(top + np.log(np.exp(logits - top[:, None]).sum(axis=1))))
 
 
 def _surprise(rows: Rows) -> Vector:
@@ -110,38 +108,37 @@ def _surprise(rows: Rows) -> Vector:
 
 
 def _entropy(rows: Rows) -> Vector:
-    """−Σ p log p of every row, 0 · log 0 being 0."""
-    rows = rows.verified()
-    found = np.empty(rows.n)
+    """Return −Σ p log p of each row, with 0 · log 0 = 0."""
+    rows, entropy = rows.verified(), np.empty(rows.n)
 
     def work(start: int, stop: int) -> None:
         block = rows.block(start, stop).astype(np.float64)
-        found[start:stop] = -(block * np.log(np.where(block > 0, block, 1))).sum(axis=1)
+        entropy[start:stop] = -(block * np.log(np.where(block > 0, block, 1))).sum(axis=1)
 
     dispatch.in_blocks(work, rows)
-    return found
+    return entropy
 
 
 def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
-    """Which of many p-values to act on, so that the share of false ones among those is at most `level` on average.
+    """Select p-values so that the expected share of false discoveries among the selected is at most `level`.
 
     Benjamini and Hochberg (1995): with p_(1) ≤ … ≤ p_(m), all up to the largest k with p_(k) ≤ k·level/m. The false
     discovery rate is at most level·m₀/m, m₀ of the m being no novelty: for independent p-values, and for those of
-    `novelty` with a reference, which they share and so depend on each other positively (Bates, Candès, Lei,
+    `novelty` with a common reference, which are positively dependent (Bates, Candès, Lei,
     Romano, Sesia 2023, Testing for outliers with conformal p-values).
 
     Args:
         p: p-values, one per object.
-        level: the false discovery rate allowed.
+        level: the false discovery rate.
 
     >>> import pippin
     >>> pippin.shift.discoveries([0.01, 0.6, 0.04, 0.03], level=0.1)
     array([ True, False,  True,  True])
     """
-    given = np.asarray(as_array(p), dtype=np.float64)
-    if given.ndim != 1 or not ((given >= 0) & (given <= 1)).all():
-        raise InputError(f"Expected p-values between 0 and 1, one per object, got shape {given.shape}", "check them")
-    m, share = len(given), float(exact_alpha(level))
-    falling = np.sort(given)
-    kept = np.flatnonzero(falling <= share * np.arange(1, m + 1) / m) if m else np.array([], dtype=np.int64)
-    return np.zeros(m, dtype=np.bool_) if not len(kept) else given <= falling[kept[-1]]
+    p_values = np.asarray(as_array(p), dtype=np.float64)
+    if p_values.ndim != 1 or not ((p_values >= 0) & (p_values <= 1)).all():
+        raise InputError(f"Expected p-values between 0 and 1, one per object, got shape {p_values.shape}", "check them")
+    m, share = len(p_values), float(exact_alpha(level))
+    ordered = np.sort(p_values)
+    below = ordered[ordered <= share * np.arange(1, m + 1) / max(m, 1)]
+    return p_values <= below[-1] if len(below) else np.zeros(m, dtype=np.bool_)

@@ -104,7 +104,7 @@ def _begun(
     seed: int | None,
 ) -> "Monitor":
     import pippin
-    from pippin._online.monitor import promised
+    from pippin._online.monitor import false_alarm_options
     from pippin.tables.reading import read_data
 
     calibrated = pippin.load(predictor)
@@ -113,7 +113,7 @@ def _begun(
         return pippin.online.Monitor(calibrated, asked[0], mean_time=asked[1], reference=rows, seed=seed)
     found = pippin.online.Monitor.load(state)
     kept = (found.delta, found.mean_time, found.detector)
-    if found.predictor.content() != calibrated.content() or kept != promised(*asked, None):
+    if found.predictor.content() != calibrated.content() or kept != false_alarm_options(*asked, None):
         raise InputError(
             f"{state} belongs to another predictor, delta or mean time than {predictor} and those asked for",
             "name another --state, or delete it to begin anew",

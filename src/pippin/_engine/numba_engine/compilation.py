@@ -19,9 +19,8 @@ _FOLDER = Path(__file__).parent
 _OTHER_SOURCES = (
     "_engine/protocol.py",
     "_validation/rows.py",
-    "_theory/betting.py",
-    "_theory/bins.py",
     "_theory/formula.py",
+    "_theory/martingale.py",
     "_theory/policy.py",
 )
 

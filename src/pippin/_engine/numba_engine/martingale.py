@@ -2,12 +2,12 @@
 
 from pippin._engine.numba_engine.compilation import entry_point, part
 from pippin._runtime.arrays import Codes, Vector
-from pippin._theory import betting, bins
+from pippin._theory import martingale as theory
 
-_add, _bin_of, _up_to = part(bins.add), part(bins.bin_of), part(bins.up_to)
-_bet, _follow, _gather = part(betting.bet), part(betting.follow), part(betting.gather)
-_log_capital = part(betting.log_capital)
-EVER = betting.EVER
+_add, _bin_of, _prefix_sum = part(theory.add_to_tree), part(theory.bin_of), part(theory.prefix_sum)
+_bet, _follow, _gather = part(theory.bet), part(theory.follow), part(theory.gather)
+_log_capital = part(theory.log_capital)
+EVER = theory.EVER
 
 
 @entry_point
@@ -23,7 +23,7 @@ def add_scores(scores: Vector, counts: Codes, tree: Codes) -> None:
 def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
     """Compute p = (#greater + v(#equal + 1))/(n + 1) among the earlier scores, then add the score to them."""
     place, n = _bin_of(score), tree[0]
-    p: float = (n - _up_to(tree, place) + v * (counts[place] + 1)) / (n + 1)
+    p: float = (n - _prefix_sum(tree, place) + v * (counts[place] + 1)) / (n + 1)
     counts[place] += 1
     _add(tree, place, 1)
     return p

@@ -1,0 +1,247 @@
+"""Update rules of the threshold of a stream: fixed, growing or sliding calibration set, quantile tracking, (Dt)ACI."""
+
+import math
+from array import array
+from bisect import bisect_left, insort
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from pippin._conformal.content import Content, need, vector_of
+from pippin._conformal.marginal import kth_smallest
+from pippin._online.state import ScorePools
+from pippin._runtime.arrays import Vector
+from pippin._runtime.errors import InputError
+from pippin._theory.level import exact_alpha, rank_at
+
+UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
+DECAY = 0.6  # of the step sizes of "track": above 1/2, so that they settle; below 1, so that their sum is infinite
+GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes of the experts of DtACI
+SPAN = 500  # time constant of DtACI, in labels
+
+
+class UpdateRule:
+    """Threshold of one cell and its update after each label; this base class keeps the threshold fixed ("none")."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def learn(self, score: float, missed: bool) -> None:
+        """Update the threshold by the score of a label, and by True if its prediction set missed the label."""
+
+    def bound(self, n: int, delay: int) -> float | None:
+        """Return a bound on |coverage − (1 − α)| for any sequence of n labels with at most this delay, or None."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that does not follow from the predictor."""
+        return {}
+
+    def resume(self, content: Content) -> None:
+        """Restore the state."""
+
+
+class GrowingCalibration(UpdateRule):
+    """k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, of all scores so far, or of the latest in a sliding window."""
+
+    def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
+        self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window
+        self._sorted = array("d", np.sort(scores))
+        self._latest: deque[float] = deque(scores.tolist() if window else ())
+        super().__init__(self._quantile())
+
+    def learn(self, score: float, missed: bool) -> None:
+        insort(self._sorted, score)
+        self._latest.append(score)
+        while self._window and len(self._latest) > self._window:
+            del self._sorted[bisect_left(self._sorted, self._latest.popleft())]
+        self.threshold = self._quantile()
+
+    def state(self) -> dict[str, Any]:
+        return {"calibration_scores": list(self._latest)}
+
+    def resume(self, content: Content) -> None:
+        if self._window:
+            self._latest, self._sorted = deque(), array("d")
+        latest = vector_of("calibration_scores", content.take("calibration_scores")).tolist()
+        self._latest.extend(latest)
+        self._sorted = array("d", sorted([*self._sorted, *latest]))
+        self.threshold = self._quantile()
+
+    def _quantile(self) -> float:
+        k = rank_at(len(self._sorted), *self._fraction)
+        return math.inf if k > len(self._sorted) else self._sorted[k - 1]
+
+
+class QuantileTracking(UpdateRule):
+    """q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): Angelopoulos, Barber, Bates (2024), arXiv 2402.01139."""
+
+    def __init__(self, threshold: float, alpha: float, rate: float) -> None:
+        super().__init__(threshold)
+        self._alpha, self._rate = alpha, rate
+        self._n, self._low, self._high = 0, threshold, threshold
+
+    def learn(self, score: float, missed: bool) -> None:
+        self._n += 1
+        self._low, self._high = min(self._low, score), max(self._high, score)
+        self.threshold += self._step(self._n) * (missed - self._alpha)
+
+    def bound(self, n: int, delay: int) -> float:
+        """Return (B + (delay + 1)η_1)/(n·η_n), B the range of the scores and of the first threshold."""
+        return tracking_bound(self._high - self._low, self._step(1), self._step(max(n, 1)), n, delay)
+
+    def state(self) -> dict[str, Any]:
+        return {"threshold": self.threshold, "n_steps": self._n, "thresholds": [self._low, self._high]}
+
+    def resume(self, content: Content) -> None:
+        self.threshold, self._n = content.number("threshold"), content.whole("n_steps", 0)
+        self._low, self._high = content.few("thresholds", 2)
+
+    def _step(self, t: int) -> float:
+        return float(self._rate * t**-DECAY)
+
+
+class AdaptiveLevel(UpdateRule):
+    """ACI: α_t ← α_t + γ(α − 1{miss}), and the calibration quantile at α_t. Gibbs and Candès (2021)."""
+
+    def __init__(self, scores: Vector, alpha: float, rate: float) -> None:
+        self._sorted = np.sort(scores)
+        self._alpha, self._rate, self._level = alpha, rate, alpha
+        super().__init__(quantile(self._sorted, alpha))
+
+    def learn(self, score: float, missed: bool) -> None:
+        self._level += self._rate * (self._alpha - missed)
+        self.threshold = quantile(self._sorted, self._level)
+
+    def bound(self, n: int, delay: int) -> float:
+        """Return (1 + (delay + 1)γ)/(n·γ): at α_t ≤ 0 sets hold every class, at α_t ≥ 1 none."""
+        return tracking_bound(1.0, self._rate, self._rate, n, delay)
+
+    def state(self) -> dict[str, Any]:
+        return {"level_now": self._level}
+
+    def resume(self, content: Content) -> None:
+        self._level = content.number("level_now")
+        self.threshold = quantile(self._sorted, self._level)
+
+
+class TunedAdaptiveLevel(UpdateRule):
+    """DtACI: levels α_i, each with its own step size γ_i, mixed by their losses. Gibbs and Candès (2022).
+
+    β is the largest level whose set holds the label. Expert i has the loss
+    ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i); its weight is multiplied by exp(−η·ℓ), and a share 1/(2·SPAN) of all
+    weights is redistributed equally; α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The level of the quantile is the weighted mean.
+    η² = (log(8·SPAN) + 2)/Σℓ², a sum with exponential forgetting over SPAN labels. The guarantee is about regret over
+    every interval, so there is no bound on the average alone.
+    """
+
+    def __init__(self, scores: Vector, alpha: float) -> None:
+        self._sorted, self._alpha = np.sort(scores), alpha
+        self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
+        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # prior, as if each label had lost so much
+        super().__init__(self._quantile())
+
+    def learn(self, score: float, missed: bool) -> None:
+        n = len(self._sorted)
+        best = 1 - int(self._sorted.searchsorted(score, side="left")) / (n + 1)
+        gaps = best - self._levels
+        losses = self._alpha * gaps - np.minimum(0.0, gaps)
+        weights = self._weights * np.exp(-math.sqrt((math.log(len(GAMMAS) * SPAN) + 2) / self._losses) * losses)
+        mean = float(self._weights @ losses**2)
+        self._losses += mean - self._losses / SPAN
+        share = 1 / (2 * SPAN)
+        self._weights = (1 - share) * weights / weights.sum() + share / len(GAMMAS)
+        self._levels = self._levels + GAMMAS * (self._alpha - ((gaps <= 0) & (self._levels > 0)))
+        self.threshold = self._quantile()
+
+    def state(self) -> dict[str, Any]:
+        return {"levels": self._levels.tolist(), "weights": self._weights.tolist(), "losses": self._losses}
+
+    def resume(self, content: Content) -> None:
+        self._levels, self._weights = (np.array(content.few(name, len(GAMMAS))) for name in ("levels", "weights"))
+        self._losses = content.number("losses")
+        need("weights", bool((self._weights > 0).all()) and self._losses > 0)
+        self.threshold = self._quantile()
+
+    def _quantile(self) -> float:
+        return quantile(self._sorted, float(self._weights @ self._levels))
+
+
+def quantile(ordered: Vector, level: float) -> float:
+    """Return the k-th smallest score, k = ⌈(n + 1)(1 − level)⌉; ∞ for a level of at most 0, −∞ for at least 1.
+
+    >>> quantile(np.array([0.1, 0.2, 0.3]), 0.5), quantile(np.array([0.1]), 0.0)
+    (0.2, inf)
+    """
+    n = len(ordered)
+    k = math.ceil((n + 1) * (1 - level))
+    if level <= 0 or k > n:
+        return math.inf
+    return -math.inf if level >= 1 else float(ordered[max(k, 1) - 1])
+
+
+def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
+    """Return (span + (delay + 1)·η_1)/(n·η_n) for nonincreasing step sizes η; infinite before the first label.
+
+    The tracked number leaves the span by at most delay + 1 steps, as every step from outside leads back. Misses less α
+    are its steps over η_t; summed by parts, they are at most that width over η_n.
+
+    >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)
+    0.05
+    """
+    return math.inf if n == 0 else (span + (delay + 1) * first) / (n * last)
+
+
+def make_rules(
+    pools: ScorePools, update: str, rate: Any, window: Any, generator: np.random.Generator
+) -> list[UpdateRule]:
+    """Return an update rule for each cell.
+
+    Raises:
+        InputError: `update`, `rate` or `window` is not valid, or a cell has too few scores.
+    """
+    if update not in UPDATES:
+        raise InputError(f"Expected update to be one of {', '.join(UPDATES)}, got {update!r}", "choose one of them")
+    _check_options(update, rate, window)
+    rules: list[UpdateRule] = []
+    for name, scores, alpha in zip(pools.names, pools.scores, pools.levels, strict=True):
+        if update == "window":  # a file holds the scores sorted, and the oldest leave first
+            length = max(1, len(scores)) if window is None else int(window)
+            rules.append(GrowingCalibration(generator.permutation(scores)[-length:], alpha, length))
+        elif update == "grow":
+            rules.append(GrowingCalibration(scores, alpha, None))
+        elif update == "aci":
+            rules.append(AdaptiveLevel(scores, alpha, 0.005 if rate is None else float(rate)))
+        elif update == "dtaci":
+            rules.append(TunedAdaptiveLevel(scores, alpha))
+        elif update == "track":
+            rules.append(_tracking(name, scores, alpha, rate))
+        else:
+            rules.append(UpdateRule(kth_smallest(scores, alpha)))
+    return rules
+
+
+def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:
+    """Return quantile tracking; the default rate is the distance of the quantiles 1 − 2α and 1 − α/2 (or 1 if 0)."""
+    threshold = kth_smallest(scores, alpha)
+    if math.isinf(threshold):
+        cell = "" if name == "all" else f", that of {name}"
+        raise InputError(f"Expected a finite threshold to begin with, got inf{cell}", "calibrate with more rows")
+    if rate is None:
+        levels = [max(0.0, 1 - 2 * alpha), 1 - alpha / 2]
+        low, high = np.quantile(scores[np.isfinite(scores)], levels, method="lower")
+        rate = float(high - low) or 1.0
+    return QuantileTracking(threshold, alpha, float(rate))
+
+
+def _check_options(update: str, rate: Any, window: Any) -> None:
+    if rate is not None:
+        if update not in ("track", "aci"):
+            raise InputError(f"Expected no rate, which update={update!r} has no use for, got {rate!r}", "leave it out")
+        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
+            raise InputError(f"Expected a positive rate, got {rate!r}", "leave it out")
+    if window is not None:
+        if update != "window":
+            raise InputError(f"Expected no window, since update={update!r} has none, got {window!r}", "leave it out")
+        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+            raise InputError(f"Expected a window of at least one score, got {window!r}", "leave it out")

@@ -1,0 +1,224 @@
+"""Test martingales: betting functions of conformal p-values, bets on the miss rate, and a histogram that ranks scores.
+
+A betting function f with ∫f = 1 multiplies the capital by f(p). While p-values are independent and uniform, the capital
+is a test martingale that starts at 1, so by Ville's inequality P(sup ≥ 1/δ) ≤ δ. Most functions here are compiled in
+`_engine/numba_engine/martingale.py`.
+"""
+
+import math
+import sys
+
+import numpy as np
+
+from pippin._runtime.arrays import Codes, Vector
+
+RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
+BETTORS = len(RATES) + 1  # the Simple Jumpers and the plug-in bettor
+LOG, PAID, SUM = 0, 1, 2  # columns of a bettor: log capital, factor of the last row, detector statistic
+PIECES = 10  # bins of the plug-in density
+MEMORY = 1000  # time constant, in rows, of the plug-in density
+SWITCHING = 1e-3  # switching probability of the plug-in bettor between betting and not betting
+SLOPES = (-1.0, -0.25, 0.25, 1.0)  # of the linear bets that estimate the change point
+CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)  # simulated: 25 million uniform p-values
+CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
+EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # statistics: the martingale itself, or a detector
+STAKES = tuple(2.0**-j for j in range(1, 11))  # of the bets on the miss rate
+BISECTIONS = 60  # down to the precision of a float
+LARGEST_LOG = math.log(sys.float_info.max)
+
+# Histogram of scores in logarithmic bins, for conformal p-values in constant memory. The bin of a score depends on that
+# score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
+# so smoothed p-values stay exactly uniform.
+DIGITS = 10  # binary digits of precision
+SMALLEST, LARGEST = -40, 24  # exponents of two; scores beyond them share the outermost bins
+HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # bins of the positive scores
+BINS = 2 * HALF + 1
+
+
+def bettors() -> Vector:
+    """Return the initial state of all bettors: log capital, last factor, detector statistic, and a jumper's shares."""
+    return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
+
+
+def bet(state: Vector, density: Vector, p: float) -> None:
+    """Update the capital of each bettor by the factor f(p).
+
+    The Simple Jumper of rate J divides its capital among ε = −1, 0, 1. Before each bet a share J of it is
+    redistributed equally; then part ε is multiplied by 1 + ε(p − ½). So it gains from small p-values, from large
+    ones, and from changes between the two. Log capital and shares avoid overflow and underflow. Vovk, Petej,
+    Nouretdinov, Ahlberg, Carlsson, Gammerman (2021), Retrain or not retrain.
+
+    The plug-in bettor (Fedorova, Gammerman, Nouretdinov, Vovk 2012) uses the histogram of earlier p-values with
+    exponential forgetting: f(p) = m(n_b + 1)/(n + m) in bin b of m. It mixes by fixed share with not betting.
+
+    >>> state, density = bettors(), np.zeros(PIECES)
+    >>> for p in (0.01,) * 20:
+    ...     bet(state, density, p)
+    >>> f"{math.exp(log_capital(state)):.4g}"
+    '1.065e+12'
+    """
+    for i in range(BETTORS - 1):
+        jumper, rate = state[i], RATES[i]
+        low = ((1 - rate) * jumper[3] + rate / 3) * (1.5 - p)
+        none = (1 - rate) * jumper[4] + rate / 3
+        high = ((1 - rate) * jumper[5] + rate / 3) * (0.5 + p)
+        total = low + none + high
+        jumper[PAID] = total
+        jumper[3], jumper[4], jumper[5] = low / total, none / total, high / total
+    piece, plug_in = min(int(p * PIECES), PIECES - 1), state[BETTORS - 1]
+    idle, bold = (1 - SWITCHING) * plug_in[3] + SWITCHING / 2, (1 - SWITCHING) * (1 - plug_in[3]) + SWITCHING / 2
+    bold *= PIECES * (density[piece] + 1) / (density.sum() + PIECES)
+    plug_in[PAID], plug_in[3] = idle + bold, idle / (idle + bold)
+    density *= 1 - 1 / MEMORY
+    density[piece] += 1
+    for i in range(BETTORS):
+        state[i, LOG] += math.log(state[i, PAID])
+
+
+def log_capital(state: Vector) -> float:
+    """Return the log of the mean capital over the bettors and the constant 1."""
+    top = 0.0
+    for i in range(BETTORS):
+        top = max(top, state[i, LOG])
+    total = math.exp(-top)
+    for i in range(BETTORS):
+        total += math.exp(state[i, LOG] - top)
+    return top + math.log(total / (1 + BETTORS))
+
+
+def gather(state: Vector, detector: int) -> float:
+    """Update each bettor's detector statistic by its last factor f; return the log of their mean.
+
+    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all change points; CUSUM: S ← max(1, S)·f, the maximum over
+    them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
+
+    >>> state = bettors()
+    >>> state[:, PAID] = 1.5
+    >>> math.exp(gather(state, SHIRYAEV_ROBERTS)), math.exp(gather(state, SHIRYAEV_ROBERTS))
+    (1.5, 3.75)
+    """
+    total = 0.0
+    for i in range(BETTORS):
+        before = 1 + state[i, SUM] if detector == SHIRYAEV_ROBERTS else max(1.0, state[i, SUM])
+        state[i, SUM] = before * state[i, PAID]
+        total += state[i, SUM]
+    return math.log(total / BETTORS)
+
+
+def alarm_limit(detector: int, mean_time: float) -> float:
+    """Return the alarm limit of a detector for a mean number of rows between false alarms.
+
+    Under exchangeability the Shiryaev–Roberts statistic less the number of rows is a martingale, so its mean time to
+    reach N is at least N. CUSUM is never larger and reaches N far later. As p-values are uniform whatever the
+    data, its mean times are simulated; beyond the table they grow in proportion to the limit.
+
+    >>> alarm_limit(SHIRYAEV_ROBERTS, 1000.0), alarm_limit(CUSUM, 840.0), alarm_limit(CUSUM, 600_000.0)
+    (1000.0, 3.0, 1000.0)
+    """
+    if detector == SHIRYAEV_ROBERTS:
+        return mean_time
+    if mean_time > CUSUM_TIMES[-1]:
+        return mean_time * CUSUM_LIMITS[-1] / CUSUM_TIMES[-1]
+    return float(np.interp(mean_time, CUSUM_TIMES, CUSUM_LIMITS))
+
+
+def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
+    """Update the change-point statistics: the log gain of a bet of constant slope ε since its last reset.
+
+    rise ← max(0, rise + log(1 + ε(p − ½))); a rise of 0 is a reset at this row, number `rows`. The change point is the
+    last reset of the largest rise.
+
+    >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
+    >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):
+    ...     follow(rises, since, p, row)
+    >>> int(since[rises.argmax()])
+    3
+    """
+    for i in range(len(SLOPES)):
+        rise = rises[i] + math.log(1 + SLOPES[i] * (p - 0.5))
+        if rise <= 0:
+            rise = 0.0
+            since[i] = rows
+        rises[i] = rise
+
+
+def bin_of(score: float) -> int:
+    """Return the bin of a score, from 0 to BINS − 1, monotone in the score: its sign, exponent and first digits.
+
+    >>> bin_of(0.0) == HALF, bin_of(-math.inf), bin_of(math.inf) == BINS - 1
+    (True, 0, True)
+    >>> bin_of(0.5) < bin_of(0.501) < bin_of(0.502), bin_of(0.5) == bin_of(0.5001)
+    (True, True)
+    """
+    if math.isinf(score):
+        return BINS - 1 if score > 0 else 0
+    mantissa, exponent = math.frexp(abs(score))
+    if mantissa == 0.0 or exponent <= SMALLEST:
+        return HALF
+    place = HALF - 1
+    if exponent < LARGEST:
+        place = ((exponent - SMALLEST) << DIGITS) + int((mantissa - 0.5) * (2 << DIGITS))
+    return HALF + place if score > 0 else HALF - place
+
+
+def add_to_tree(tree: Codes, place: int, count: int) -> None:
+    """Add `count` scores to a bin of a Fenwick tree of BINS + 1 sums; entry 0 holds the total."""
+    tree[0] += count
+    i = place + 1
+    while i <= BINS:
+        tree[i] += count
+        i += i & -i
+
+
+def prefix_sum(tree: Codes, place: int) -> int:
+    """Return the number of scores in a bin or below it.
+
+    >>> tree = np.zeros(BINS + 1, dtype=np.int64)
+    >>> for score in (0.2, 0.5, 0.9):
+    ...     add_to_tree(tree, bin_of(score), 1)
+    >>> int(prefix_sum(tree, bin_of(0.5))), int(tree[0])
+    (2, 3)
+    """
+    i, total = place + 1, 0
+    while i > 0:
+        total += tree[i]
+        i &= i - 1
+    return total
+
+
+def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
+    """Return the log capital of bets that labels are missed more often than at `rate`, averaged over the stakes c.
+
+    A miss (x = 1) or a hit (x = 0) multiplies the capital by 1 − c + c·x/rate. While the conditional probability of a
+    miss is at most `rate`, the capital is a supermartingale. Waudby-Smith and Ramdas (2024), Estimating means of
+    bounded random variables by betting.
+
+    >>> round(log_risk_capital(30, 70, 0.1), 3), log_risk_capital(10, 90, 0.1) < 0
+    (13.053, True)
+    """
+    logs = [n_missed * math.log1p(c / rate - c) + n_covered * math.log1p(-c) for c in STAKES]
+    top = max(logs)
+    return top + math.log(sum([math.exp(log - top) for log in logs]) / len(STAKES))
+
+
+def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
+    """Return the largest miss rate that the capital refutes at 1/delta: a lower confidence bound at all times at once.
+
+    >>> round(risk_lower_bound(30, 70, 0.05), 3), risk_lower_bound(0, 100, 0.05)
+    (0.172, 0.0)
+    """
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS if n_missed else 0):
+        middle = (low + high) / 2
+        refuted = log_risk_capital(n_missed, n_covered, middle) >= -math.log(delta)
+        low, high = (middle, high) if refuted else (low, middle)
+    return low
+
+
+def exp_capital(log: float) -> float:
+    """Return the capital of a log capital, at most the largest float.
+
+    >>> exp_capital(0.0), math.isfinite(exp_capital(1e6))
+    (1.0, True)
+    """
+    return math.exp(min(log, LARGEST_LOG))
