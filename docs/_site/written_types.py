@@ -28,7 +28,7 @@ MODULES = (
     "pippin.export.onnx",
     "pippin.export.c_header",
     "pippin.tables.reading",
-    "pippin.tables.layout",
+    "pippin.tables.columns",
     "pippin.tables.writing",
 )
 

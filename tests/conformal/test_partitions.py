@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pippin
-from pippin._distributed.part import Part
-from pippin._distributed.selecting import in_one_cell, keys_of, smallest_of_cells, values_of
-from support.partitions import KINDS, PER, asking, divided, whole_and_merged
+from support.partitions import KINDS, PER, divided, whole_and_merged
 from support.rows import KINDS as ROW_KINDS
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
@@ -60,32 +58,8 @@ def test_enough_rows_for_clusters_and_limits_of_ranks(per):
     assert per != "rc3p" or np.isfinite(np.array(whole["thresholds"], dtype=float)).any()
 
 
-@given(
-    st.lists(st.floats(allow_nan=False), min_size=1, max_size=40),
-    st.integers(0, 3),
-    st.sampled_from((0, 3, 1 << 16)),
-    st.data(),
-)
-def test_the_kth_smallest_of_any_numbers(values, pieces, few, data):
-    """Negative, tied, infinite, denormal: by counts alone, and with what is left gathered."""
-    k = data.draw(st.integers(1, len(values)))
-    parts = [Part(part) for part in np.array_split(np.array(values), pieces + 1)]
-    found = smallest_of_cells(asking(parts), in_one_cell, np.array([[k]]), few)
-    expected = sorted(values)[k - 1]
-    assert found.values[0, 0] == expected
-    assert found.smaller[0, 0] == sum(value < expected for value in values)
-    assert found.equal[0, 0] == sum(value == expected for value in values)
-
-
-def test_keys_keep_the_order_and_bring_the_values_back():
-    rng = np.random.default_rng(0)
-    values = np.concatenate([rng.normal(size=50) * 10.0 ** rng.integers(-300, 300, 50), [0.0, np.inf, -np.inf]])
-    assert (np.argsort(keys_of(values), kind="stable") == np.argsort(values, kind="stable")).all()
-    np.testing.assert_array_equal(values_of(keys_of(values)), values)
-
-
-def test_questions_and_parts_can_be_sent():
-    """Pickled, as engines do it; and what comes back of a part is small, however many rows it has."""
+def test_parts_can_be_sent():
+    """Calibrations and parts are pickled, as engines do it; a part takes few bytes beside its scores."""
     rng = np.random.default_rng(1)
     probs = rng.dirichlet(np.ones(12), 20_000)
     labels, groups = rng.integers(0, 12, 20_000), rng.integers(0, 3, 20_000)
@@ -95,20 +69,15 @@ def test_questions_and_parts_can_be_sent():
         )
     )
     parts = [
-        calibration.part(probs[a : a + 10_000], labels[a : a + 10_000], groups=groups[a : a + 10_000], first=a)
+        pickle.dumps(
+            calibration.part(probs[a : a + 10_000], labels[a : a + 10_000], groups=groups[a : a + 10_000], first=a)
+        )
         for a in (0, 10_000)
     ]
-    sizes = []
-
-    def ask(question):
-        answers = [pickle.loads(pickle.dumps(question))(part) for part in parts]  # noqa: S301
-        sizes.extend(len(pickle.dumps(answer)) for answer in answers)
-        return answers[0] + answers[1]
-
-    merged = calibration.merged(ask)
+    merged = calibration.merge(map(pickle.loads, parts))
     whole = pippin.calibrate(probs, labels, "aps", per="class and group", groups=groups, seed=1)
     assert merged.content(scores=False) == whole.content(scores=False)
-    assert max(sizes) < 10_000 * 16
+    assert max(map(len, parts)) < 10_000 * 10 + 1000
 
 
 def test_the_callers_generator_gives_the_same_bits():
@@ -117,7 +86,7 @@ def test_the_callers_generator_gives_the_same_bits():
     calibration = pippin.distributed.Calibration("aps", classes=range(4), seed=np.random.default_rng(9))
     parts = [calibration.part(probs[a : a + 25], labels[a : a + 25], first=a) for a in (0, 25)]
     whole = pippin.calibrate(probs, labels, "aps", seed=np.random.default_rng(9))
-    assert calibration.merged(asking(parts)).content() == whole.content()
+    assert calibration.merge(parts).content() == whole.content()
     with pytest.raises(pippin.InputError, match="got one of MT19937: pass a whole number"):
         pippin.distributed.Calibration("aps", classes=range(4), seed=np.random.Generator(np.random.MT19937(0)))
 
@@ -127,7 +96,7 @@ def test_what_is_left_out_is_told():
     rng = np.random.default_rng(2)
     probs, labels = rng.dirichlet(np.ones(4), 50), rng.integers(0, 4, 50)
     calibration = pippin.distributed.Calibration("pip", classes=range(4), most_scores=49)
-    predictor = calibration.merged(asking([calibration.part(probs, labels)]))
+    predictor = calibration.merge([calibration.part(probs, labels)])
     assert (
         predictor.predict(probs).sizes.tolist() == pippin.calibrate(probs, labels, "pip").predict(probs).sizes.tolist()
     )
@@ -142,7 +111,7 @@ def test_wrong_use():
     with pytest.raises(pippin.InputError, match="Expected 3 columns"):
         calibration.part([[0.5, 0.5]], [1], groups=["a"])
     with pytest.raises(pippin.InputError, match="got parts without any"):
-        calibration.merged(asking([calibration.part(np.empty((0, 3)), [])]))
+        calibration.merge([calibration.part(np.empty((0, 3)), [])])
     with pytest.raises(pippin.InputError, match="Expected per to be one of"):
         pippin.distributed.Calibration("pip", per="clas", classes=range(3))
     with pytest.raises(pippin.InputError, match="got whole numbers where classes are called 1, 2"):

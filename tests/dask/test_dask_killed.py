@@ -6,7 +6,7 @@ import pytest
 
 import pippin
 import pippin.dask
-from pippin.dask import calling, watching
+from pippin.dask import api, partitions
 from support.dask_rows import LABELS, PROBS, divided, words_in_small_pieces
 from support.workers import Killing, forks, workers_by_hand
 
@@ -19,40 +19,36 @@ def processes():
         yield made
 
 
-def test_every_worker_is_killed_in_the_rounds(processes, tmp_path, monkeypatch):
-    """One at the first question of each round, with all the scores that it held: first both that made them."""
-    rounds = []
-    total = calling.Calibration.merged
+def test_every_worker_is_killed_while_scores_are_made_and_gathered(processes, tmp_path, monkeypatch):
+    """One at the first partition, and the other one with all the scores that it holds."""
+    registering, as_completed = api.registering, partitions.as_completed
 
-    def merged(self, ask):
-        def killing(question):
-            rounds.append(type(question).__name__)
-            if len(rounds) < 3:
-                cluster.join()
-            return ask(Killing(question, cluster.victim(), tmp_path / f"round {len(rounds)}"))
+    def killing(work):
+        return Killing(registering(work), cluster.victim(), tmp_path / "scoring")
 
-        return total(self, killing)
+    def killed_at_the_end(futures):
+        yield from as_completed(futures)
+        if (tmp_path / "scoring").exists():  # not where rows were only counted
+            cluster.join()
+            cluster.kill()
 
-    monkeypatch.setattr(calling.Calibration, "merged", merged)
-    monkeypatch.setattr(
-        calling.Calibration.__init__, "__kwdefaults__", {"per": None, "unseen": "error", "seed": None, "most_scores": 0}
-    )
+    monkeypatch.setattr(api, "registering", killing)
+    monkeypatch.setattr(partitions, "as_completed", killed_at_the_end)
     with workers_by_hand(processes) as cluster:
         cluster.join()
         cluster.join()
         found = pippin.dask.calibrate(divided(PROBS), divided(LABELS), "aps", seed=3)
         assert len(cluster.client.scheduler_info(n_workers=-1)["workers"]) == 1
-    monkeypatch.undo()
-    assert found.content(scores=False) == pippin.calibrate(PROBS, LABELS, "aps", seed=3).content(scores=False)
-    assert rounds == ["Counting", "Round", "Search"]
-    assert {path.name for path in tmp_path.iterdir()} == {"round 1", "round 2", "round 3"}
+        assert len(cluster.killed) == 2
+    assert found.content() == pippin.calibrate(PROBS, LABELS, "aps", seed=3).content()
+    assert [path.name for path in tmp_path.iterdir()] == ["scoring"]
 
 
 def test_every_worker_is_killed_while_sets_are_written(processes, tmp_path, monkeypatch, call):
     """The file of one machine, to the last byte."""
     words = words_in_small_pieces(tmp_path, monkeypatch, call)
     call(f"{words} here.csv")
-    in_order = watching.in_order
+    in_order = partitions.in_order
 
     def killing(*given):
         for number, made in enumerate(in_order(*given)):
@@ -62,7 +58,7 @@ def test_every_worker_is_killed_while_sets_are_written(processes, tmp_path, monk
                 cluster.kill()
             yield made
 
-    monkeypatch.setattr(watching, "in_order", killing)
+    monkeypatch.setattr(partitions, "in_order", killing)
     with workers_by_hand(processes) as cluster:
         cluster.join()
         cluster.join()

@@ -18,7 +18,7 @@ from support.site import ROOT, build_site
 MODULES = (
     *("pippin", "pippin.sklearn", "pippin.torch", "pippin.dask", "pippin.images", "pippin.testing"),
     *("pippin.export.onnx", "pippin.export.c_header"),
-    *("pippin.tables.layout", "pippin.tables.reading", "pippin.tables.writing"),
+    *("pippin.tables.columns", "pippin.tables.reading", "pippin.tables.writing"),
 )
 # What scikit-learn and torch give every estimator and module, documented there.
 THEIRS = {"pippin.sklearn": {"score", "set_fit_request", "set_score_request"}, "pippin.torch": {"extra_repr"}}

@@ -1,4 +1,4 @@
-"""Rows divided into parts, and the sum of what the parts answer."""
+"""Rows divided into parts, and predictors made from them."""
 
 import numpy as np
 
@@ -8,13 +8,8 @@ KINDS = {k: "even" if k % 2 == 0 else "odd" for k in range(12)}
 PER = (None, "class", "group", "class and group", "cluster", "rc3p", KINDS)
 
 
-def asking(parts):
-    """The function that `Calibration.merged` wants."""
-    return lambda question: sum(map(question, parts[1:]), question(parts[0]))
-
-
 def divided(n, how, pieces, rng):
-    """Where parts end: even ones, ones of random sizes (some empty), or of one row each but for the last."""
+    """Return the first and last rows of parts: even, of random sizes (some empty), or of one row each but the last."""
     if how == "even":
         cuts = np.linspace(0, n, pieces + 1).astype(int)
     elif how == "one row":
@@ -25,7 +20,7 @@ def divided(n, how, pieces, rng):
 
 
 def whole_and_merged(probs, labels, score, per, groups, unseen, cuts, most_scores):
-    """The contents of the predictor of all rows at once, and of the one from parts."""
+    """Return the contents of the predictor of all rows at once, and of the one from parts."""
     by_group = isinstance(per, str) and "group" in per
     groups = groups if by_group else None
     options = {"per": per, "unseen": unseen if by_group else "error", "seed": 5}
@@ -36,5 +31,5 @@ def whole_and_merged(probs, labels, score, per, groups, unseen, cuts, most_score
     parts = [
         calibration.part(probs[a:b], labels[a:b], groups=groups[a:b] if by_group else None, first=a) for a, b in cuts
     ]
-    merged = calibration.merged(asking(parts[::-1]))
+    merged = calibration.merge(parts[::-1])
     return tuple(one.content(scores=most_scores > 0) for one in (whole, merged))

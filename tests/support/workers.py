@@ -82,13 +82,13 @@ def workers_by_hand(forks):
 
 
 class Killing:
-    """A question that ends a process when it is asked first, be it the one that is asked or another."""
+    """A function that ends a process when it is called first, be it the one that calls it or another."""
 
-    def __init__(self, question, process, mark):
-        self.question, self.process, self.mark = question, process, mark
+    def __init__(self, function, process, mark):
+        self.function, self.process, self.mark = function, process, mark
 
-    def __call__(self, part):
+    def __call__(self, *args):
         with suppress(FileExistsError):
             self.mark.touch(exist_ok=False)
             os.kill(self.process, signal.SIGKILL)
-        return self.question(part)
+        return self.function(*args)

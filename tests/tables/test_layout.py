@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._validation.rows import SUM_TOLERANCE
-from pippin.tables.layout import Layout
+from pippin.tables.columns import Layout
 from pippin.tables.reading import read_data
 from support.command import PIPPIN
 

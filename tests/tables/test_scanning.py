@@ -9,9 +9,10 @@ import polars
 import pytest
 
 import pippin
+from pippin._distributed.calibration import calibrate_batched
 from pippin._engine.dispatch import ranked_rows
-from pippin.tables import scanning, sources
-from pippin.tables.layout import Layout
+from pippin.tables import formats, scanning
+from pippin.tables.columns import Layout
 from pippin.tables.reading import read_data
 
 RNG = np.random.default_rng(8)
@@ -29,7 +30,7 @@ FRAME = polars.DataFrame(PROBS, schema=NAMES).with_columns(
 def small_batches(monkeypatch):
     """So that small tables have many."""
     monkeypatch.setattr(scanning, "BATCH", 64)
-    monkeypatch.setattr(sources, "BLOCK", 3000)
+    monkeypatch.setattr(formats, "BLOCK", 3000)
 
 
 @pytest.fixture
@@ -217,28 +218,25 @@ def test_labels_mean_the_same_in_all_tables(tmp_path, names, first, second, told
             pippin.calibrate(scan)
 
 
-def test_scores_wait_on_disk_when_they_are_many(mixed, monkeypatch):
-    """And nobody can tell."""
-    from pippin._distributed import batches
-
-    scan = pippin.scan(mixed, id="photo")
-    for per in (None, "class and group", "rc3p"):
-        calibration = pippin.distributed.Calibration("aps", classes=scan.classes, per=per, seed=1, most_scores=0)
-        expected = batches.calibrate_batched(scan, calibration).content(scores=False)
-        monkeypatch.setattr(batches.Held.__init__, "__defaults__", (2000,))
-        assert batches.calibrate_batched(scan, calibration).content(scores=False) == expected
-        monkeypatch.undo()
+@pytest.mark.parametrize("per", [None, "class and group", "rc3p"])
+def test_thresholds_without_scores(mixed, per):
+    """Beyond `most_scores` rows the calibration scores are left out; the thresholds are the same."""
+    calibration = pippin.distributed.Calibration("aps", classes=NAMES, per=per, seed=1, most_scores=0)
+    found = calibrate_batched(pippin.scan(mixed, id="photo"), calibration)
+    groups = FRAME["group"].to_numpy() if per == "class and group" else None
+    whole = pippin.calibrate(PROBS, LABELS, "aps", classes=NAMES, per=per, groups=groups, seed=1)
+    assert found.content(scores=False) == whole.content(scores=False)
 
 
 @pytest.mark.parametrize("cut", [(0, 700), (0, 1), (199, 202), (210, 450), (333, 601), (455, 470), (699, 700)])
 def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
     """Where a block of text began; by a process that sees no more than the tables of its rows."""
     scan = pippin.scan(mixed, id="photo")
-    known = replace(scan, sources=tuple(map(sources.counted, scan.sources)))
+    known = replace(scan, tables=tuple(map(scanning.counted, scan.tables)))
     assert known.rows == N
-    assert [len(source.marks) > 1 for source in known.sources] == [False, False, True, True, False]
+    assert [len(table.marks) > 1 for table in known.tables] == [False, False, True, True, False]
     some, start = known.some(*cut)
-    assert sum(len(source.marks) for source in some.sources) <= len(some.sources) < 6
+    assert sum(len(table.marks) for table in some.tables) <= len(some.tables) < 6
     found = list(some.batches("labels", "ids", start=start))
     ids = np.concatenate([batch.ids[1] for batch in found])[: cut[1] - cut[0]]
     assert ids.tolist() == FRAME["photo"][cut[0] : cut[1]].to_list()
@@ -247,7 +245,7 @@ def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
 
 def test_where_text_is_entered_it_is_not_read_from_the_top(mixed, monkeypatch):
     scan = pippin.scan(mixed / "3.CSV", id="photo")
-    some, start = replace(scan, sources=(sources.counted(scan.sources[0]),)).some(240, 249)
+    some, start = replace(scan, tables=(scanning.counted(scan.tables[0]),)).some(240, 249)
     read = []
     body = scanning.csv_body
     monkeypatch.setattr(scanning, "csv_body", lambda text, path: read.append(len(text)) or body(text, path))

@@ -9,7 +9,7 @@ import pytest
 
 import pippin
 from pippin._validation.labels import as_labels
-from pippin.tables.layout import Layout
+from pippin.tables.columns import Layout
 from pippin.tables.reading import read_data
 
 EXAMPLE = pippin.load_example()

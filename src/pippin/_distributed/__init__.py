@@ -1,1 +1,1 @@
-"""Rows that are divided: the same predictors and measures from parts that never meet."""
+"""Calibration and evaluation of rows in parts, equal to those of all rows at once."""

@@ -1,68 +1,69 @@
-"""Calibration in parts: each is scored where it is, and their merger is the ordinary predictor, to the last bit."""
+"""Calibration of rows in parts: equal to calibration of all rows at once, to the last bit."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import by_cell, marginal
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.grouping import Grouping
+from pippin._conformal.cells import Cells, Placement, by_class
+from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
+from pippin._conformal.conditional import ConditionalPredictor, at_level
+from pippin._conformal.grouping import Grouping, places
 from pippin._conformal.kinds import Level, as_kinds, as_levels
 from pippin._conformal.marginal import Predictor
-from pippin._distributed.part import Part, compact, joined, positioned
-from pippin._distributed.per_cell import Census, Counting, merged_cells
-from pippin._distributed.selecting import Ask, in_one_cell, smallest_of_cells
+from pippin._distributed.part import Part, compact, numbered, positioned, united
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
-from pippin._runtime.arrays import Classes, Seed
+from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha, quantile_rank
+from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
+from pippin._validation.batched import Batch, Batched, needed, watched
 from pippin._validation.index import same_index
-from pippin._validation.labels import Groups, agree, as_numbered_groups, labels_of_part
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Groups,
+    agree,
+    as_numbered_groups,
+    ids_not_groups,
+    labels_of_part,
+)
 from pippin._validation.rows import Rows, as_rows
 
-MOST_SCORES = 1_000_000  # that a predictor keeps of a calibration in parts: its file has 20 MB then
-
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Parts that are few enough to be held together."""
-
-    parts: tuple[Part, ...]
-
-    def __add__(self, other: "Gathered") -> "Gathered":
-        return Gathered(self.parts + other.parts)
+MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 20 MB
 
 
 class Calibration:
-    """A calibration whose rows are in parts, on one machine or on many.
+    """Calibration of rows in parts, on one machine or on many.
 
-    Wherever a part is, `part` turns it into the scores of its true labels; `merged` makes the
-    predictor from them, by questions whose answers are added up. It is the predictor that
-    `pippin.calibrate` makes of all rows at once, to the last bit, however they are divided.
+    `part` computes the calibration scores of some rows, wherever those are; `merge` makes the predictor of all
+    parts. It is the predictor that `pippin.calibrate` makes of all rows at once, to the last bit, however they are
+    divided.
 
     Args:
         score: a score or its spelling.
-        alpha: the share of errors allowed; with kinds one for all or {kind: alpha}.
+        alpha: the miscoverage level; with kinds one for all or {kind: alpha}.
         classes: the names of the columns, or a range where they have none.
-        per: what the guarantee holds for, as in `pippin.calibrate`.
-        unseen: what `predict` does with a group that was not seen: an "error", or "marginal".
-        seed: for the randomised scores and for clusters; a row's u follows from it and from the row's position.
+        per: the Mondrian taxonomy, as in `pippin.calibrate`.
+        unseen: the policy of `predict` for groups without calibration rows: an "error", or "marginal".
+        seed: for the randomized scores and for clusters; a row's u follows from it and from the row's position.
         most_scores: a predictor of more rows than that leaves the calibration scores out: then it has no other
             level and no p-values, but the same thresholds.
 
     Attributes:
         score (Score): the score.
-        alpha (Level): the share of errors allowed.
+        alpha (Level): the miscoverage level.
         classes (Classes): the names of the columns, in their order.
-        grouping: what there are thresholds for; None for one threshold.
-        seed (numpy.random.Generator): what randomised scores draw from.
+        grouping: the Mondrian taxonomy; None for one threshold.
+        seed (numpy.random.Generator): the generator of randomized scores.
         most_scores (int): of more rows than that, the calibration scores are not kept.
 
     >>> import pippin
@@ -70,8 +71,7 @@ class Calibration:
     >>> calibration = pippin.distributed.Calibration("pip", 0.1, classes=data.classes)
     >>> cuts = [slice(first, first + 100) for first in range(0, 2000, 100)]
     >>> parts = [calibration.part(data.probs[cut], data.labels[cut], first=cut.start) for cut in cuts]
-    >>> predictor = calibration.merged(lambda question: sum(map(question, parts[1:]), question(parts[0])))
-    >>> predictor.threshold == pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip").threshold
+    >>> calibration.merge(parts).threshold == pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip").threshold
     True
     """
 
@@ -100,20 +100,20 @@ class Calibration:
 
     @property
     def by_group(self) -> bool:
-        """Whether a part must come with the groups of its rows."""
+        """True if every part needs the groups of its rows."""
         return self.grouping is not None and "group" in self.grouping.name
 
     def part(
         self, probs: Any, labels: Any, *, groups: ArrayLike | None = None, first: int = 0, from_logits: bool = False
     ) -> Part:
-        """What calibration keeps of some rows: the scores of their true labels, and what their cells follow from.
+        """Compute the scores of the true labels of some rows, and what determines their cells.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`. No rows at all are a part too.
+            probs: (n, K) probabilities; logits with `from_logits=True`. Zero rows are a part too.
             labels: the true classes, as indices or as names.
             groups: the group of each row, where the guarantee is per group.
-            first: how many rows come before, in all parts.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            first: the number of rows before these, in all parts.
+            from_logits: if True, take a softmax of `probs` first.
         """
         if not len(probs.array if isinstance(probs, Rows) else probs):
             return self._empty(first)
@@ -127,54 +127,169 @@ class Calibration:
         scores = dispatch.label_scores(rows, codes, self.score, u)
         if self.grouping is None:
             return Part(scores, first=first)
-        known = as_numbered_groups(groups, rows.n) if self.by_group and groups is not None else None
-        ranks = by_cell.ranks_from_1(rows, codes) if self.grouping.per == "rc3p" else None
-        return Part(scores, compact(codes), known, ranks, first)
+        numbers = None
+        if self.by_group and groups is not None:
+            group_codes, names = as_numbered_groups(groups, rows.n)
+            numbers = Groups(compact(group_codes), names)
+        ranks = compact(by_cell.ranks_from_1(rows, codes)) if self.grouping.per == "rc3p" else None
+        return Part(scores, compact(codes), numbers, ranks, first)
 
     def _empty(self, first: int) -> Part:
-        none = np.empty(0, dtype=np.int64)
+        none = np.empty(0, dtype=np.uint8)
         if self.grouping is None:
             return Part(np.empty(0), first=first)
-        ranks = none.astype(np.int32) if self.grouping.per == "rc3p" else None
-        return Part(np.empty(0), compact(none), Groups(none, ()) if self.by_group else None, ranks, first)
+        ranks: Any = none if self.grouping.per == "rc3p" else None
+        labels: Any = none
+        return Part(np.empty(0), labels, Groups(labels, ()) if self.by_group else None, ranks, first)
 
-    def merged(self, ask: Ask) -> Predictor | ConditionalPredictor:
-        """The predictor of all parts.
+    def merge(self, parts: Iterable[Part]) -> Predictor | ConditionalPredictor:
+        """Make the predictor of all parts.
 
         Args:
-            ask: a function of a question. It calls the question with every part, as `part` made it, and returns the
-                sum of the answers. Questions can be pickled, and their answers are small.
+            parts: the results of `part` for all rows, in any order. Besides them, memory holds one copy of the scores,
+                8 bytes a row, or 16 with `unseen="marginal"`.
         """
-        census: Census = ask(Counting(len(self.classes)))
-        if census.n == 0:
+        ordered = sorted(parts, key=lambda part: part.first)
+        if not any(len(part.scores) for part in ordered):
             raise InputError("Expected at least one row of probabilities, got parts without any")
-        if census.n <= self.most_scores:
-            return self._of_all(joined(list(ask(gather).parts)))
         if self.grouping is None:
-            level = as_alpha(self.alpha)
-            k = quantile_rank(census.n, level)
-            found = math.inf
-            if k <= census.n:
-                found = float(smallest_of_cells(ask, in_one_cell, np.array([[k]])).values[0, 0])
-            return Predictor(self.score, level, marginal.warned(found, census.n, level), census.n, self.classes, None)
-        return by_cell.warned(*merged_cells(ask, self, census))
+            return self._one_threshold(np.concatenate([part.scores for part in ordered]))
+        return by_cell.warned(*self._per_cell(ordered, self.grouping))
 
-    def _of_all(self, part: Part) -> Predictor | ConditionalPredictor:
-        """The predictor of so few rows that their scores are at hand."""
-        if self.grouping is None:
-            return marginal.from_scores(part.scores, self.score, as_alpha(self.alpha), self.classes)
-        generator = self.after(len(part.scores))
-        return by_cell.warned(*by_cell.from_part(part, self.score, self.alpha, self.classes, self.grouping, generator))
+    def _one_threshold(self, scores: Vector) -> Predictor:
+        n, level = len(scores), as_alpha(self.alpha)
+        if n <= self.most_scores:
+            return marginal.from_scores(scores, self.score, level, self.classes)
+        k, threshold = quantile_rank(n, level), math.inf
+        if k <= n:
+            scores.partition(k - 1)  # in place: no further copy of so many scores
+            threshold = float(scores[k - 1])
+        return Predictor(self.score, level, marginal.warned(threshold, n, level), n, self.classes, None)
+
+    def _per_cell(self, parts: Sequence[Part], grouping: Grouping) -> tuple[ConditionalPredictor, str | None]:
+        """Return the Mondrian predictor, and what to warn of beyond infinite thresholds."""
+        n, note, known, kinds = sum(len(part.scores) for part in parts), None, None, None
+        total = n
+        if grouping.per == "cluster":
+            cells, n, note = self._clustered(parts, n)
+        else:
+            names = united(part.groups.names for part in parts if part.groups is not None) if self.by_group else None
+            placement, known, kinds = places(grouping, self.classes, names)
+            cells = gather_cells(parts, placement, names)
+        blank = ConditionalPredictor(
+            self.score, grouping.name, 0.5, np.empty(0), None, n, self.classes, known, cells, kinds
+        )
+        predictor = at_level(blank, self.alpha)
+        if total > self.most_scores:
+            predictor = replace(predictor, cells=replace(cells, scores=None, ranks=None))
+        return predictor, note
+
+    def _clustered(self, parts: Sequence[Part], n: int) -> tuple[Cells, int, str | None]:
+        """Cluster the classes; return their cells, the number of rows that calibrate, and what to warn of."""
+        n_classes, alpha, generator = len(self.classes), as_alpha(self.alpha), self.after(n)
+        counts = sum((np.bincount(_labels(part), minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
+        cluster, aside, select = np.full(n_classes, NULL), np.zeros_like(counts), _all_rows
+        share, n_clusters = plan(counts, alpha)
+        if n_clusters:
+            drawn = gather_cells(parts, by_class(n_classes), select=partial(_drawn, generator, share, False))
+            assert drawn.scores is not None
+            aside, select = drawn.counts, partial(_drawn, generator, share, True)
+            common, ranks = described_by(aside, alpha)
+            points = drawn.scores[drawn.offsets[common, None] + ranks - 1]
+            cluster = alike(points, common, aside, n_clusters, positioned(generator, n))
+            del drawn  # before the other scores are gathered
+        placement = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
+        return gather_cells(parts, placement, select=select), int((counts - aside).sum()), on_null(cluster)
 
     def after(self, n: int) -> np.random.Generator:
-        """The generator once it has drawn u for all rows.
+        """Return the generator in its state after the u of all rows.
 
         Args:
-            n: how many there are.
+            n: the number of rows.
         """
         return positioned(self.seed, n if self.score.randomized else 0)
 
 
-def gather(part: Part) -> Gathered:
-    """A question: the part itself."""
-    return Gathered((part,))
+def calibrate_batched(
+    source: Batched, calibration: Calibration, watch: Callable[[Batch], None] = lambda batch: None
+) -> Predictor | ConditionalPredictor:
+    """Calibrate on all rows of tables, batch after batch; call `watch` with every batch."""
+    needs = ("labels", "groups") if calibration.by_group else ("labels",)
+    parts = []
+    for batch in watched(source, *needs):
+        with batch.naming():
+            labels = ColumnNumbers(needed(batch.labels))
+            parts.append(calibration.part(batch.rows, labels, groups=batch.groups, first=batch.first))
+        watch(batch)
+    refuse_ids(parts, source.name)
+    return calibration.merge(parts)
+
+
+def refuse_ids(parts: Iterable[Part], name: str) -> None:
+    """Raise an InputError where nearly every row of these tables has a group of its own."""
+    n, names = 0, set[str | int]()
+    for part in parts:
+        n += len(part.scores)
+        names.update(() if part.groups is None else part.groups.names)
+    if (ids := ids_not_groups(names, n)) is not None:
+        raise ids.in_file(name)
+
+
+def _all_rows(part: Part) -> Part:
+    return part
+
+
+def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
+    """Return the rows of a part that calibrate, or those that cluster the classes; drawn by row position."""
+    u = positioned(generator, part.first).random(len(part.scores))
+    chosen = (u >= share) == calibrating
+    return Part(part.scores[chosen], _labels(part)[chosen])
+
+
+def _labels(part: Part) -> Codes:
+    assert part.labels is not None
+    return part.labels
+
+
+def gather_cells(
+    parts: Sequence[Part],
+    placement: Placement,
+    names: tuple[str | int, ...] | None = None,
+    select: Callable[[Part], Part] = _all_rows,
+) -> Cells:
+    """Sort the scores of all parts into their cells, with one copy of the scores.
+
+    Counting sort by cell, part after part, then a sort within each cell.
+
+    Args:
+        parts: the parts, in the order of their rows.
+        placement: the cells of classes and groups.
+        names: the names of all groups, where cells depend on them.
+        select: returns the rows of a part that are gathered.
+    """
+
+    def placed(part: Part) -> tuple[Vector, Codes, Codes, Part]:
+        chosen = select(part)
+        groups = None if names is None or chosen.groups is None else numbered(chosen.groups, names)
+        scores, cell = placement(chosen.scores, _labels(chosen).astype(np.int64), groups)
+        return scores, cell, np.bincount(cell, minlength=int(placement.of.max()) + 1), chosen
+
+    offsets = np.concatenate([[0], np.cumsum(sum(placed(part)[2] for part in parts))])
+    scores, vacant = np.empty(offsets[-1]), offsets[:-1].copy()  # the first vacant place of each cell
+    ranks = None if parts[0].ranks is None else np.empty(offsets[-1], dtype=np.int32)
+    for part in parts:
+        own, cell, counts, chosen = placed(part)
+        order = np.argsort(cell, kind="stable")
+        target = np.arange(len(order)) + np.repeat(vacant - np.cumsum(counts) + counts, counts)
+        scores[target] = own[order]
+        if ranks is not None and chosen.ranks is not None:
+            ranks[target] = chosen.ranks[order]
+        vacant += counts
+    for start, stop in pairwise(offsets.tolist()):
+        if ranks is None:
+            scores[start:stop].sort()
+        else:
+            order = np.argsort(scores[start:stop], kind="stable")
+            scores[start:stop], ranks[start:stop] = scores[start:stop][order], ranks[start:stop][order]
+    of = read_only(placement.of.astype(np.int32))
+    return Cells(of, read_only(offsets), read_only(scores), None if ranks is None else read_only(ranks))

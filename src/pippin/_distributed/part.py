@@ -1,6 +1,7 @@
-"""What calibration keeps of some rows, and u for rows that are not the first."""
+"""Calibration scores of some rows, group names of several parts, and random numbers by row position."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,14 @@ from pippin._validation.labels import Groups
 
 
 class Part(NamedTuple):
-    """The scores of the true labels of some rows, and what their cells follow from, as far as it is asked for.
+    """Nonconformity scores of the true labels of some rows, and what determines their Mondrian cells.
 
     Attributes:
         scores: the scores of the true labels.
-        labels: the classes, by number.
-        groups: those of these rows.
-        ranks: the ranks of the labels, from 1.
-        first: how many rows come before.
+        labels: the classes by number, where thresholds are per class, group or cluster.
+        groups: the groups of these rows, where thresholds are per group.
+        ranks: the ranks of the labels, from 1, for RC3P.
+        first: the number of rows before these, in all parts.
     """
 
     scores: Vector
@@ -29,22 +30,8 @@ class Part(NamedTuple):
     first: int = 0
 
 
-def joined(parts: "list[Part]") -> Part:
-    """Several parts as one, in the order of their rows; there must be one at least."""
-    ordered = sorted(parts, key=lambda part: part.first)
-    labels, ranks = (
-        None if getattr(ordered[0], name) is None else np.concatenate([getattr(part, name) for part in ordered])
-        for name in ("labels", "ranks")
-    )
-    groups = None
-    if ordered[0].groups is not None:
-        names = united([part.groups.names for part in ordered if part.groups is not None])
-        groups = Groups(np.concatenate([numbered(part.groups, names) for part in ordered]), names)
-    return Part(np.concatenate([part.scores for part in ordered]), labels, groups, ranks, ordered[0].first)
-
-
-def united(several: "list[tuple[str | int, ...]]") -> tuple[str | int, ...]:
-    """The names of all groups in order; as text, unless all are whole numbers.
+def united(several: Iterable[tuple[str | int, ...]]) -> tuple[str | int, ...]:
+    """Return all group names in order; as text, unless all are whole numbers.
 
     >>> united([(2, 10), (1,)]), united([(2, 10), ("b",)])
     ((1, 2, 10), ('10', '2', 'b'))
@@ -54,16 +41,15 @@ def united(several: "list[tuple[str | int, ...]]") -> tuple[str | int, ...]:
     return tuple(sorted({str(name) for name in every} if text else every, key=str if text else int))
 
 
-def numbered(groups: Groups | None, names: tuple[str | int, ...]) -> Codes:
-    """The groups of some rows by number, as they are among all names."""
-    assert groups is not None
+def numbered(groups: Groups, names: tuple[str | int, ...]) -> Codes:
+    """Return the group of every row as its position in `names`."""
     text = bool(names) and isinstance(names[0], str)
     place = {name: code for code, name in enumerate(names)}
     return np.array([place[str(name) if text else name] for name in groups.names], dtype=np.int64)[groups.codes]
 
 
 def positioned(seed: Any, first: int) -> np.random.Generator:
-    """A generator that goes on where one that has drawn for `first` rows would; the one given stays as it is.
+    """Return a copy of the generator, advanced past one draw for each of the first `first` rows.
 
     >>> alone = np.random.default_rng(7).random(5)
     >>> bool((positioned(7, 3).random(2) == alone[3:]).all())
@@ -79,11 +65,10 @@ def positioned(seed: Any, first: int) -> np.random.Generator:
     return generator
 
 
-def compact(labels: Codes) -> Any:
-    """Classes by number in as few bytes as they need.
+def compact(codes: Codes | Indices) -> Any:
+    """Convert classes, groups or ranks to the smallest unsigned type that holds them.
 
     >>> compact(np.array([3, 200])).dtype
     dtype('uint8')
     """
-    most = int(labels.max(initial=0))
-    return labels.astype(np.min_scalar_type(most))
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))

@@ -1,4 +1,4 @@
-"""Rows that come in batches, because they do not fit all at once."""
+"""Rows in batches, for tables larger than memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -16,14 +16,14 @@ from pippin._validation.rows import Rows
 
 
 class Batch(NamedTuple):
-    """Some rows, with what stands beside them as far as it was asked for.
+    """Some rows, with their labels, groups and ids as far as the caller needs them.
 
     Attributes:
         rows: the probabilities.
         labels: the true classes, by number.
         groups: the group of each row.
-        ids: what the ids are called, and one per row.
-        first: how many rows come before, in all batches.
+        ids: the name of the ids, and one per row.
+        first: the number of rows before these, in all batches.
         naming: a context in which errors name the batch's file, and the row as that file counts it.
     """
 
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     naming: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def cut(self, part: slice) -> "Batch":
-        """Some of these rows, from the first on."""
+        """Return the first rows of the batch."""
         if part.stop >= self.rows.n:
             return self
         return self._replace(
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 class Batched(Protocol):
-    """What `pippin.scan` returns."""
+    """Interface of the result of `pippin.scan`."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ class Batched(Protocol):
 
 
 def is_batched(given: Any) -> bool:
-    """Whether it is what `pippin.scan` returns, and no array.
+    """Return True for the result of `pippin.scan`, False for arrays.
 
     >>> is_batched([[0.5, 0.5]])
     False
@@ -68,13 +68,13 @@ def is_batched(given: Any) -> bool:
 
 
 def needed(labels: Codes | None) -> Codes:
-    """The labels, which were asked for."""
+    """Return labels that the caller has requested."""
     assert labels is not None
     return labels
 
 
 def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
-    """The batches, with a bar that tells how many rows a second, and what is left."""
+    """Yield the batches, with a progress bar that shows rows a second and the time left."""
     with progress_bar("rows", source.rows, done=start, rate=True) as advance:
         some = start > 0
         for batch in source.batches(*needs, start=start):
@@ -86,10 +86,10 @@ def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
 
 
 def no_rows(name: str) -> InputError:
-    """Data of this name are nothing but a header."""
+    """Return the error for data that hold a header only."""
     return InputError(f"{name} has no rows, expected one at least")
 
 
 def labels_of(source: Batched) -> ColumnNumbers:
-    """The true classes of all rows, as `evaluate` takes them."""
+    """Read the true classes of all rows in the form that `evaluate` takes."""
     return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in watched(source, "labels")]))

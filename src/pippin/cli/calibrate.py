@@ -134,8 +134,7 @@ def _from_tables(
     given: "Scan", score: "Score", alpha: float, seed: int | None, per: str | None, unseen: str
 ) -> "tuple[ConformalPredictor, float | None]":
     """The predictor of tables, read in batches, and how often the classifier is right, if that was counted."""
-    from pippin._distributed.batches import calibrate_batched
-    from pippin._distributed.calibration import MOST_SCORES, Calibration
+    from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
     from pippin._engine.dispatch import accuracy
     from pippin.tables.reading import no_groups
 

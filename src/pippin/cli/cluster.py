@@ -9,7 +9,7 @@ from pippin._runtime.errors import InputError
 from pippin.cli.options import an_option
 
 if TYPE_CHECKING:
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
     from pippin.tables.scanning import Scan
 
 LOCAL = "local"
@@ -29,7 +29,7 @@ def tables_of(paths: Sequence[Path], layout: "Layout | None") -> "Scan":
     Raises:
         InputError: the data are no tables.
     """
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
     from pippin.tables.scanning import scan_tables
 
     return scan_tables(list(paths), layout or Layout())

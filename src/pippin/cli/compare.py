@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pippin._compare.report_data import Study
     from pippin._validation.labels import Labelled
     from pippin.decisions import Utility
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
     from pippin.tables.reading import Data
 
 CHECKPOINT = "compare.checkpoint.npz"
@@ -148,7 +148,7 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
 def _show(found: "Study", data: "Data", out: Path, page: Path | None, layout: "Layout | None") -> None:
     from pippin._compare.verdict import on_absent, on_sample
     from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
-    from pippin.tables.layout import spelled
+    from pippin.tables.columns import spelled
 
     comparison = found.comparison
     screen = console()

@@ -12,7 +12,7 @@ def evaluate_tables(
     predictor: "ConformalPredictor", source: "Scan", seed: int | None, non_empty: bool
 ) -> "tuple[Evaluation, bool]":
     """All metrics of the tables' rows, and whether most of these calibrated the predictor."""
-    from pippin._distributed.measuring import measure
+    from pippin._distributed.evaluation import count_sets
     from pippin._engine.draws import generator_of
     from pippin._validation.batched import needed, watched
     from pippin._validation.labels import ColumnNumbers
@@ -25,7 +25,7 @@ def evaluate_tables(
             truth = needed(batch.labels)
             beside: dict[str, Any] = {"groups": batch.groups} if "groups" in predictor.takes else {}
             sets = predictor.predict(batch.rows, seed=generator, nonempty=non_empty, **beside)
-            found = measure(sets, batch.rows, truth, batch.groups)
+            found = count_sets(sets, batch.rows, truth, batch.groups)
         known += seen(batch.rows, ColumnNumbers(truth)) if seen else 0
         measured = found if measured is None else measured + found
     assert measured is not None

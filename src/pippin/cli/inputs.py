@@ -9,7 +9,7 @@ from pippin.cli.options import Beside
 if TYPE_CHECKING:
     from pippin._compare.methods import Method
     from pippin._conformal.protocol import ConformalPredictor
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
     from pippin.tables.reading import Data
     from pippin.tables.scanning import Scan
 
@@ -18,10 +18,9 @@ SMALL = 1 << 25  # bytes of one table that is read at once
 
 def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | None" = None) -> "Data":
     """The file's data; the embedded example without a file."""
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
     from pippin.tables.reading import example_data, read_data
-    from pippin.tables.scanning import scan_tables
-    from pippin.tables.sources import is_scanned
+    from pippin.tables.scanning import is_scanned, scan_tables
 
     said = layout or Layout()
     if path is not None:
@@ -38,9 +37,8 @@ def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | No
 
 def read_or_scan(paths: list[Path], labels: Path | None, layout: "Layout | None") -> "Data | Scan":
     """Data at hand, or tables that are read in batches: several, or a large one."""
-    from pippin.tables.layout import Layout
-    from pippin.tables.scanning import scan_tables
-    from pippin.tables.sources import is_scanned
+    from pippin.tables.columns import Layout
+    from pippin.tables.scanning import is_scanned, scan_tables
 
     one_small = len(paths) == 1 and paths[0].is_file() and paths[0].stat().st_size <= SMALL
     if labels is not None or one_small or not is_scanned(paths):

@@ -55,8 +55,8 @@ def monitor(
     one with which the state began; "before" is how many of them came before this stream. An error names the
     row of this stream.
     """
-    from pippin.tables.following import follow_rows
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
+    from pippin.tables.reading import follow_rows
 
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))

@@ -11,7 +11,7 @@ import typer
 from pippin._runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
 
 
 def an_argument(metavar: str, help_text: str) -> Any:
@@ -100,7 +100,7 @@ class Columns(NamedTuple):
     @property
     def layout(self) -> "Layout":
         """The same, as tables are read."""
-        from pippin.tables.layout import Layout
+        from pippin.tables.columns import Layout
 
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
         said: Any = (self.label, self.id_, names, *self[3:])

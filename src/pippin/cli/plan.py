@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pippin._theory.planning import Plan
-    from pippin.tables.layout import Layout
+    from pippin.tables.columns import Layout
 
 DISTANCES = (0.005, 0.01, 0.02, 0.05)
 

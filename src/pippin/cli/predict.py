@@ -65,7 +65,7 @@ def predict(
     if scheduler is not None and (beside.weights is not None or not by_threshold):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
     found = read_or_scan(data, None, columns.layout) if scheduler is None else tables_of(data, columns.layout)
-    files = data if isinstance(found, Data) else [source.path for source in found.sources]
+    files = data if isinstance(found, Data) else [source.path for source in found.tables]
     if p_values is not None:
         _check(p_values, out, files)
         if printed and not isinstance(found, Data):

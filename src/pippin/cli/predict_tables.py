@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pippin import ConditionalPredictor, Predictor
     from pippin._conformal.sets import PredictionSets
     from pippin._validation.batched import Batch
-    from pippin.dask.blocks import Slice
+    from pippin.dask.partitions import RowRange
     from pippin.tables.scanning import Scan
 
 Counts = tuple[int, int, int]  # rows, the sum of the sizes of their sets, and how many sets are empty
@@ -53,7 +53,7 @@ def predict_tables(
         return _printed(made(source, predictor, Asked((".csv",), drawn, non_empty, source.id_type), 0))
     made_from = {
         "predictor": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "tables": [[str(one.path.absolute()), *_stamp(one.path)] for one in source.sources],
+        "tables": [[str(one.path.absolute()), *_stamp(one.path)] for one in source.tables],
         "layout": list(source.layout),
         "non_empty": non_empty,
         "seed": seed,
@@ -111,22 +111,20 @@ def _made_far(source: "Scan", predictor: Any, asked: Asked, start: int) -> Itera
 
     from pippin._runtime.progress import progress_bar
     from pippin._validation.batched import no_rows
-    from pippin.dask.blocks import slices, with_rows
-    from pippin.dask.families import knowing
-    from pippin.dask.watching import in_order
+    from pippin.dask.partitions import in_order, registering, row_ranges, with_rows
 
     known = with_rows(source)
     if not known.rows:
         raise no_rows(source.name)
-    pieces = slices(known, PIECE, _needs(source, predictor), start)
+    pieces = row_ranges(known, PIECE, _needs(source, predictor), start)
     with progress_bar("rows", known.rows, done=start, rate=True) as advance:
-        for made in in_order(knowing(partial(_made_there, asked)), predictor, pieces):
+        for made in in_order(registering(partial(_made_there, asked)), predictor, pieces):
             yield made
             first, stop, *_ = made[0][0]
             advance(stop - first)
 
 
-def _made_there(asked: Asked, predictor: Any, piece: "tuple[int, Slice]") -> Made:
+def _made_there(asked: Asked, predictor: Any, piece: "tuple[int, RowRange]") -> Made:
     first, rows = piece
     return made_of(predictor, list(rows.batches(first)), asked)
 

@@ -1,7 +1,6 @@
-"""What a file of each format holds, as arrays by name: `probs` or `logits`, `labels`, `classes`, `groups`, `ids`.
+"""Files of every format as arrays by name: `probs` or `logits`, `labels`, `classes`, `groups`, `ids`.
 
-Whatever a damaged file makes a parser raise becomes one sentence that names the file. What
-the arrays mean, and whether they are probabilities at all, is `reading.py`'s to see.
+An error of a parser becomes one sentence that names the file. `reading.py` checks the values.
 """
 
 import gzip
@@ -22,30 +21,29 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._validation.labels import WHOLE, ColumnNumbers
-from pippin.tables.layout import Columns, Layout, find_columns, no_class
+from pippin.tables.columns import Layout, TableColumns, find_columns, no_class
 
 if TYPE_CHECKING:
     import polars
 
-Stream = io.BufferedReader | io.BytesIO
-Reader = Callable[[Stream, Path, Layout], dict[str, Any]]
 PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
-
+BLOCK = 1 << 23  # bytes of text that are parsed at once
 STDIN = Path("-")
-NO_PARQUET = "is damaged or no Parquet file"
 
+BinaryStream = io.BufferedReader | io.BytesIO
 T = TypeVar("T")
 
 
 def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
-    """The arrays of a DATA file by name, and the file's SHA-256; `-` is standard input.
+    """Return the arrays of a DATA file by name, and the file's SHA-256; `-` is standard input.
 
     Raises:
         InputError: the file is missing, damaged or of another kind; it is named.
     """
-    reader = _READERS.get("".join(path.suffixes[-2:]).lower()) or _READERS.get(path.suffix.lower())
+    reader = next((_READERS[ending] for ending in _READERS if path.name.lower().endswith(ending)), None)
     if reader is None and path != STDIN:
-        raise InputError(f"Expected data that end in {_listed(_READERS)}, got {path}", "convert the file")
+        *most, last = _READERS
+        raise InputError(f"Expected data that end in {', '.join(most)} or {last}, got {path}", "convert the file")
     with opened(path) as stream:
         checksum = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
@@ -53,63 +51,59 @@ def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
 
 
 def read_column(path: Path, what: str) -> NDArray[Any]:
-    """The one array of a `.npy` file; errors call it `what`."""
+    """Return the array of a `.npy` file; errors call it `what`."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"Expected {what} in a file that ends in .npy, got {path}", "write it with numpy.save")
     with opened(path) as stream:
-        return _bare(stream, path)
+        array: NDArray[Any] = _loaded(stream, path, named=False)
+        return array
 
 
-def _sniffed(stream: Stream) -> Reader:
-    """The reader for what these bytes begin like."""
+def _sniffed(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
+    """Choose the reader by the first bytes."""
     begin = stream.read(8)
     stream.seek(0)
-    known = {b"PAR1": _read_parquet, b"PK": _read_npz, b"\x93NUMPY": _read_npy, b"\x1f\x8b": _read_gzip}
-    return next((reader for magic, reader in known.items() if begin.startswith(magic)), _read_csv)
+    magic = {b"PAR1": _read_parquet, b"PK": _read_npz, b"\x93NUMPY": _read_npy}
+    return next((reader for first, reader in magic.items() if begin.startswith(first)), _read_csv)
 
 
-def _read_npz(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    loaded = _loaded(stream, path)
-    if isinstance(loaded, np.ndarray):
-        raise InputError(f"{path} holds one bare array, expected named arrays", "rename the file to end in .npy")
-    found = [name for name in ("probs", "logits") if name in loaded.files]
-    if len(found) != 1:
-        holds = "both probs and logits" if found else ", ".join(loaded.files) or "nothing"
+def _read_npz(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
+    loaded = _loaded(stream, path, named=True)
+    main = [name for name in ("probs", "logits") if name in loaded.files]
+    if len(main) != 1:
+        holds = "both probs and logits" if main else ", ".join(loaded.files) or "nothing"
         raise InputError(f"{path} holds {holds}, expected an array probs or an array logits", "save one of them")
-    wanted = [*found, *(name for name in ("labels", "classes", "groups", "ids") if name in loaded.files)]
+    wanted = [*main, *(name for name in ("labels", "classes", "groups", "ids") if name in loaded.files)]
     content = {name: _member(loaded, name, path) for name in wanted}
     if "classes" in content and (content["classes"].ndim != 1 or content["classes"].dtype.kind not in "iuU"):
         raise InputError(f"{path}: expected classes to be one row of names or whole numbers", "save a list of text")
-    return content | _said(path, layout)
+    return content | _classes_of(layout, path)
 
 
-def _read_npy(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    return {"probs": _bare(stream, path), **_said(path, layout)}
+def _read_npy(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
+    return {"probs": _loaded(stream, path, named=False), **_classes_of(layout, path)}
 
 
-def _said(path: Path, layout: Layout) -> dict[str, Any]:
-    """What the layout says of arrays, which have no named columns."""
-    named = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
-    if named is not None:
-        raise InputError(f"Expected --{named} with a table, but the arrays of {path} have no named columns")
+def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
+    """Return the classes of a layout for arrays, which have no named columns."""
+    option = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
+    if option is not None:
+        raise InputError(f"Expected --{option} with a table, but the arrays of {path} have no named columns")
     return {} if layout.classes is None else {"classes": layout.classes}
 
 
-def _bare(stream: Stream, path: Path) -> NDArray[Any]:
-    loaded = _loaded(stream, path)
-    if not isinstance(loaded, np.ndarray):
-        raise InputError(f"{path} holds named arrays, expected one bare array", "rename the file to end in .npz")
-    return loaded
-
-
-def _loaded(stream: Stream, path: Path) -> Any:
-    """What NumPy finds in the file; whatever a damaged one makes it raise becomes one sentence."""
+def _loaded(stream: BinaryStream, path: Path, named: bool) -> Any:
+    """Load the array, or the named arrays, of a NumPy file."""
     try:
-        return np.load(stream, allow_pickle=False)
+        loaded = np.load(stream, allow_pickle=False)
     except Exception as error:
         raise InputError(
             f"{path} is damaged or no NumPy file of plain arrays", "write it again with numpy.save or numpy.savez"
         ) from error
+    if isinstance(loaded, np.ndarray) == named:
+        kinds = ("one bare array", "named arrays", ".npy") if named else ("named arrays", "one bare array", ".npz")
+        raise InputError(f"{path} holds {kinds[0]}, expected {kinds[1]}", f"rename the file to end in {kinds[2]}")
+    return loaded
 
 
 def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
@@ -125,22 +119,21 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
         raise InputError(f"The array {name} of {path} is damaged", "write the file again") from error
 
 
-def _read_gzip(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    try:
-        plain = gzip.decompress(stream.read())
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
-    return _read_csv(io.BytesIO(plain), path, layout)
+def _read_csv(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
+    with _decompressed(stream, path) as text:
+        body = csv_body(text.read(), path)
+    return csv_content(body, find_columns(body.columns, layout, path), path)
 
 
-def _read_csv(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    body = csv_body(stream.read(), path)
-    content = csv_content(body, find_columns(body.columns, layout, path), path)
-    return content | {"labels": whole_if_all(content.get("labels"))}
+def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
+    import polars
+
+    frame = parquet(lambda: polars.read_parquet(stream), path)
+    return parquet_content(frame, find_columns(frame.columns, layout, path), path)
 
 
 def whole_if_all(values: Any) -> Any:
-    """Labels or groups of a table as whole numbers, if they are text that looks so in every row.
+    """Convert text to whole numbers, if every value is a whole number in its usual spelling.
 
     >>> whole_if_all(np.array(["10", "9"])), whole_if_all(np.array(["10", "09"]))
     (array([10,  9]), array(['10', '09'], dtype='<U2'))
@@ -151,20 +144,63 @@ def whole_if_all(values: Any) -> Any:
     return values.astype(np.int64) if whole else values
 
 
+def csv_blocks(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the text in blocks of whole lines, each below the header, with its first byte's position in the text.
+
+    Args:
+        path: the table.
+        start: the position of an earlier block, to begin there.
+    """
+    with opened(path) as stream, _decompressed(stream, path) as text:
+        header, line = b"", b"-"
+        while line and (not header or header.count(b'"') % 2):  # a name may contain a line break
+            header += (line := text.readline())
+        position, rest, empty = max(start, len(header)), b"", True
+        text.seek(position)
+        while more := text.read(BLOCK):
+            rest += more
+            if end := _last_line_end(rest):
+                yield position, header + rest[:end]
+                position, rest, empty = position + end, rest[end:], False
+        if rest or empty:
+            yield position, header + rest
+
+
+def _last_line_end(text: bytes) -> int:
+    """Return the end of the last line break outside quotes; 0 if there is none."""
+    end = text.rfind(b"\n") + 1
+    while end and text.count(b'"', 0, end) % 2:
+        end = text.rfind(b"\n", 0, text.rfind(b'"', 0, end)) + 1
+    return end
+
+
+@contextmanager
+def _decompressed(stream: BinaryStream, path: Path) -> Iterator[Any]:
+    """Decompress a stream that begins as gzip does."""
+    compressed = stream.read(2) == b"\x1f\x8b"
+    stream.seek(0)
+    try:
+        yield gzip.GzipFile(fileobj=stream) if compressed else stream
+    except (OSError, EOFError, zlib.error) as error:
+        if not compressed:
+            raise
+        raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
+
+
 def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
-    """The rows below the header, everything as text: what a column means does not depend on its first cells."""
+    """Parse rows below a header, every cell as text: the type of a column does not depend on its first cells."""
     import polars
 
-    frame = parsed(
+    frame = _parsed(
         lambda: polars.read_csv(text, has_header=False, infer_schema_length=0),
         f"{path} cannot be read as comma-separated values",
         "write UTF-8 text with equally many cells in every line",
     )
     frame = frame.with_columns(polars.all().str.strip_chars())
     header, body = frame.row(0), frame[1:]
-    other = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
-    if other is not None:
-        raise InputError(f"{path} has {other!r} between its cells, expected commas", "write it with commas")
+    separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
+    if separator is not None:
+        raise InputError(f"{path} has {separator!r} between its cells, expected commas", "write it with commas")
     if None in header or "" in header:
         raise InputError(
             f"{path} has a column without a name", "head every column, or leave out a column that only counts the rows"
@@ -176,8 +212,8 @@ def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
     return body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
 
 
-def csv_content(body: "polars.DataFrame", columns: Columns, path: Path, first: int = 0) -> dict[str, Any]:
-    """What these rows hold, of which the first is so many below the top of the file."""
+def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
+    """Convert rows of text to arrays by name; `first` is the number of rows of the file before them."""
     import polars
 
     texts = body.select(columns.classes)
@@ -191,23 +227,18 @@ def csv_content(body: "polars.DataFrame", columns: Columns, path: Path, first: i
             raise InputError(
                 f"has {texts[name][row]!r} in column {name!r}, expected a number", "mend it", row=first + row
             ).in_file(path)
-    return _frame_content(numbers, body, columns)
+    content = _frame_content(numbers, body, columns)
+    return content | {"labels": whole_if_all(content.get("labels"))}
 
 
-def _read_parquet(stream: Stream, path: Path, layout: Layout) -> dict[str, Any]:
-    import polars
-
-    frame = parsed(lambda: polars.read_parquet(stream), f"{path} {NO_PARQUET}", "write it again")
-    return parquet_content(frame, find_columns(frame.columns, layout, path), path)
-
-
-def parquet_content(frame: "polars.DataFrame", columns: Columns, path: Path) -> dict[str, Any]:
-    """What these rows hold."""
+def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path) -> dict[str, Any]:
+    """Convert rows of a Parquet table to arrays by name."""
     import polars
 
     numbers = frame.select(columns.classes)
-    for name, what in ((columns.label, "class"), (columns.group, "group"), (columns.id, "id")):
-        if name is not None and frame[name].dtype.is_nested():
+    for role, name in columns.optional.items():
+        if frame[name].dtype.is_nested():
+            what = "class" if role == "labels" else role.removesuffix("s")
             raise InputError(
                 f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row", "convert it"
             )
@@ -218,8 +249,34 @@ def parquet_content(frame: "polars.DataFrame", columns: Columns, path: Path) -> 
     return _frame_content(numbers.cast(exact), frame, columns)
 
 
-def parsed(read: Callable[[], T], what: str, remedy: str) -> T:
-    """What polars reads; whatever a damaged file makes it raise becomes one sentence."""
+def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: TableColumns) -> dict[str, Any]:
+    content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names, "id": columns.id}
+    for role, column in columns.optional.items():
+        values = frame[column]
+        if role == "labels" and (codes := _named_classes(values, columns.names)) is not None:
+            content[role] = ColumnNumbers(codes)
+            continue
+        whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
+        content[role] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
+    return content
+
+
+def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:
+    """Look up labels among the class names; None if one is missing, or if a name could be a number."""
+    import polars
+
+    if labels.dtype != polars.String or any(WHOLE.fullmatch(name) for name in names) or len(set(names)) < len(names):
+        return None
+    codes = labels.replace_strict(list(names), range(len(names)), default=None, return_dtype=polars.Int64)
+    return None if codes.has_nulls() else codes.to_numpy()
+
+
+def parquet(read: Callable[[], T], path: Path) -> T:
+    """Read Parquet with polars; an error becomes one sentence."""
+    return _parsed(read, f"{path} is damaged or no Parquet file", "write it again")
+
+
+def _parsed(read: Callable[[], T], what: str, remedy: str) -> T:
     import polars
 
     try:
@@ -231,7 +288,7 @@ def parsed(read: Callable[[], T], what: str, remedy: str) -> T:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps compiled code from writing to standard error; some damaged files make polars panic there."""
+    """Redirect standard error of compiled code: polars panics there on some damaged files."""
     sys.stderr.flush()
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
@@ -243,36 +300,14 @@ def _silence() -> Iterator[None]:
         os.close(nothing)
 
 
-def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: Columns) -> dict[str, Any]:
-    content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names}
-    for column, name in ((columns.label, "labels"), (columns.group, "groups"), (columns.id, "ids")):
-        if column is not None:
-            values = frame[column]
-            if name == "labels" and (codes := _known_names(values, columns.names)) is not None:
-                content[name] = ColumnNumbers(codes)
-                continue
-            whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
-            content[name] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
-    return content | {"table": not columns.chosen, "id": columns.id}
-
-
-def _known_names(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:
-    """The column of each label by its name; None, where one is no name, or a name may be a number."""
-    import polars
-
-    if labels.dtype != polars.String or any(WHOLE.fullmatch(name) for name in names) or len(set(names)) < len(names):
-        return None
-    found = labels.replace_strict(list(names), range(len(names)), default=None, return_dtype=polars.Int64)
-    return None if found.has_nulls() else found.to_numpy()
-
-
 @contextmanager
-def opened(path: Path) -> Iterator[Stream]:
+def opened(path: Path) -> Iterator[BinaryStream]:
+    """Open a file that is not empty, or standard input for `-`."""
     if path == STDIN:
-        given = sys.stdin.buffer.read()
-        if not given:
+        content = sys.stdin.buffer.read()
+        if not content:
             raise InputError("Expected a table on standard input, got nothing", "pipe one into this command")
-        yield io.BytesIO(given)
+        yield io.BytesIO(content)
         return
     if path.is_dir():
         raise InputError(f"{path} is a folder, expected a file", "name a file in it")
@@ -287,15 +322,10 @@ def opened(path: Path) -> Iterator[Stream]:
         yield stream
 
 
-def _listed(endings: "dict[str, Any]") -> str:
-    *most, last = endings
-    return f"{', '.join(most)} or {last}"
-
-
-_READERS: dict[str, Reader] = {
+_READERS: dict[str, Callable[[BinaryStream, Path, Layout], dict[str, Any]]] = {
     ".npz": _read_npz,
     ".csv": _read_csv,
-    ".csv.gz": _read_gzip,
+    ".csv.gz": _read_csv,
     ".parquet": _read_parquet,
     ".npy": _read_npy,
 }

@@ -1,58 +1,59 @@
-"""DATA files in: probabilities (or logits), labels, class names, groups and ids, checked once.
+"""DATA files: probabilities (or logits), labels, class names, groups and ids, checked once.
 
 DATA is one of
 
 - `.npz` with `probs` or `logits`, `labels`, and optionally `classes`, `groups`, `ids`;
 - `.csv`, `.csv.gz` or `.parquet` with one column per class, headed by its name, a column `label`, and
-  optionally a column `group`; a `Layout` says where columns are called otherwise;
+  optionally a column `group`; a `Layout` names other columns;
 - `.npy` with the probabilities alone; the labels in a second `.npy` file;
 - `-`, any of these from standard input.
 
-A label is a class name or a column number counted from 0, as `pippin._validation.labels` tells
-them apart. Rows are counted from 0 too.
+A label is a class name or a column number counted from 0; `pippin._validation.labels` distinguishes
+them. Rows are counted from 0 too.
 """
 
+import csv
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Classes, Codes
+from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
-from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
+from pippin._validation.labels import ColumnNumbers, Labelled, Reading, agree, are_ids, as_classes, as_groups, as_labels
 from pippin._validation.rows import Rows, as_rows
+from pippin.tables.columns import Layout, find_columns, no_class, normalized, suspect_columns
 from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
-from pippin.tables.layout import Layout, no_class, normalized, strangers
 
 __all__ = ["Data", "read_data"]
 
 EXAMPLE = "the embedded example"
-BLOCK = 4096  # rows checked at once
+CHECKED_ROWS = 4096  # rows that are checked at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """What a DATA file holds: checked probabilities (or logits), and labels as they were written.
+    """Content of a DATA file: checked probabilities (or logits), and labels as they are in the file.
 
     Attributes:
         path: the file; None for the embedded example.
         checksum: the SHA-256 of its content.
         probs: (n, K) probabilities or logits.
-        from_logits: which of the two.
-        labels: the true classes as they were written; None, if there are none.
-        classes: the names of the columns, if they have some.
+        from_logits: True for logits.
+        labels: the true classes as they are in the file; None, if there are none.
+        classes: the names of the columns, if there are any.
         groups: the group of each row, if there are groups.
-        labels_are: whether labels are "names" or "indices", if that was told.
-        ids: what the ids are called, and one per row.
-        first: rows of the file that come before these.
-        checked: whether the rows are known to be distributions.
+        labels_are: "names" or "indices", if the user said so.
+        ids: the name of the ids, and one per row.
+        first: the number of rows of the file before these.
+        checked: True if the rows are known to be distributions.
     """
 
     path: Path | None
@@ -63,25 +64,25 @@ class Data:
     classes: tuple[str, ...] | None
     groups: NDArray[Any] | None
     labels_are: Reading | None = None
-    ids: tuple[str, NDArray[Any]] | None = None  # what they are called, and one per row
-    first: int = 0  # rows of the file that come before these
+    ids: tuple[str, NDArray[Any]] | None = None
+    first: int = 0
     checked: bool = True
 
     @property
     def name(self) -> str:
-        """The file, as messages call it."""
+        """The name of the file in messages."""
         return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else visible(self.path)
 
     @property
     def title(self) -> str:
-        """What the data are called: a file's name without the way there and without its ending."""
+        """The name of the file without its folder and ending."""
         if self.path is None or self.path == STDIN:
             return self.name
         return visible(Path(self.path.name.removesuffix(".gz")).stem)
 
     @property
     def rows(self) -> Rows:
-        """The probabilities with their class names; they were checked when the file was read."""
+        """The probabilities with their class names."""
         return Rows(self.probs, self.from_logits, self.classes, checked=self.checked)
 
     @property
@@ -90,10 +91,10 @@ class Data:
         return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
 
     def truth(self, classes: Classes | None = None) -> Codes:
-        """The labels as column numbers.
+        """Return the labels as column numbers.
 
         Args:
-            classes: the names in which labels are looked up, where the file names none.
+            classes: the names among which labels are looked up, if the file has no names.
 
         Raises:
             InputError: the file has no labels, or one of them is no class.
@@ -105,28 +106,27 @@ class Data:
             )
         if isinstance(self.labels, ColumnNumbers):
             return self.labels.codes
-        if self.labels.dtype.kind == "O" and None in (values := self.labels.tolist()):
-            missing = InputError("has no label, expected its true class", "add it", row=self.first + values.index(None))
-            raise missing.in_file(self.name)
-        known = self.classes or classes or range(self.probs.shape[1])
-        names = known if isinstance(known, range) else tuple(map(str, known))
         with naming(self.name, self.first):
-            return as_labels(self.labels, len(self.probs), names, self.labels_are)
+            if self.labels.dtype.kind == "O" and None in (values := self.labels.tolist()):
+                raise InputError("has no label, expected its true class", "add it", row=values.index(None))
+            names = self.classes or classes or range(self.probs.shape[1])
+            spellings = names if isinstance(names, range) else tuple(map(str, names))
+            return as_labels(self.labels, len(self.probs), spellings, self.labels_are)
 
     def __repr__(self) -> str:
         return f"Data({self.name}: {self.probs.shape[0]:,} rows, {self.probs.shape[1]:,} classes)"
 
 
 def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layout()) -> Data:  # noqa: B008 - frozen
-    """Reads and checks a DATA file.
+    """Read and check a DATA file.
 
     Args:
-        path: an `.npz`, `.npy`, `.csv` or `.parquet` file, packed by gzip or not.
-        labels_path: a file with the labels alone, where the first has none.
-        layout: what its columns mean.
+        path: an `.npz`, `.npy`, `.csv` or `.parquet` file, compressed by gzip or not.
+        labels_path: a file with the labels alone, if the first has none.
+        layout: the roles of its columns.
 
     Raises:
-        InputError: the file is missing, damaged, of another kind, or no probabilities; it is named.
+        InputError: the file is missing, damaged, of another kind, or holds no probabilities; it is named.
     """
     path = Path(path)
     content, checksum = read_arrays(path, layout)
@@ -138,57 +138,59 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     from_logits = "logits" in content or layout.logits
     probs = content["logits" if "logits" in content else "probs"]
     if layout.normalize:
-        probs = normalized_unless(from_logits, probs, path)
-    if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":  # whole numbers by name, both of one type
+        probs = normalized(probs, from_logits, path)
+    if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":  # names that are whole numbers, as labels are
         reading = reading or "names"
-    names, groups = _checked(path, content, probs, from_logits)
+    names, groups = None, content.get("groups")
+    with naming(path):
+        if probs.dtype.kind not in "fiub":
+            raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
+        rows = as_rows(probs, from_logits)
+        if classes is not None:
+            names = tuple(map(str, as_classes([str(name) for name in classes], rows)))
+        if groups is not None:
+            groups = checked_groups(groups, rows.n)
+    check_rows(path, replace(rows, names=names), "id" in content and not layout.names_classes)
     ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
     if ids is not None and ids[1].shape != (len(probs),):
         raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
     return Data(path, checksum, probs, from_logits, labels, names, groups, reading, ids)
 
 
-def normalized_unless(from_logits: bool, probs: NDArray[Any], path: Path, first: int = 0) -> NDArray[Any]:
-    """Each row divided by its sum, of which there is no need for logits."""
-    if from_logits:
-        raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
-    return normalized(probs, path, first)
-
-
 def known(data: Data) -> Any:
-    """The labels as `calibrate` takes them; which column each means was settled when they were read."""
+    """Return the labels as column numbers in the form that `calibrate` takes."""
     return ColumnNumbers(data.truth())
 
 
 def read_weights(path: Path) -> NDArray[Any]:
-    """One number per row from a .npy file."""
+    """Read one number per row from a .npy file."""
     return read_column(Path(path), "weights")
 
 
 def read_features(data: Data) -> NDArray[Any]:
-    """The array features of an .npz file, such as `train --features` writes.
+    """Read the array features of an .npz file, such as `train --features` writes.
 
     Raises:
         InputError: it has none.
     """
     if data.path is not None and data.path.suffix == ".npz":
-        with np.load(data.path, allow_pickle=False) as kept:
-            if "features" in kept.files:
-                found: NDArray[Any] = kept["features"]
-                return found
+        with np.load(data.path, allow_pickle=False) as arrays:
+            if "features" in arrays.files:
+                features: NDArray[Any] = arrays["features"]
+                return features
     raise InputError(
         f"Expected an .npz file with an array features, but {data.name} has none", "make it with train --features"
     )
 
 
 def need_groups(data: Data, *who: str) -> None:
-    """Raises a ValueError if someone needs groups and the data have none."""
+    """Raise an InputError if `who` needs groups and the data have none."""
     if who and data.groups is None:
         raise no_groups(data.name, who[0])
 
 
 def no_groups(name: str, who: str) -> InputError:
-    """Someone needs groups, and the data of this name have none."""
+    """Return the error for data without the groups that `who` needs."""
     return InputError(
         f"Expected groups for {who}, but {name} has none",
         "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
@@ -196,7 +198,7 @@ def no_groups(name: str, who: str) -> InputError:
 
 
 def example_data() -> Data:
-    """The embedded example, as if it had been read from a file."""
+    """Return the embedded example as if read from a file."""
     from pippin._validation.example import load_example
 
     example = load_example()
@@ -207,40 +209,29 @@ def example_data() -> Data:
 
 @contextmanager
 def naming(name: object, first: int = 0) -> Iterator[None]:
-    """Errors of the door inside name the file, and say what to do with a file; `first` rows of it come before."""
+    """Make errors inside name the file and its remedy for files; `first` rows of it come before."""
     try:
         yield
     except InputError as error:
         raise error.later(first).in_file(name) from error
 
 
-def _checked(
-    path: Path, content: dict[str, Any], probs: NDArray[Any], from_logits: bool
-) -> tuple[tuple[str, ...] | None, NDArray[Any] | None]:
-    """The class names and groups, after every row has passed the door."""
-    classes, groups = content.get("classes"), content.get("groups")
-    with naming(path):
-        if probs.dtype.kind not in "fiub":
-            raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
-        rows = as_rows(probs, from_logits)
-        names = None if classes is None else tuple(map(str, as_classes([str(name) for name in classes], rows)))
-        groups = None if groups is None else checked_groups(groups, rows.n)
-    check_rows(path, replace(rows, names=names), bool(content.get("table")))
-    return names, groups
+def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> None:
+    """Raise an InputError that names the first row that is no distribution, or the columns that are no classes.
 
-
-def check_rows(path: Path, rows: Rows, table: bool, first: int = 0) -> None:
-    """Raises an InputError that names the first row that is no distribution, or of a table the columns to blame.
-
-    So many rows of the file come before the `first`.
+    Args:
+        path: the file.
+        rows: some of its rows.
+        blame_columns: True for a table where the user did not choose the columns of probabilities.
+        first: the number of rows of the file before these.
     """
-    odd = strangers(rows.array, True) if rows.logits and table and first == 0 else []
+    odd = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
     try:
-        for start in range(0, rows.n, BLOCK):
+        for start in range(0, rows.n, CHECKED_ROWS):
             check = rows.block if rows.logits else rows.check
-            check(start, min(start + BLOCK, rows.n))
+            check(start, min(start + CHECKED_ROWS, rows.n))
     except InputError as error:
-        odd = odd or (strangers(rows.array, False) if table and not rows.logits else [])
+        odd = odd or (suspect_columns(rows.array, False) if blame_columns and not rows.logits else [])
         if not odd:
             raise error.later(first).in_file(path) from error
     if odd and rows.names is not None:
@@ -249,8 +240,56 @@ def check_rows(path: Path, rows: Rows, table: bool, first: int = 0) -> None:
 
 
 def checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
-    """Groups as whole numbers, if all are, else as text; None where nearly every row has one of its own."""
+    """Return groups as whole numbers, if all are, else as text; None where nearly every row has one of its own."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
     return None if are_ids(np.unique(checked), n) else whole_if_all(checked)
+
+
+class LabelledRow(NamedTuple):
+    """One row of a growing table, with its label and group; None if the table has no such column."""
+
+    row: Vector
+    label: str | None
+    group: str | None
+
+
+def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Classes) -> Iterator[LabelledRow]:
+    """Yield each row of a growing .csv table as its line comes. Blank lines are skipped.
+
+    Raises:
+        InputError: no header, columns of other classes, or a row that has too few cells, no number or no label.
+
+    >>> table = ["crop,weed,label", "0.25,0.75,weed"]
+    >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
+    [LabelledRow(row=array([0.25, 0.75]), label='weed', group=None)]
+    """
+    table = csv.reader(lines)
+    header = [name.strip() for name in next(table, [])]
+    if not header:
+        raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")
+    columns = find_columns(header, layout, where)
+    with naming(where):
+        agree(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
+    places = [header.index(name) for name in columns.classes]
+    label_place, group_place = (None if name is None else header.index(name) for name in (columns.label, columns.group))
+    for number, cells in enumerate(cells for cells in table if cells):
+        if len(cells) != len(header):
+            raise InputError(f"{where}: Row {number} has {len(cells)} cells, expected {len(header)}", "mend it")
+        label, group = (None if i is None else cells[i].strip() for i in (label_place, group_place))
+        if label == "":
+            raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
+        yield LabelledRow(_numbers(cells, places, header, f"{where}: Row {number}"), label, group)
+
+
+def _numbers(cells: list[str], places: list[int], header: list[str], where: str) -> Vector:
+    row = np.empty(len(places))
+    for k, place in enumerate(places):
+        try:
+            row[k] = float(cells[place])
+        except ValueError as error:
+            raise InputError(
+                f"{where} has {cells[place]!r} in column {header[place]!r}, expected a number", "mend it"
+            ) from error
+    return row

@@ -1,41 +1,42 @@
-"""Tables past memory: their rows in batches, one after the other, checked as they come."""
+"""Tables larger than memory: rows in batches, checked as they are read."""
 
+import glob
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Codes
 from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
-from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
+from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, shortened, two_meanings
 from pippin._validation.rows import Rows, as_rows
+from pippin.tables.columns import Layout, TableColumns, find_columns, normalized
 from pippin.tables.formats import (
-    NO_PARQUET,
-    PLAIN_WHOLE,
+    csv_blocks,
     csv_body,
     csv_content,
     opened,
+    parquet,
     parquet_content,
-    parsed,
     whole_if_all,
 )
-from pippin.tables.layout import Layout, no_class, strangers
-from pippin.tables.reading import Data, check_rows, checked_groups, naming, normalized_unless
-from pippin.tables.sources import Mark, Source, check_types, csv_blocks, described, expand
+from pippin.tables.reading import Data, check_rows, checked_groups, naming
 
 if TYPE_CHECKING:
     import polars
 
 BATCH = 1 << 17  # rows
 HELD = 1 << 28  # bytes of probabilities that are gathered in memory
+TABLES = (".parquet", ".csv", ".csv.gz")
+ENDINGS = ".parquet, .csv or .csv.gz"
 
 
 def scan(
@@ -49,16 +50,16 @@ def scan(
     normalize: bool = False,
     labels_are: Reading | None = None,
 ) -> "Scan":
-    """Tables that are read in batches: `calibrate`, `predict` and `evaluate` take what this returns.
+    """Scan tables in batches; `calibrate`, `predict` and `evaluate` take the result instead of arrays.
 
     Args:
         paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or several; .parquet, .csv or .csv.gz.
         label: the column of true classes, if it is not called label.
         id: a column that names the rows.
-        classes: the columns of probabilities; without it, all that are no label, group or id.
-        prefix: what the columns of probabilities begin with, and the classes do not.
-        logits: whether a softmax is taken of the columns first.
-        normalize: whether each row is divided by its sum first.
+        classes: the columns of probabilities; by default all that are not label, group or id.
+        prefix: a prefix of the columns of probabilities that is not part of the classes' names.
+        logits: if True, take a softmax of the columns first.
+        normalize: if True, divide each row by its sum first.
         labels_are: "names" or "indices", where whole numbers could be both.
 
     >>> import pathlib, pippin, tempfile
@@ -68,262 +69,374 @@ def scan(
     ...     pippin.calibrate(pippin.scan(folder), score="ip")
     Predictor(ip, alpha=0.1, threshold=0.1, 40 calibration examples, 2 classes)
     """
-    given = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    several = [paths] if isinstance(paths, str | PathLike) else list(paths)
     layout = Layout(label, id, None if classes is None else tuple(classes), prefix, logits, normalize, labels_are)
-    return scan_tables([Path(path) for path in given], layout)
+    return scan_tables([Path(path) for path in several], layout)
 
 
 def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
-    """The same with all that was said of the columns in one."""
+    """Scan tables with this layout; see `scan`."""
     if not paths:
         raise InputError("Expected a table, got none", "name a file, a folder or a pattern")
-    sources = described(expand(paths), layout)
-    for source in sources:
-        check_types(source)
-    return Scan(tuple(paths), sources, layout)
+    return Scan(tuple(paths), _described(expand(paths), layout), layout)
+
+
+def is_scanned(paths: Iterable[Path]) -> bool:
+    """Return True for tables, folders and patterns; False for arrays and standard input."""
+    several = list(paths)
+    return len(several) > 1 or any(path.is_dir() or ending(path) or _is_pattern(path) for path in several)
+
+
+def ending(path: Path) -> str | None:
+    """Return the ending of a table's name; None for other files.
+
+    >>> ending(Path("data.CSV.gz")), ending(Path("data.npz"))
+    ('.csv.gz', None)
+    """
+    return next((known for known in TABLES if path.name.lower().endswith(known)), None)
+
+
+def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the files of paths, folders and patterns; those of a folder or a pattern in the order of their names.
+
+    Raises:
+        InputError: there is none, one is no table, or one is named twice.
+    """
+    expanded: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files = [one for one in sorted(path.iterdir()) if one.is_file() and ending(one) and one.name[0] not in "._"]
+            if not files:
+                raise InputError(f"The folder {path} holds no {ENDINGS} file", "name a folder of tables")
+        elif _is_pattern(path):
+            files = [Path(one) for one in sorted(glob.glob(str(path), recursive=True)) if Path(one).is_file()]
+            if not files:
+                raise InputError(f"No file matches {path}", "check the pattern, and put it in quotes")
+        else:
+            files = [path]
+        expanded += files
+    for path in expanded:
+        if ending(path) is None and path.exists():
+            raise InputError(f"Expected several tables that end in {ENDINGS}, got {path}", "convert it")
+    real = [path.resolve() for path in expanded]
+    if twice := next((path for i, path in enumerate(expanded) if real[i] in real[:i]), None):
+        raise InputError(f"{twice} is named twice", "name every table once")
+    return tuple(expanded)
+
+
+def _is_pattern(path: Path) -> bool:
+    return any(mark in str(path) for mark in "*?[") and not path.exists()
+
+
+class Table(NamedTuple):
+    """A table file: its columns, with the classes in the order of the first table's, their types, and its rows.
+
+    `marks` are pairs (rows before, position in the text) where a counted table of text can be entered.
+    """
+
+    path: Path
+    columns: TableColumns
+    schema: dict[str, Any]
+    rows: int | None
+    marks: tuple[tuple[int, int], ...] = ((0, 0),)
+
+    @property
+    def is_parquet(self) -> bool:
+        return ending(self.path) == ".parquet"
+
+    @property
+    def id_type(self) -> Any:
+        """The polars type of the ids; None without ids."""
+        return self.schema.get(self.columns.id or "")
+
+    def content(self, frame: "polars.DataFrame", first: int = 0) -> dict[str, Any]:
+        """Convert some rows and columns to arrays by name; `first` is the number of rows before them."""
+        missing = [role for role in ("label", "group", "id") if getattr(self.columns, role) not in frame.columns]
+        columns = self.columns._replace(**dict.fromkeys(missing))  # type: ignore[arg-type]
+        if self.is_parquet:
+            return parquet_content(frame, columns, self.path)
+        return csv_content(frame, columns, self.path, first)
+
+
+def _described(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
+    """Find the columns of every table, which must have the classes of the first one, in any order."""
+    tables: list[Table] = []
+    for path in paths:
+        if ending(path) == ".parquet":
+            head, rows = _parquet_head(path)
+        else:
+            head, rows = csv_body(next(csv_blocks(path))[1], path)[:0], None
+        columns = find_columns(head.columns, layout, path)
+        if tables:
+            columns = _as_in_first(columns, tables[0], path)
+        tables.append(Table(path, columns, dict(head.schema), rows))
+        tables[-1].content(head)  # checks the types
+    return tuple(tables)
+
+
+def _parquet_head(path: Path) -> "tuple[polars.DataFrame, int]":
+    """Return the table without rows, and the number of its rows."""
+    import polars
+
+    def read() -> tuple[polars.DataFrame, int]:
+        table = polars.scan_parquet(path, glob=False)
+        return table.head(0).collect(), table.select(polars.len()).collect().item()
+
+    with opened(path):
+        return parquet(read, path)
+
+
+def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumns:
+    """Put the classes in the order of the first table's.
+
+    Raises:
+        InputError: the table has a class more or less than the first one; it is named.
+    """
+    by_name, names = dict(zip(columns.names, columns.classes, strict=True)), first.columns.names
+    if missing := [name for name in names if name not in by_name]:
+        raise InputError(
+            f"{path} has no column for the class {missing[0]!r}, as {first.path} has, but {shortened(columns.names)}",
+            "give every table the same classes",
+        )
+    if extra := [name for name in by_name if name not in names]:
+        raise InputError(
+            f"{path} has a column {extra[0]!r}, which {first.path} has not",
+            f"leave it out, or name it with --id {extra[0]} or --label {extra[0]}, or the classes with --classes",
+        )
+    for what in ("label", "group"):
+        column, other = getattr(columns, what), getattr(first.columns, what)
+        if (column is None) != (other is None):
+            has, lacks = (path, first.path) if other is None else (first.path, path)
+            raise InputError(f"{lacks} has no column {what}, as {has} has", "give every table the same columns")
+    return columns._replace(classes=[by_name[name] for name in names], names=names)
+
+
+def counted(table: Table) -> Table:
+    """Count the rows of a table of text, and note where it can be entered."""
+    if table.rows is not None:
+        return table
+    marks, rows = [], 0
+    for position, text in csv_blocks(table.path):
+        marks.append((rows, position))
+        rows += len(csv_body(text, table.path))
+    return table._replace(rows=rows, marks=tuple(marks))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan:
-    """Tables and what their columns are; the rows are read when they are asked for.
+    """Tables with the roles of their columns; rows are read on demand.
 
     Attributes:
-        paths: the files, in the order in which they are read.
-        sources: what each file is.
-        layout: what their columns mean.
+        paths: the files, folders and patterns.
+        tables: the columns and rows of each file.
+        layout: the roles of the columns.
         id_types: the polars types of the ids of all tables, where these are some of them.
     """
 
     paths: tuple[Path, ...]
-    sources: tuple[Source, ...]
+    tables: tuple[Table, ...]
     layout: Layout
     id_types: frozenset[Any] | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the first table."""
-        names = self.sources[0].columns.names
-        with naming(self.sources[0].path):
+        names = self.tables[0].columns.names
+        with naming(self.tables[0].path):
             return tuple(map(str, as_classes(names, as_rows(np.empty((1, len(names)))))))
 
     @property
     def name(self) -> str:
-        """What the tables are called together."""
+        """The name of the tables in messages."""
         more = len(self.paths) - 1
         return str(self.paths[0]) + (f" and {more} more" if more else "")
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, if the tables say so."""
-        counts = [source.rows for source in self.sources]
+        """The number of rows; None where a table of text was not counted."""
+        counts = [table.rows for table in self.tables]
         return None if None in counts else sum(filter(None, counts))
 
     @property
     def has_groups(self) -> bool:
-        """Whether the rows come with groups."""
-        return self.sources[0].columns.group is not None
+        """True if the tables have a column of groups."""
+        return self.tables[0].columns.group is not None
 
     @property
     def id_type(self) -> Any:
-        """The polars type of the ids, where all tables say the same; None where nobody does."""
+        """The polars type of the ids, where it is the same in all tables; None otherwise."""
         return next(iter(self._id_types)) if len(self._id_types) == 1 else None
 
     @property
     def _id_types(self) -> frozenset[Any]:
-        if self.id_types is not None:
-            return self.id_types
-        return frozenset(dict(source.schema).get(source.columns.id or "") for source in self.sources)
+        return frozenset(table.id_type for table in self.tables) if self.id_types is None else self.id_types
 
     def __repr__(self) -> str:
-        n = len(self.sources)
+        n = len(self.tables)
         return f"Scan({self.name}: {n:,} table{'s' if n > 1 else ''}, {len(self.classes):,} classes)"
 
     def batches(self, *needs: str, start: int = 0) -> Iterator[Batch]:
-        """The rows from `start` on, some at a time, in order.
+        """Yield the rows from `start` on in batches, in order.
 
         Args:
-            needs: what is read beside the probabilities: "labels", "groups", "ids".
-            start: how many rows are left out.
+            needs: the columns beside the probabilities: "labels", "groups", "ids".
+            start: the number of rows that are left out.
         """
         reading = self._reading() if "labels" in needs else None
         kind: str | None = None
         first = start
-        for source, in_file, frame in self._frames(needs, start):
-            data = self._data(source, frame, in_file)
-            labels = None
-            if "labels" in needs:
-                labels, own = self._truth(replace(data, labels_are=reading))
-                kind = _agreed(kind, own, data)
-            yield Batch(data.rows, labels, data.groups, data.ids, first, _Naming(data, not source.columns.chosen))
+        for table, in_file, frame in self._frames(needs, start):
+            data = replace(self._data(table, frame, in_file), labels_are=reading)
+            labels = data.truth() if "labels" in needs else None
+            if labels is not None and len(labels):
+                kind = _agreed(kind, _kind(data, labels[0]), data)
+            context = partial(_naming_rows, data, not self.layout.names_classes)
+            yield Batch(data.rows, labels, data.groups, data.ids, first, context)
             first += len(data.probs)
 
     def some(self, start: int, stop: int) -> "tuple[Scan, int]":
-        """Those tables that hold the rows from `start` to `stop`, and how many rows of them come before.
+        """Return the tables that hold the rows from `start` to `stop`, and the number of their rows before `start`.
 
-        All of them must say how many rows they have. What is left says no more of them than these rows
-        need, for a process in another folder.
+        All tables must be counted. The result holds no more than these rows need, for a process in another
+        folder.
 
         Args:
             start: the first row.
             stop: the row behind the last.
         """
-        found: list[Source] = []
+        chosen: list[Table] = []
         before, first = 0, start
-        for source in self.sources:
-            rows = source.rows or 0
+        for table in self.tables:
+            rows = table.rows or 0
             if before < stop and start < before + rows:
-                first = start - before if not found else first
-                marks = tuple(mark for mark in source.marks if mark.row <= max(0, start - before))[-1:]
-                found.append(source._replace(path=source.path.absolute(), marks=marks))
+                first = start - before if not chosen else first
+                mark = max(mark for mark in table.marks if mark[0] <= max(0, start - before))
+                chosen.append(table._replace(path=table.path.absolute(), marks=(mark,)))
             before += rows
-        return Scan(self.paths, tuple(found), self.layout, self._id_types), first
+        return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
     def settled(self) -> "Scan":
-        """The same tables, where what whole numbers mean as labels is said, if it has to be."""
+        """Determine the meaning of whole numbers as labels from all tables, where they could be names or indices."""
         return replace(self, layout=self.layout._replace(labels_are=self._reading()))
 
     def gathered(self) -> Data:
-        """All rows at once, for what cannot do with less; past HELD bytes probabilities lie in an unnamed file."""
-        columns = self.sources[0].columns
-        beside = {"labels": columns.label, "groups": columns.group, "ids": columns.id}
-        needs = [need for need, column in beside.items() if column is not None]
-        every: list[Batch] = []  # without their rows, which would stay in memory
+        """Read all rows at once; more than `HELD` bytes of probabilities go to an unnamed file."""
+        needs = self.tables[0].columns.optional
+        batches: list[Batch] = []  # without their rows, which would stay in memory
 
         def checked() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):
                 with batch.naming():
                     rows = batch.rows.verified()
-                every.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
+                batches.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
                 yield rows.array
 
-        probs = joined_on_disk(checked(), self._kind, HELD)
+        probs = joined_on_disk(checked(), self._float_type, HELD)
         if not len(probs):
             raise no_rows(self.name)
-        groups = None if columns.group is None else checked_groups(_joined([b.groups for b in every]), len(probs))
-        labels = None if columns.label is None else ColumnNumbers(np.concatenate([b.labels for b in every]))
-        ids = None if columns.id is None else (columns.id, _joined([b.ids[1] for b in every if b.ids]))
-        checksum = _checksum([source.path for source in self.sources])
+        groups = checked_groups(_joined([b.groups for b in batches]), len(probs)) if "groups" in needs else None
+        labels = ColumnNumbers(np.concatenate([b.labels for b in batches])) if "labels" in needs else None
+        ids = (needs["ids"], _joined([b.ids[1] for b in batches if b.ids])) if "ids" in needs else None
+        checksum = _checksum([table.path for table in self.tables])
         return Data(Path(self.name), checksum, probs, self.layout.logits, labels, self.classes, groups, None, ids)
 
     @property
-    def _kind(self) -> type[np.floating[Any]]:
-        """Of the probabilities together: float32, if they are that in every table."""
+    def _float_type(self) -> type[np.floating[Any]]:
+        """Type of all probabilities: float32, if they are that in every table."""
         import polars
 
-        kinds = {dict(source.schema).get(name) for source in self.sources for name in source.columns.classes}
+        kinds = {table.schema[name] for table in self.tables for name in table.columns.classes}
         return np.float32 if kinds == {polars.Float32} and not self.layout.normalize else np.float64
 
-    def _data(self, source: Source, frame: "polars.DataFrame", in_file: int) -> Data:
-        columns = source.columns
-        present = columns._replace(
-            label=columns.label if columns.label in frame.columns else None,
-            group=columns.group if columns.group in frame.columns else None,
-            id=columns.id if columns.id in frame.columns else None,
-        )
-        if source.is_parquet:
-            content = parquet_content(frame, present, source.path)
-        else:
-            content = csv_content(frame, present, source.path, in_file)
-            content["labels"] = whole_if_all(content.get("labels"))
-        probs = content["probs"]
+    def _data(self, table: Table, frame: "polars.DataFrame", first: int) -> Data:
+        content, logits = table.content(frame, first), self.layout.logits
+        probs, ids = content["probs"], content.get("ids")
         if self.layout.normalize:
-            probs = normalized_unless(self.layout.logits, probs, source.path, in_file)
-        odd = strangers(probs, True) if self.layout.logits and not columns.chosen and in_file == 0 else []
-        if odd:
-            raise no_class(source.path, [columns.names[k] for k in odd], "of whole numbers beside logits")
-        ids = None if present.id is None else (present.id, self._alike(content["ids"]))
-        return Data(
-            source.path,
-            "",
-            probs,
-            self.layout.logits,
-            content.get("labels"),
-            self.classes,
-            whole_if_all(content.get("groups")),
-            self.layout.labels_are,
-            ids,
-            in_file,
-            False,
-        )
-
-    def _alike(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Ids of one type in all tables: as text, where they differ."""
-        if len(self._id_types) == 1:
-            return ids
-        return _as_text(ids)
-
-    def _truth(self, data: Data) -> tuple[Codes, str | None]:
-        """The classes of a batch by number, and whether its labels are names or numbers, where they are not both."""
-        codes = data.truth()
-        if isinstance(data.labels, ColumnNumbers) or data.labels is None or not len(codes):
-            return codes, "names" if len(codes) else None
-        label, code = str(data.labels[0]), int(codes[0])
-        by_name, by_number = label == self.classes[code], PLAIN_WHOLE.fullmatch(label) and int(label) == code
-        return codes, None if by_name and by_number else "names" if by_name else "column numbers"
+            probs = normalized(probs, logits, table.path, first)
+        if logits and first == 0 and not self.layout.names_classes:
+            check_rows(table.path, Rows(probs, True, table.columns.names), True)
+        if ids is not None:
+            ids = (content["id"], ids if len(self._id_types) == 1 else _as_text(ids))
+        groups, labels = whole_if_all(content.get("groups")), content.get("labels")
+        return Data(table.path, "", probs, logits, labels, self.classes, groups, None, ids, first, checked=False)
 
     def _reading(self) -> Reading | None:
-        """What labels are, where a whole number can name one class and be the column number of another."""
+        """Determine what labels are, where a whole number can name one class and be the column number of another."""
         if self.layout.labels_are is not None or not two_meanings(self.classes):
             return self.layout.labels_are
         seen: dict[Any, None] = {}
-        whole = True
-        for source, in_file, frame in self._frames(("labels",), 0):
-            labels = self._data(source, frame, in_file).labels
+        for table, in_file, frame in self._frames(("labels",), 0):
+            labels = self._data(table, frame, in_file).labels
             if isinstance(labels, np.ndarray):
+                if labels.dtype.kind not in "iu":
+                    return "names"
                 seen |= dict.fromkeys(labels.tolist())
-                whole = whole and labels.dtype.kind in "iu"
-        if not whole:
-            return "names"
         labels = np.array(list(seen))
         try:
             return "indices" if (as_labels(labels, len(labels), self.classes) == labels).all() else "names"
         except InputError:
-            return None  # the first batch that is not clear by itself tells it, with its row
+            return None  # the first batch that is ambiguous by itself raises it, with its row
 
-    def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Source, int, polars.DataFrame]]":
-        """Pieces of the tables, with how many rows of the table come before, after `start` rows of all."""
-        skipped, group = start, list(self.sources)
-        while group:
-            alike = [group[0]]
-            while group[0].is_parquet and len(alike) < len(group) and group[len(alike)].schema == group[0].schema:
-                alike.append(group[len(alike)])
-            del group[: len(alike)]
-            if alike[0].is_parquet:
-                held = sum(source.rows or 0 for source in alike)
-                if skipped < held:
-                    yield from _parquet_frames(alike, tuple(needs), skipped)
-                skipped = max(0, skipped - held)
-            else:
-                wanted = _wanted(alike[0], needs)
-                mark = next((mark for mark in reversed(alike[0].marks) if mark.row <= skipped), Mark(0, 0))
-                skipped -= mark.row
-                for in_file, rows in _csv_frames(alike[0].path, mark):
-                    frame = rows.select(wanted)
-                    left_out = min(skipped, len(frame))
-                    skipped -= left_out
-                    if left_out < len(frame):
-                        yield alike[0], in_file + left_out, frame[left_out:]
+    def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
+        """Yield pieces of the tables after `start` rows, each with the number of rows before it in its table."""
+        for table in self.tables:
+            if table.rows is not None and start >= table.rows:
+                start -= table.rows
+                continue
+            optional = table.columns.optional
+            wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
+            frames = _parquet_frames if table.is_parquet else _csv_frames
+            end = 0
+            for first, frame in frames(table, list(dict.fromkeys(wanted)), start):
+                end = first + len(frame)
+                if end > start:
+                    skipped = max(0, start - first)
+                    yield table, first + skipped, frame[skipped:]
+            start = max(0, start - end)
 
 
-@dataclass(frozen=True, eq=False)
-class _Naming:
-    """Errors inside name the batch's file, and count rows as it does; a column to blame is told by name."""
+def _csv_frames(table: Table, columns: list[str], start: int) -> "Iterator[tuple[int, polars.DataFrame]]":
+    first, position = max(mark for mark in table.marks if mark[0] <= start)
+    for _, text in csv_blocks(table.path, position):
+        body = csv_body(text, table.path).select(columns)
+        for at in range(0, len(body), BATCH):
+            yield first + at, body[at : at + BATCH]
+        first += len(body)
 
-    data: Data
-    table: bool
 
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        data = self.data
-        try:
-            yield
-        except InputError as error:
-            assert data.path is not None
-            check_rows(data.path, data.rows, self.table, data.first)
-            raise error.later(data.first).in_file(data.path) from error
+def _parquet_frames(table: Table, columns: list[str], start: int) -> "Iterator[tuple[int, polars.DataFrame]]":
+    import polars
+
+    with opened(table.path):
+        pass  # still there
+    lazy = polars.scan_parquet(table.path, glob=False).select(columns).slice(start)
+    frames = lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
+    while (frame := parquet(lambda: next(iter(frames), None), table.path)) is not None:
+        yield start, frame
+        start += len(frame)
+
+
+@contextmanager
+def _naming_rows(data: Data, blame_columns: bool) -> Iterator[None]:
+    """Make errors inside name the batch's file, its row there, or the column that is no class."""
+    try:
+        yield
+    except InputError as error:
+        assert data.path is not None
+        check_rows(data.path, data.rows, blame_columns, data.first)
+        raise error.later(data.first).in_file(data.path) from error
+
+
+def _kind(data: Data, code: int) -> str | None:
+    """Return the kind of labels of which the first is class `code`; None if it is its name and its number."""
+    if isinstance(data.labels, ColumnNumbers) or data.labels is None or data.classes is None:
+        return "names"
+    by_name, by_number = str(data.labels[0]) == data.classes[code], str(data.labels[0]) == str(code)
+    return None if by_name and by_number else "names" if by_name else "column numbers"
 
 
 def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
+    """Check that labels are of one kind in all batches."""
     if before is not None and now is not None and before != now:
         raise InputError(
             f"has a label that is one of the {now}, where those before are {before}",
@@ -334,7 +447,7 @@ def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
 
 
 def _checksum(paths: Sequence[Path]) -> str:
-    """SHA-256 of a file; of several, that of theirs."""
+    """Return the SHA-256 of a file; of several, the SHA-256 of theirs."""
     sums = []
     for path in paths:
         with path.open("rb") as file:
@@ -343,52 +456,10 @@ def _checksum(paths: Sequence[Path]) -> str:
 
 
 def _joined(several: Sequence[Any]) -> Any:
-    """Arrays as one; as text where their types differ."""
+    """Join arrays; as text where their types differ."""
     alike = len({array.dtype.kind for array in several if len(array)}) == 1
     return np.concatenate(several if alike else [_as_text(array) for array in several])
 
 
 def _as_text(array: NDArray[Any]) -> NDArray[Any]:
-    return np.array([None if one is None else str(one) for one in array.tolist()], dtype=object)
-
-
-def _wanted(source: Source, needs: Iterable[str]) -> list[str]:
-    """The columns that are read: the classes', and what is needed beside."""
-    columns = source.columns
-    beside = {"labels": columns.label, "groups": columns.group, "ids": columns.id}
-    return list(dict.fromkeys([*columns.classes, *(name for need in needs if (name := beside[need]) is not None)]))
-
-
-def _csv_frames(path: Path, mark: Mark) -> "Iterator[tuple[int, polars.DataFrame]]":
-    seen = mark.row
-    for _, text in csv_blocks(path, mark.byte):
-        body = csv_body(text, path)
-        for start in range(0, len(body), BATCH):
-            yield seen + start, body[start : start + BATCH]
-        seen += len(body)
-
-
-def _parquet_frames(
-    sources: list[Source], needs: tuple[str, ...], start: int
-) -> "Iterator[tuple[Source, int, polars.DataFrame]]":
-    import polars
-
-    for source in sources:
-        with opened(source.path):
-            pass  # there since it was described
-    table = polars.scan_parquet([source.path for source in sources], glob=False)
-    frames = (
-        table.select(_wanted(sources[0], needs)).slice(start).collect_batches(chunk_size=BATCH, maintain_order=True)
-    )
-    ends = np.cumsum([source.rows or 0 for source in sources]).tolist()
-    at, number = start, 0
-    while True:
-        frame = parsed(lambda: next(iter(frames), None), f"{sources[number].path} {NO_PARQUET}", "write it again")
-        if frame is None:
-            return
-        while len(frame):
-            while at >= ends[number]:
-                number += 1
-            piece, frame = frame[: ends[number] - at], frame[ends[number] - at :]
-            yield sources[number], at - (ends[number] - (sources[number].rows or 0)), piece
-            at += len(piece)
+    return np.array([None if value is None else str(value) for value in array.tolist()], dtype=object)

@@ -1,4 +1,4 @@
-"""What the columns of a table mean: which are classes, which one is the label, the id or the group."""
+"""Roles of the columns of a table: classes, label, id and group."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,20 +12,20 @@ from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding
 
 __all__ = ["Layout"]
 
-LABEL, GROUP = "label", "group"  # the columns that are no class, unless somebody says otherwise
+LABEL, GROUP = "label", "group"  # default names of these columns
 
 
 class Layout(NamedTuple):
-    """What somebody has said of a table; the rest is as its columns are called.
+    """Roles of columns as the user states them; the names of the columns determine the others.
 
     Attributes:
         label: the column of the true classes.
         id: the column that names the rows.
         classes: the columns of probabilities.
-        prefix: what the names of these columns begin with and the classes' do not.
-        logits: whether they are logits.
-        normalize: whether each row is divided by its sum.
-        labels_are: whether labels are "names" or "indices" of columns.
+        prefix: a prefix of the names of these columns that is not part of the classes' names.
+        logits: True if they are logits.
+        normalize: if True, divide each row by its sum.
+        labels_are: "names" or "indices" of columns, where whole numbers could be both.
     """
 
     label: str | None = None
@@ -36,9 +36,14 @@ class Layout(NamedTuple):
     normalize: bool = False
     labels_are: Reading | None = None
 
+    @property
+    def names_classes(self) -> bool:
+        """True if the user chose the columns of probabilities."""
+        return self.classes is not None or self.prefix is not None
+
 
 def spelled(layout: Layout) -> list[str]:
-    """The options of the command line that say the same.
+    """Return the command-line options that give this layout.
 
     >>> spelled(Layout(id="photo", logits=True))
     ['--id', 'photo', '--logits']
@@ -46,53 +51,57 @@ def spelled(layout: Layout) -> list[str]:
     words: list[str] = []
     for name, value in layout._asdict().items():
         if value is not None and value is not False:
-            own = [] if value is True else [",".join(value) if isinstance(value, tuple) else value]
-            words += [f"--{name.replace('_', '-')}", *own]
+            values = [] if value is True else [",".join(value) if isinstance(value, tuple) else value]
+            words += [f"--{name.replace('_', '-')}", *values]
     return words
 
 
-class Columns(NamedTuple):
-    """The names of the columns by what they hold; `names` are those of the classes."""
+class TableColumns(NamedTuple):
+    """Columns of a table by role; `names` are the names of the classes."""
 
     classes: list[str]
     names: tuple[str, ...]
     label: str | None
     group: str | None
     id: str | None
-    chosen: bool
+
+    @property
+    def optional(self) -> dict[str, str]:
+        """The columns beside the classes: "labels", "groups" and "ids", as far as the table has them."""
+        roles = {"labels": self.label, "groups": self.group, "ids": self.id}
+        return {role: column for role, column in roles.items() if column is not None}
 
 
-def find_columns(header: Sequence[str], layout: Layout, where: object) -> Columns:
-    """Which column is what.
+def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableColumns:
+    """Find the role of every column.
 
     Raises:
-        InputError: a column that was named is not there.
+        InputError: a column of the layout is missing.
 
     >>> find_columns(["id", "p_crop", "p_weed", "label"], Layout(id="id", prefix="p_"), "data.csv")[:3]
     (['p_crop', 'p_weed'], ('crop', 'weed'), 'label')
     """
-    asked = {"--label": layout.label, "--id": layout.id}
-    for option, name in (*asked.items(), *(("--classes", name) for name in layout.classes or ())):
+    options = {"--label": layout.label, "--id": layout.id}
+    for option, name in (*options.items(), *(("--classes", name) for name in layout.classes or ())):
         if name is not None and name not in header:
             raise InputError(f"{where} has no column {name!r} for {option}, but {shortened(header)}", "check its name")
     label = layout.label or (LABEL if LABEL in header else None)
-    group = GROUP if GROUP in header and GROUP not in asked.values() else None
-    begin = layout.prefix or ""
+    group = GROUP if GROUP in header and GROUP not in options.values() else None
+    prefix = layout.prefix or ""
     if layout.classes is not None:
-        found = list(layout.classes)
+        classes = list(layout.classes)
     else:
-        taken = (label, group, layout.id)
-        found = [name for name in header if name.startswith(begin) and name not in taken and name != begin]
-        if layout.prefix is not None and not found:
+        others = (label, group, layout.id, prefix)
+        classes = [name for name in header if name.startswith(prefix) and name not in others]
+        if layout.prefix is not None and not classes:
             raise InputError(
-                f"{where} has no column that begins with {begin!r}, but {shortened(header)}", "check --prefix"
+                f"{where} has no column that begins with {prefix!r}, but {shortened(header)}", "check --prefix"
             )
-    names = tuple(name.removeprefix(begin) for name in found)
-    return Columns(found, names, label, group, layout.id, layout.classes is not None or layout.prefix is not None)
+    return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), label, group, layout.id)
 
 
 def no_class(where: object, names: Sequence[str], why: str) -> InputError:
-    """These columns are not classes."""
+    """Return the error for columns that are not classes."""
     which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
     return InputError(
         f"{where}: expected one column of probabilities per class, got {which} {why}",
@@ -100,12 +109,12 @@ def no_class(where: object, names: Sequence[str], why: str) -> InputError:
     )
 
 
-def strangers(values: NDArray[Any], logits: bool) -> list[int]:
-    """The columns that are no classes: without them all rows are distributions, with them they are not.
+def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
+    """Find columns that are not classes: all rows are distributions without them, but not with them.
 
-    Beside logits, a column of whole numbers where others are none.
+    Among logits, a column of whole numbers where others hold none.
 
-    >>> strangers(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
+    >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
     [0]
     """
     if logits:
@@ -125,8 +134,10 @@ def strangers(values: NDArray[Any], logits: bool) -> list[int]:
     return []
 
 
-def normalized(values: NDArray[Any], where: object, first: int = 0) -> NDArray[Any]:
-    """Each row divided by its sum; the first is so many below the top."""
+def normalized(values: NDArray[Any], logits: bool, where: object, first: int = 0) -> NDArray[Any]:
+    """Divide each row by its sum; `first` is the number of rows of the file before these."""
+    if logits:
+        raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
     sums = values.sum(axis=1, keepdims=True, dtype=np.float64)
     bad = ~(np.isfinite(sums[:, 0]) & (sums[:, 0] > 0)) | (values < 0).any(axis=1)
     if bad.any():

@@ -1,4 +1,4 @@
-"""What sets are judged by, counted in parts that are added up."""
+"""Evaluation of prediction sets in parts: counts that are added up."""
 
 from dataclasses import dataclass, replace
 
@@ -17,8 +17,8 @@ from pippin._validation.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The counts of some sets, those of each group by its name, and how many rows the classifier has right."""
+class EvaluationCounts:
+    """Counts of some prediction sets: in total, per group name, and rows that the classifier has right."""
 
     tally: Tally
     groups: dict[str | int, Counts]
@@ -26,21 +26,21 @@ class Measured:
 
     @property
     def n(self) -> int:
-        """How many sets they are."""
+        """Number of prediction sets."""
         return int(self.tally.sizes[0].sum())
 
-    def __add__(self, other: "Measured") -> "Measured":
+    def __add__(self, other: "EvaluationCounts") -> "EvaluationCounts":
         groups = dict(self.groups)
         for name, counts in other.groups.items():
             groups[name] = groups[name] + counts if name in groups else counts
-        return Measured(self.tally + other.tally, groups, self.right + other.right)
+        return EvaluationCounts(self.tally + other.tally, groups, self.right + other.right)
 
-    def without_ids(self) -> "Measured":
-        """The same, but of all rows together where the groups of tables are ids, which is warned of."""
+    def without_ids(self) -> "EvaluationCounts":
+        """Drop the groups, with a warning, where nearly every row has a group of its own."""
         return replace(self, groups={}) if are_ids(self.groups, self.n) else self
 
     def evaluation(self, predictor: ConformalPredictor) -> Evaluation:
-        """What `pippin.evaluate` says of all sets at once."""
+        """Compute the `Evaluation` that `pippin.evaluate` returns for all sets at once."""
         names = united([tuple(self.groups)]) if self.groups else None
         counts = self.tally
         if names is not None:
@@ -52,14 +52,14 @@ class Measured:
         return replace(found, n_calibration=predictor.n_calibration, accuracy=self.right / self.n)
 
 
-def measure(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLike | None = None) -> Measured:
-    """Counts the sets of some rows."""
-    inside = sets.hold(labels)
+def count_sets(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLike | None = None) -> EvaluationCounts:
+    """Count the prediction sets of some rows by class, group and size, covered or not."""
+    covered = sets.hold(labels)
     codes = np.zeros(len(sets), dtype=np.int64)
     names: tuple[str | int, ...] = ()
     if groups is not None:
         codes, names = as_numbered_groups(groups, len(sets))
-    found = tally(sets.sizes, inside, labels, codes, len(sets.classes), max(1, len(names)))
-    by_group = {name: found.groups[:, code] for code, name in enumerate(names)}
-    one = replace(found, groups=found.groups.sum(axis=1, keepdims=True))
-    return Measured(one, by_group, round(dispatch.accuracy(rows, labels) * rows.n))
+    counts = tally(sets.sizes, covered, labels, codes, len(sets.classes), max(1, len(names)))
+    by_group = {name: counts.groups[:, code] for code, name in enumerate(names)}
+    total = replace(counts, groups=counts.groups.sum(axis=1, keepdims=True))
+    return EvaluationCounts(total, by_group, round(dispatch.accuracy(rows, labels) * rows.n))
