@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from pippin._compare.comparison import Comparison, compare
 from pippin._compare.evidence import differences
 from pippin._compare.tuning import Sweep, Tuned, sweep, tune
-from pippin._conformal.calibrating import calibrate
-from pippin._conformal.combination import Combination, calibrate_combination
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.cross import CrossPredictor, calibrate_cross
-from pippin._conformal.dividing import learn
-from pippin._conformal.explaining import Explanation
-from pippin._conformal.loading import load
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.metrics import Evaluation, evaluate
-from pippin._conformal.points import PointPredictions
-from pippin._conformal.protocol import ConformalPredictor
-from pippin._conformal.sets import PredictionSets
-from pippin._conformal.sharpened import SharpenedMixture, SharpenedPredictor
-from pippin._conformal.units import UnitPredictor
-from pippin._conformal.weighted import WeightedPredictor, calibrate_weighted
+from pippin._conformal.calibrate import calibrate
+from pippin._conformal.evaluation import Evaluation, evaluate
+from pippin._conformal.explanation import Explanation
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.serialization import load
+from pippin._conformal.sets import PointPredictions, PredictionSets
 from pippin._engine.warm_up import warm_up
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__ as __version__
@@ -38,46 +29,10 @@ from pippin import online as online  # isort: skip
 from pippin import scores as scores  # isort: skip
 from pippin import shift as shift  # isort: skip
 
-__all__ = [
-    "Combination",
-    "Comparison",
-    "ConditionalPredictor",
-    "ConformalPredictor",
-    "Confusion",
-    "CrossPredictor",
-    "Evaluation",
-    "Explanation",
-    "InputError",
-    "Plan",
-    "PointPredictions",
-    "PredictionSets",
-    "Predictor",
-    "Score",
-    "SharpenedMixture",
-    "SharpenedPredictor",
-    "Sharpener",
-    "Sweep",
-    "Tuned",
-    "UnitPredictor",
-    "WeightedPredictor",
-    "calibrate",
-    "calibrate_combination",
-    "calibrate_cross",
-    "calibrate_weighted",
-    "compare",
-    "differences",
-    "evaluate",
-    "examples_for",
-    "learn",
-    "load",
-    "load_example",
-    "plan",
-    "scan",
-    "sharpen",
-    "sweep",
-    "tune",
-    "warm_up",
-]
+__all__ = ["Comparison", "ConformalPredictor", "Confusion", "Evaluation", "Explanation", "InputError", "Plan"]
+__all__ += ["PointPredictions", "PredictionSets", "Score", "Sharpener", "Sweep", "Tuned"]
+__all__ += ["calibrate", "compare", "differences", "evaluate", "examples_for", "load", "load_example", "plan"]
+__all__ += ["scan", "sharpen", "sweep", "tune", "warm_up"]
 
 if not _TYPE_CHECKING:  # type checkers want to see the import
 

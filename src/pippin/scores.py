@@ -1,7 +1,7 @@
 """Nonconformity scores: by a call, by their spelling, and scores of one's own."""
 
 from pippin._compare.methods import Method, parse_method
-from pippin._conformal.calibrating import score
+from pippin._conformal.calibrate import score
 from pippin._theory.formula import Family
 from pippin._theory.scores import PAPER_SCORES as PAPER
 from pippin._theory.scores import aps, ip, linear, margin, pip, raps, repip, saps, socop, topk

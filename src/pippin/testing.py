@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pippin._conformal.calibrating import calibrate, score
-from pippin._conformal.loading import load
-from pippin._conformal.marginal import Predictor
+from pippin._conformal.calibrate import calibrate, score
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.serialization import load
 from pippin._engine.numba_engine import engine as compiled
 from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds, Engine
@@ -151,10 +151,8 @@ def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: V
     return mask
 
 
-def _predictor(chosen: Score, probs: Floats, labels: Codes) -> Predictor:
-    scores = score(probs, labels, chosen, seed=3)
-    threshold = float(np.sort(scores)[quantile_rank(len(scores), 0.3) - 1])
-    return Predictor(chosen, 0.3, threshold, len(scores), range(probs.shape[1]), read_only(scores))
+def _predictor(chosen: Score, probs: Floats, labels: Codes) -> ConformalPredictor:
+    return marginal_predictor(score(probs, labels, chosen, seed=3), chosen, 0.3, range(probs.shape[1]))
 
 
 def _alone(chosen: Score, probs: Floats, labels: Codes) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._compare.methods import parse_methods
-from pippin._conformal.grouping import PER
+from pippin._conformal.mondrian import PER
 from support.scores import EVERY_SCORE
 
 methods = st.builds(pippin.scores.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal.combination import combined, from_content, score_labels, singletons
-from pippin._conformal.content import Content
+from pippin._conformal.ip_ms import combined, score_labels, singletons
+from pippin._conformal.combination import from_content
+from pippin._conformal.serialization import Content
 from pippin._theory.level import quantile_rank
 from pippin._validation.rows import as_rows
 from support.rows import KINDS, made_rows, probabilities

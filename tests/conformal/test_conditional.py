@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.cells import make_cells
+from pippin._conformal.mondrian import make_cells
 from pippin._theory.level import exact_alpha, quantile_rank
 from support.farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
 from support.reference import ranking

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.saving import read_predictor, write_predictor
+from pippin._conformal.serialization import read_file, write_file
 from support.farms import calibrated, every_way, sets_of
 
 
@@ -58,7 +58,7 @@ def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
     """Even with a checksum that fits."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
-    write_predictor(path, {**read_predictor(path), part: value})
+    write_file(path, {**read_file(path), part: value})
     with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
         pippin.load(path)
 
@@ -67,9 +67,9 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
     """Or no other level could be had from it."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
-    content = read_predictor(path)
+    content = read_file(path)
     for ranks in (None, [0] * 2000):
-        write_predictor(path, {**content, "calibration_ranks": ranks})
+        write_file(path, {**content, "calibration_ranks": ranks})
         with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):
             pippin.load(path)
 
@@ -78,6 +78,6 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
 def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
     """Whatever stands there."""
     path = tmp_path / "predictor.json"
-    write_predictor(path, {"kind": kind})
+    write_file(path, {"kind": kind})
     with pytest.raises(ValueError, match="holds a predictor of the unknown kind"):
         pippin.load(path)

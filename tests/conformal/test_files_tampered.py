@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.saving import read_predictor, write_predictor
+from pippin._conformal.serialization import read_file, write_file
 from support.scores import EVERY_SCORE
 
 DATA = pippin.load_example()
@@ -26,7 +26,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster
 
 def changed(path, **parts):
     """The same file with other parts, and a checksum that fits them."""
-    write_predictor(path, {**read_predictor(path), **parts})
+    write_file(path, {**read_file(path), **parts})
 
 
 @quiet

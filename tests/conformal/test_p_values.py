@@ -15,7 +15,7 @@ from scipy import stats
 import pippin
 from pippin._conformal import answers
 from pippin._conformal.answers import drawn
-from pippin._conformal.cells import make_cells, one_cell
+from pippin._conformal.mondrian import make_cells, one_cell
 from pippin._conformal.rules import Asked, ByCells
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws

@@ -120,9 +120,9 @@ def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
 )
 def test_a_file_that_makes_no_sense_is_refused(sharper, part, value, tmp_path):
     """Each part is checked, although the checksum is right."""
-    from pippin._conformal.saving import write_predictor
+    from pippin._conformal.serialization import write_file
 
-    write_predictor(tmp_path / "s.json", {**json.loads(json.dumps(sharper.content())), part: value})
+    write_file(tmp_path / "s.json", {**json.loads(json.dumps(sharper.content())), part: value})
     with pytest.raises(pippin.InputError, match="holds no sound sharpener"):
         pippin.Sharpener.load(tmp_path / "s.json")
 

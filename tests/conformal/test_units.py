@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._conformal.loading import read
+from pippin._conformal.serialization import read
 from pippin._theory.level import exact_alpha
 
 CLASSES = ("crop", "weed")

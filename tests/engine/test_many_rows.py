@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pippin._conformal.cells import Cells
+from pippin._conformal.mondrian import Cells
 from pippin._engine import dispatch
 
 

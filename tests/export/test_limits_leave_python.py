@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import pippin
 import pippin.torch
-from pippin._conformal.portable import portable
+from pippin._conformal.exportable import portable
 from pippin._engine import dispatch
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.saving import write_predictor
+from pippin._conformal.serialization import write_file
 from pippin._theory.martingale import STAKES, log_risk_capital, risk_lower_bound
 
 
@@ -113,7 +113,7 @@ def test_files_of_the_first_format_have_no_history(tmp_path):
         monitor.update(i % 4 == 0)
     content = monitor.content()
     del content["trail"]
-    write_predictor(tmp_path / "risk.json", content)
+    write_file(tmp_path / "risk.json", content)
     again = pippin.online.RiskMonitor.load(tmp_path / "risk.json")
     again.update(True)
     monitor.update(True)

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 import pippin
-from pippin._conformal.loading import parse
+from pippin._conformal.serialization import parse
 
 N, K = 24, 3
 UTILITY = pippin.decisions.Utility([[1, -2, 0], [-1, 1, 0.5], [0.3, 0.3, 0.3]], actions=("spray", "leave", "ask"))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.content import Content
-from pippin._conformal.marginal import kth_smallest
+from pippin._conformal.serialization import Content
+from pippin._conformal.mondrian import kth_smallest
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows
 from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_trial
-from pippin._conformal.marginal import kth_smallest
+from pippin._conformal.mondrian import kth_smallest
 from pippin._decisions.decisions import action_outcomes
 from pippin._decisions.utility import Utility
 from pippin._engine import decisions, dispatch

@@ -6,10 +6,10 @@ per cluster, RC3P, the singletons of the margin, or sets that are never empty.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from pippin._conformal.combination import Variant
-from pippin._conformal.grouping import PER, Per
+Variant = Literal["recalibrated", "sum", "none"]
+from pippin._conformal.mondrian import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import parse_score

@@ -10,7 +10,7 @@ from pippin._compare.methods import Method
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows, sets_of_split, sharpen_split
 from pippin._compare.splits import RowNumbers, Split, Trial, draw_split
 from pippin._compare.verdict import Verdict, judge
-from pippin._conformal.metrics import Evaluation, evaluation
+from pippin._conformal.evaluation import Evaluation, evaluation
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes, Vector

@@ -16,13 +16,11 @@ import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
-from pippin._conformal.by_cell import make_conditional
-from pippin._conformal.cells import make_cells
-from pippin._conformal.combination import Way, combined, find_thresholds, score_labels
-from pippin._conformal.conditional import bounds_at
+from pippin._conformal.calibrate import mondrian_predictor
 from pippin._conformal.coverage_by import Tally, pooled, tally
-from pippin._conformal.grouping import Grouping
-from pippin._conformal.marginal import kth_smallest
+from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
+from pippin._conformal.mondrian import Taxonomy, kth_smallest, make_cells
+from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
@@ -36,6 +34,7 @@ from pippin._sharpening.learning import FEWEST, sharpen_labelled
 from pippin._theory.level import examples_needed, quantile_rank
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.shortage import named
+from pippin._theory.spelling import IpMs
 from pippin._validation.labels import Labelled
 
 METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
@@ -101,12 +100,13 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per in ("cluster", "rc3p"):
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
-        predictor, note = make_conditional(data, method.score, trial.alpha, generator, Grouping(method.per))
+        predictor, note = mondrian_predictor(data, method.score, trial.alpha, generator, Taxonomy(method.per))
         notes = (note,) if note else ()
         u_test = draws(method.score, len(u_test), generator)
-        return CalibratedSplit(lambda alpha: SplitThresholds(bounds_at(predictor, alpha), notes=notes), u_test)
+        rule = mondrian_of(predictor)
+        return CalibratedSplit(lambda alpha: SplitThresholds(rule.at(alpha)[0].limits, notes=notes), u_test)
     if method.margin is not None:
-        scores, way = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows])), Way(method.margin)
+        scores, way = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows])), IpMs(method.margin)
 
         def combination(alpha: float) -> SplitThresholds:
             found = find_thresholds(scores, alpha, split.generator(), way)

@@ -321,11 +321,9 @@ def _calibrate_tables(
     tables: Any, score: Any, alpha: Any, per: Any, unseen: str, seed: Seed, own: Mapping[str, Any]
 ) -> ConformalPredictor:
     """Calibrate on what `pippin.scan` returns; `own` are keywords that tables bring themselves or cannot have."""
-    from pippin._distributed.batches import calibrate_batched
-    from pippin._distributed.calibration import Calibration
+    from pippin._distributed.calibration import Calibration, calibrate_batched
 
     if given := next((name for name, value in own.items() if value is not None), None):
         raise InputError(f"Expected tables without {given}=", "leave it out, or read the rows into arrays first")
     calibration = Calibration(score, alpha, classes=tables.classes, per=per, unseen=unseen, seed=seed)
-    predictor: ConformalPredictor = calibrate_batched(tables, calibration)
-    return predictor
+    return calibrate_batched(tables, calibration)

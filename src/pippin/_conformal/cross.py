@@ -69,7 +69,7 @@ class CrossRule(Rule):
     def with_best(self, request: Request, sets: dispatch.Sets) -> dispatch.Sets:
         sizes, members = sets
         empty = np.flatnonzero(sizes == 0)
-        best = [ranked_order(self.top(request.rows, request, row, row + 1))[0, 0] for row in empty]
+        best = [ranked_order(self.top(request.rows, request, row, row + 1))[0, 0] for row in empty.tolist()]
         return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], np.array(best, dtype=np.int32))
 
     def top(self, rows: Rows, request: Request, start: int, stop: int) -> Vector:

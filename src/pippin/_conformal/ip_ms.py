@@ -157,7 +157,7 @@ class IpMsRule(Rule):
 
     def guarantee(self, predictor: Any) -> float:
         """Return 1 − alpha; as published 1 − 2·alpha, since two kinds of errors add up."""
-        return max(0.0, 1 - (2 if self.spec.variant == "none" else 1) * predictor.alpha)
+        return float(max(0.0, 1 - (2 if self.spec.variant == "none" else 1) * predictor.alpha))
 
     def describe(self, predictor: Any) -> str:
         proven = 100 * predictor.guarantee

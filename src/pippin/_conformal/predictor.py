@@ -459,10 +459,20 @@ class ConformalPredictor(SavedWithScores):
         Returns:
             Matplotlib axes.
         """
-        from pippin._plotting.thresholds import plot_predictor
+        from pippin._plotting.thresholds import Scored, cell_names, plot_scores, plot_thresholds
 
-        axes: Axes = plot_predictor(self, ax)
-        return axes
+        if self.per is not None:
+            table = self.table().to_dict(as_series=False)
+            names = cell_names(table, self.per)
+            rows = {name: row for row, name in enumerate(names)}.values()  # one of those that share a threshold
+            notes = [f"{table['n'][row]:,} examples" for row in rows]
+            thresholds = np.array([table["threshold"][row] for row in rows])
+            text = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
+            return plot_thresholds([names[row] for row in rows], thresholds, notes, text, ax)
+        scores = self.calibration_scores
+        if scores is None:
+            raise InputError(f"{self!r} has no calibration scores, so it has no picture", "look at describe()")
+        return plot_scores(Scored(scores, *self._rule.picture(), str(self.score)), ax)
 
     def describe(self) -> str:
         """Describe the predictor and its guarantee in one sentence."""
@@ -691,10 +701,10 @@ def _sharpened_from_content(content: Content) -> ConformalPredictor:
     base = read_content(decoded(inner))
     if not isinstance(base, ConformalPredictor):
         raise InputError("its base makes no sense")
-    cross = isinstance(base._rule, CrossRule)
-    wanted = len(base._rule.fold_scores) if cross else 1
+    rule = base._rule
+    wanted = len(rule.fold_scores) if isinstance(rule, CrossRule) else 1
     need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
-    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if cross else "single"))
+    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if isinstance(rule, CrossRule) else "single"))
 
 
 def _mixture_from_content(content: Content) -> ConformalPredictor:
@@ -705,11 +715,16 @@ def _mixture_from_content(content: Content) -> ConformalPredictor:
     return mixture(parts, [part.sharpeners[0] for part in parts])
 
 
+def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
+    """Return the rule of a predictor with thresholds by cell."""
+    assert isinstance(predictor._rule, MondrianRule)
+    return predictor._rule
+
+
 def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
     """Return a predictor with thresholds of its own without its calibration scores."""
-    assert isinstance(predictor._rule, MondrianRule)
-    cells = replace(predictor._rule.cells, given=None, ranks=None)
-    return replace(predictor, _rule=replace(predictor._rule, cells=cells))
+    rule = mondrian_of(predictor)
+    return replace(predictor, _rule=replace(rule, cells=replace(rule.cells, given=None, ranks=None)))
 
 
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:

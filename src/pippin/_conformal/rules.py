@@ -34,7 +34,7 @@ from pippin._conformal.mondrian import (
 from pippin._conformal.serialization import Content, check_limits, listed, need, rising, whole_numbers
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
-from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
+from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
 from pippin._runtime.warn import warn
@@ -119,7 +119,7 @@ class Rule:
         """
         return None
 
-    def top(self, rows: Rows, request: Request, start: int, stop: int) -> Vector:
+    def top(self, rows: Rows, request: Request, start: int, stop: int) -> Floats:
         """Return values that break ties of p-values between classes: probabilities."""
         return rows.block(start, stop)
 
@@ -142,6 +142,10 @@ class Rule:
     def n_effective(self, n: int) -> float:
         """Return how many independent rows of equal weight the calibration rows are worth."""
         return n
+
+    def picture(self) -> tuple[Vector | None, float | None]:
+        """Return the weights of the calibration scores, if they differ, and the threshold, if there is one."""
+        return None, None
 
     def content(self, scores: bool) -> dict[str, Any]:
         """Return the rule's part of a file."""
@@ -287,6 +291,9 @@ class MondrianRule(Rule):
             return (*sure, *threshold, examples)
         groups = () if self.groups is None else (f"{sum(name is not None for name in self.groups):,} groups",)
         return (*sure, examples, *groups)
+
+    def picture(self) -> tuple[Vector | None, float | None]:
+        return None, float(self.limits.scores[0, 0]) if self.limits.scores.size == 1 else None
 
     def content(self, scores: bool) -> dict[str, Any]:
         confidence = {} if self.confidence is None else {"confidence": self.confidence}
@@ -488,6 +495,9 @@ class UnitsRule(Rule):
     def n_effective(self, n: int) -> float:
         return self.n_units
 
+    def picture(self) -> tuple[Vector | None, float | None]:
+        return 1 / np.bincount(self.units)[self.units], float(self.limits.scores[0, 0])
+
     def content(self, scores: bool) -> dict[str, Any]:
         return {"kind": "units", "calibration_scores": self.scores.tolist(), "units": self.units.tolist()}
 
@@ -520,10 +530,15 @@ class WeightedRule(Rule):
     def bounds(self, request: Request) -> Bounds:
         assert request.weights is not None
         own = request.weights
-        distinct, which = np.unique(own.ravel(), return_inverse=True)
-        reached = self._tails.reach(distinct, self.alpha)
-        each = np.append(self.scores, np.inf)[reached][which].reshape(own.shape)
+        each = self.thresholds(own.ravel()).reshape(own.shape)
         return Bounds(each, np.arange(request.rows.n) if own.shape[1] == 1 else None)
+
+    def thresholds(self, weights: Vector) -> Vector:
+        """Return the threshold of each object, from its weight."""
+        distinct, which = np.unique(weights, return_inverse=True)
+        reached = self._tails.reach(distinct, self.alpha)
+        each: Vector = np.append(self.scores, np.inf)[reached][which]
+        return each
 
     def members(self, score: Score, request: Request) -> dispatch.Sets:
         bounds = self.bounds(request)
@@ -583,6 +598,10 @@ class WeightedRule(Rule):
         """Return Kish's effective sample size, (Σw)²/Σw²."""
         scaled = self.weights / self.weights.max()
         return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    def picture(self) -> tuple[Vector | None, float | None]:
+        """Return the weights, and the threshold of an object of mean weight."""
+        return self.weights, float(self.thresholds(np.array([self.weights.mean()]))[0])
 
     def content(self, scores: bool) -> dict[str, Any]:
         return {"kind": "weighted", "calibration_scores": self.scores.tolist(), "weights": self.weights.tolist()}

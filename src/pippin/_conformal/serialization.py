@@ -38,9 +38,9 @@ KINDS: dict[str | None, str] = {
     "decisions": "pippin._decisions.decider:decider_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",
-    "stream": "pippin._online.state:stream_from_content",
-    "monitor": "pippin._online.state:monitor_from_content",
-    "risk monitor": "pippin._online.state:risk_monitor_from_content",
+    "stream": "pippin._online.stream:stream_from_content",
+    "monitor": "pippin._online.monitor:monitor_from_content",
+    "risk monitor": "pippin._online.risk_monitor:risk_monitor_from_content",
 }
 
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}

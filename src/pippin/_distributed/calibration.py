@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,33 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal import by_cell, marginal
-from pippin._conformal.cells import Cells, Placement, by_class
+from pippin._conformal.calibrate import marginal_predictor, ranks_from_1
 from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
-from pippin._conformal.conditional import ConditionalPredictor, at_level
-from pippin._conformal.grouping import Grouping, places
-from pippin._conformal.kinds import Level, as_kinds, as_levels
-from pippin._conformal.marginal import Predictor
+from pippin._conformal.mondrian import Cells, Level, Placement, Taxonomy, as_kinds, as_levels, by_class, one_cell
+from pippin._conformal.predictor import ConformalPredictor, without_scores
+from pippin._conformal.rules import marginal_rule, mondrian_rule
 from pippin._distributed.part import Part, compact, numbered, positioned, united
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
+from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
 from pippin._validation.index import same_index
-from pippin._validation.labels import (
-    ColumnNumbers,
-    Groups,
-    agree,
-    as_numbered_groups,
-    ids_not_groups,
-    labels_of_part,
-)
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.labels import ColumnNumbers, Groups, as_numbered_groups, ids_not_groups, labels_of_part
+from pippin._validation.rows import Rows, agree, as_rows
 
 MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 20 MB
 
@@ -87,7 +78,7 @@ class Calibration:
         most_scores: int = MOST_SCORES,
     ) -> None:
         self.score, self.alpha, self.classes = parse_score(score), alpha, classes
-        self.grouping = None if per is None and unseen == "error" else Grouping(per or "group", None, unseen)
+        self.grouping = None if per is None and unseen == "error" else Taxonomy(per or "group", None, unseen)
         self.seed = np.random.default_rng() if seed is None else generator_of(seed)
         self.most_scores = most_scores
         positioned(self.seed, 0)
@@ -131,7 +122,7 @@ class Calibration:
         if self.by_group and groups is not None:
             group_codes, names = as_numbered_groups(groups, rows.n)
             numbers = Groups(compact(group_codes), names)
-        ranks = compact(by_cell.ranks_from_1(rows, codes)) if self.grouping.per == "rc3p" else None
+        ranks = compact(ranks_from_1(rows, codes)) if self.grouping.per == "rc3p" else None
         return Part(scores, compact(codes), numbers, ranks, first)
 
     def _empty(self, first: int) -> Part:
@@ -142,7 +133,7 @@ class Calibration:
         labels: Any = none
         return Part(np.empty(0), labels, Groups(labels, ()) if self.by_group else None, ranks, first)
 
-    def merge(self, parts: Iterable[Part]) -> Predictor | ConditionalPredictor:
+    def merge(self, parts: Iterable[Part]) -> ConformalPredictor:
         """Make the predictor of all parts.
 
         Args:
@@ -154,35 +145,34 @@ class Calibration:
             raise InputError("Expected at least one row of probabilities, got parts without any")
         if self.grouping is None:
             return self._one_threshold(np.concatenate([part.scores for part in ordered]))
-        return by_cell.warned(*self._per_cell(ordered, self.grouping))
+        return self._per_cell(ordered, self.grouping)
 
-    def _one_threshold(self, scores: Vector) -> Predictor:
+    def _one_threshold(self, scores: Vector) -> ConformalPredictor:
         n, level = len(scores), as_alpha(self.alpha)
         if n <= self.most_scores:
-            return marginal.from_scores(scores, self.score, level, self.classes)
+            return marginal_predictor(scores, self.score, level, self.classes).warned()
         k, threshold = quantile_rank(n, level), math.inf
         if k <= n:
             scores.partition(k - 1)  # in place: no further copy of so many scores
             threshold = float(scores[k - 1])
-        return Predictor(self.score, level, marginal.warned(threshold, n, level), n, self.classes, None)
+        rule = marginal_rule(one_cell(None, n, len(self.classes)), threshold)
+        return ConformalPredictor(self.score, level, n, self.classes, rule).warned()
 
-    def _per_cell(self, parts: Sequence[Part], grouping: Grouping) -> tuple[ConditionalPredictor, str | None]:
-        """Return the Mondrian predictor, and what to warn of beyond infinite thresholds."""
+    def _per_cell(self, parts: Sequence[Part], grouping: Taxonomy) -> ConformalPredictor:
+        """Return the Mondrian predictor."""
         n, note, known, kinds = sum(len(part.scores) for part in parts), None, None, None
         total = n
         if grouping.per == "cluster":
             cells, n, note = self._clustered(parts, n)
         else:
             names = united(part.groups.names for part in parts if part.groups is not None) if self.by_group else None
-            placement, known, kinds = places(grouping, self.classes, names)
+            placement, known, kinds = grouping.places(self.classes, names)
             cells = gather_cells(parts, placement, names)
-        blank = ConditionalPredictor(
-            self.score, grouping.name, 0.5, np.empty(0), None, n, self.classes, known, cells, kinds
-        )
-        predictor = at_level(blank, self.alpha)
-        if total > self.most_scores:
-            predictor = replace(predictor, cells=replace(cells, scores=None, ranks=None))
-        return predictor, note
+        rule, level = mondrian_rule(cells, grouping.name, known, kinds).at(self.alpha)
+        predictor = ConformalPredictor(self.score, level, n, self.classes, rule).warned()
+        if note:
+            warn(note)
+        return without_scores(predictor) if total > self.most_scores else predictor
 
     def _clustered(self, parts: Sequence[Part], n: int) -> tuple[Cells, int, str | None]:
         """Cluster the classes; return their cells, the number of rows that calibrate, and what to warn of."""
@@ -212,7 +202,7 @@ class Calibration:
 
 def calibrate_batched(
     source: Batched, calibration: Calibration, watch: Callable[[Batch], None] = lambda batch: None
-) -> Predictor | ConditionalPredictor:
+) -> ConformalPredictor:
     """Calibrate on all rows of tables, batch after batch; call `watch` with every batch."""
     needs = ("labels", "groups") if calibration.by_group else ("labels",)
     parts = []

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.coverage_by import Counts, Tally, tally
-from pippin._conformal.metrics import Evaluation, judged
-from pippin._conformal.protocol import ConformalPredictor
+from pippin._conformal.evaluation import Evaluation, judged
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._distributed.part import united
 from pippin._engine import dispatch

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.content import Content, vector_of
-from pippin._conformal.marginal import kth_smallest
-from pippin._conformal.protocol import ConformalPredictor
-from pippin._conformal.saving import attributes
+from pippin._conformal.mondrian import kth_smallest
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.serialization import Content, attributes, vector_of
 from pippin._engine import martingale
 from pippin._online import state
 from pippin._runtime.errors import InputError
@@ -17,7 +16,7 @@ from pippin._runtime.showing import html_facts
 from pippin._shift.novelty import SURPRISE, surprises
 from pippin._theory.level import as_alpha
 from pippin._theory.martingale import BINS, CUSUM, EVER, PIECES, SHIRYAEV_ROBERTS, SLOPES, alarm_limit, exp_capital
-from pippin._validation.labels import as_one_row
+from pippin._validation.rows import as_one_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pippin._conformal.content import Content, need
-from pippin._conformal.saving import attributes
+from pippin._conformal.serialization import Content, attributes, need
 from pippin._online.monitor import as_delta
 from pippin._online.state import History, Resumable
 from pippin._runtime.errors import InputError

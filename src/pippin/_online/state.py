@@ -8,11 +8,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.content import Content, need, vector_of
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.protocol import ConformalPredictor
-from pippin._conformal.saving import decoded, read_kind, write_predictor
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.rules import MondrianRule
+from pippin._conformal.serialization import Content, decoded, load_kind, need, read_content, vector_of, write_file
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Vector
@@ -22,7 +20,6 @@ from pippin._validation.labels import as_labels
 
 DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies in which a row is in one cell only
 MAX_BLOCKS = 400  # of a history; an even number
-REMEDIES = ("read a predictor with pippin.load", "begin anew from the predictor")
 
 
 class Resumable:
@@ -47,7 +44,7 @@ class Resumable:
         Args:
             path: the file.
         """
-        write_predictor(path, self.content())
+        write_file(path, self.content())
 
     @classmethod
     def load(cls, path: "str | PathLike[str]") -> Self:
@@ -59,14 +56,16 @@ class Resumable:
         Raises:
             InputError: the file is damaged, was edited, or holds something else.
         """
-        return read_kind(path, cls._kind, cls._kind, cls._from_content, REMEDIES)
+        state: Self = load_kind(path, cls._kind, f"a {cls._kind}", "read it with pippin.load")
+        return state
 
 
 def saved_predictor(content: Content) -> ConformalPredictor:
     """Read the predictor in the file of a stream or monitor."""
-    from pippin._conformal import loading
-
-    return loading.read(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
+    predictor: ConformalPredictor = read_content(
+        decoded(content.take("predictor", lambda value: isinstance(value, dict)))
+    )
+    return predictor
 
 
 def counts_of(part: str, values: Any, n: int | None, most: int) -> list[int]:
@@ -120,31 +119,34 @@ def score_pools(predictor: Any) -> ScorePools:
     Raises:
         InputError: the predictor has no calibration scores, or cells that share rows.
     """
-    if isinstance(predictor, Predictor) and predictor.scores is not None:
-        cells = [[0] * len(predictor.classes)]
-        return ScorePools(predictor.score, cells, [predictor.scores], [predictor.alpha], ["all"])
-    conditional = isinstance(predictor, ConditionalPredictor) and predictor.per in DISJOINT
-    if not conditional or predictor.cells.scores is None:
+    rule = getattr(predictor, "_rule", None)
+    if (
+        not isinstance(rule, MondrianRule)
+        or predictor.sharpeners
+        or predictor.per not in (None, *DISJOINT)
+        or rule.cells.scores is None
+    ):
         raise InputError(
             f"Expected a predictor with its calibration scores and thresholds for all, per class or per group, got "
             f"{predictor!r}",
             'calibrate with or without per="class" or per="group"',
         )
-    scores = [predictor.cells.scores[start:stop] for start, stop in pairwise(predictor.cells.offsets.tolist())]
-    levels = list(predictor.levels or [predictor.alpha] * len(scores))
-    groups = {str(name): index for index, name in enumerate(predictor.groups or ()) if name is not None}
-    unseen = len(groups) if predictor.groups and predictor.groups[-1] is None else None
-    cells, names = predictor.cells.of.tolist(), _cell_names(predictor)
-    return ScorePools(predictor.score, cells, scores, levels, names, groups or None, unseen)
+    cells = rule.cells
+    scores = [rule.cells.scores[start:stop] for start, stop in pairwise(cells.offsets.tolist())]
+    levels = list(rule.levels or [predictor.alpha] * len(scores))
+    groups = {str(name): index for index, name in enumerate(rule.groups or ()) if name is not None}
+    unseen = len(groups) if rule.groups and rule.groups[-1] is None else None
+    names = ["all"] if rule.per is None else _cell_names(rule, predictor.classes)
+    return ScorePools(predictor.score, cells.of.tolist(), scores, levels, names, groups or None, unseen)
 
 
-def _cell_names(predictor: ConditionalPredictor) -> list[Any]:
+def _cell_names(rule: MondrianRule, classes: Classes) -> list[Any]:
     """Return the name of each cell: a class, a kind, a group, or a group and a class."""
     names: dict[int, Any] = {}
-    columns = predictor.classes if predictor.kinds is None else predictor.kinds.by_class()
-    for group, cells in zip(predictor.groups or [None], predictor.cells.of.tolist(), strict=True):
+    columns = classes if rule.kinds is None else rule.kinds.by_class()
+    for group, cells in zip(rule.groups or [None], rule.cells.of.tolist(), strict=True):
         for column, cell in zip(columns, cells, strict=True):
-            names.setdefault(cell, {"group": group, "class and group": (group, column)}.get(predictor.per, column))
+            names.setdefault(cell, {"group": group, "class and group": (group, column)}.get(rule.per or "", column))
     return [names[cell] for cell in sorted(names)]
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.content import Content, need
-from pippin._conformal.protocol import ConformalPredictor
-from pippin._conformal.saving import attributes, decoded
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.serialization import Content, attributes, decoded, need
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
 from pippin._online import state
@@ -19,8 +18,7 @@ from pippin._online.update_rules import make_rules
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts, shown_share
-from pippin._validation.labels import as_one_row
-from pippin._validation.rows import as_rows
+from pippin._validation.rows import as_one_row, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

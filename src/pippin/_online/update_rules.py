@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pippin._conformal.content import Content, need, vector_of
-from pippin._conformal.marginal import kth_smallest
+from pippin._conformal.mondrian import kth_smallest
+from pippin._conformal.serialization import Content, need, vector_of
 from pippin._online.state import ScorePools
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError

@@ -22,7 +22,7 @@ from pippin._theory.laws import share_interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.metrics import Evaluation
+    from pippin._conformal.evaluation import Evaluation
 
 WORDS = {"class": "classes", "group": "groups", "size": "sizes"}
 

@@ -26,7 +26,7 @@ from pippin._runtime.arrays import Flags, Vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.explaining import Explanation
+    from pippin._conformal.explanation import Explanation
 
 BINS = 50
 STEEP = 20  # the highest bar over the middle one, from which on heights are logarithmic

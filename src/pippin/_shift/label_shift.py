@@ -9,8 +9,8 @@ from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table
-from pippin._validation.labels import as_labelled, shortened
-from pippin._validation.rows import Rows, as_array, as_rows
+from pippin._validation.labels import as_labelled
+from pippin._validation.rows import Rows, as_array, as_rows, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

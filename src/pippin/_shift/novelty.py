@@ -6,13 +6,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.answers import asked_rows
-from pippin._conformal.protocol import ConformalPredictor
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha
 from pippin._theory.spelling import parse_score
+from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import Rows, as_array
 
 SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
@@ -22,7 +22,7 @@ Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
 def surprises(predictor: ConformalPredictor, probs: Any) -> Vector:
     """Return 1 − max p of each row."""
-    return _surprise(asked_rows(predictor.classes, probs, False))
+    return _surprise(rows_of_classes(predictor.classes, probs, False))
 
 
 def novelty(
@@ -70,7 +70,9 @@ def novelty(
     old, new = (_strangeness(predictor, rows, measure, from_logits) for rows in (reference, probs))
     if per is None:
         return _ranked(old, new)
-    best, new_best = (dispatch.best(asked_rows(predictor.classes, part, from_logits))[0] for part in (reference, probs))
+    best, new_best = (
+        dispatch.best(rows_of_classes(predictor.classes, part, from_logits))[0] for part in (reference, probs)
+    )
     p = np.ones(len(new))
     for k in np.unique(new_best):
         p[new_best == k] = _ranked(old[best == k], new[new_best == k])
@@ -89,7 +91,7 @@ def _strangeness(predictor: ConformalPredictor, data: Any, measure: Measure, fro
             got = f"shape {values.shape}" if values.shape != (n,) else "NaN"
             raise InputError(f"Expected a number for each of {n} rows from measure=, got {got}")
         return values
-    rows = asked_rows(predictor.classes, data, from_logits)
+    rows = rows_of_classes(predictor.classes, data, from_logits)
     if measure == "surprise":
         return _surprise(rows)
     if measure == "entropy":

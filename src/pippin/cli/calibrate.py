@@ -21,7 +21,7 @@ from pippin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin._theory.scores import Score
     from pippin._validation.batched import Batch
     from pippin.tables.reading import Data
@@ -74,7 +74,7 @@ def calibrate(
 ) -> None:
     """Turn data that the classifier was not trained on into a predictor."""
     from pippin._compare.methods import parse_method
-    from pippin._conformal.conditional import ConditionalPredictor
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin._distributed.calibration import MOST_SCORES
     from pippin._engine.dispatch import accuracy
     from pippin.cli.outputs import check_target
@@ -126,7 +126,7 @@ def calibrate(
             f"The classifier is right {100 * right:.3g} % of the time, more often than the {100 * asked:g} % asked "
             f"for: some sets will be empty. Ask for --alpha {1 - right:.1g} or less, or predict with --non-empty."
         )
-    if isinstance(predictor, ConditionalPredictor):
+    if isinstance(predictor, ConformalPredictor):
         console().print(class_table(predictor))
 
 
@@ -192,12 +192,11 @@ def _by_units(given: "Data", score: str, alpha: float, seed: int | None) -> "Con
 
 
 def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
-    from pippin._conformal.conditional import ConditionalPredictor
-    from pippin._conformal.marginal import Predictor
+    from pippin._conformal.predictor import ConformalPredictor
 
     if not no_scores:
         predictor.save(out)
-    elif isinstance(predictor, Predictor | ConditionalPredictor):
+    elif isinstance(predictor, ConformalPredictor):
         predictor.save(out, scores=False)
     else:
         raise InputError(
@@ -207,7 +206,7 @@ def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
 
 
 def _check(per: str | None, unseen: str) -> None:
-    from pippin._conformal.grouping import PER, UNSEEN
+    from pippin._conformal.mondrian import PER, UNSEEN
 
     if per is not None and per not in PER:
         raise InputError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}", "choose one of them")

@@ -10,7 +10,7 @@ from pippin.cli.inputs import read_or_example
 from pippin.cli.options import Beside, Columns, DataFile, PredictorFile, Worth, an_option
 
 if TYPE_CHECKING:
-    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin.decisions import Decisions, Utility
     from pippin.tables.reading import Data
 

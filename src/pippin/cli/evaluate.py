@@ -10,8 +10,8 @@ from pippin.cli.inputs import at_once, read_or_scan
 from pippin.cli.options import Beside, Columns, DataFiles, LabelsFile, NonEmpty, PredictorFile, Worth
 
 if TYPE_CHECKING:
-    from pippin._conformal.metrics import Evaluation
-    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._conformal.evaluation import Evaluation
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin._validation.rows import Rows
 
 
@@ -37,7 +37,7 @@ def evaluate(
     if scheduler is not None:
         import pippin.dask
 
-        known = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+        known = isinstance(calibrated, pippin.ConformalPredictor)
         if labels is not None or beside.weights is not None or worth.utility is not None or not known:
             raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
         with on_cluster(scheduler, data, columns.layout) as tables:
@@ -45,7 +45,7 @@ def evaluate(
         _say(calibrated, tables.name, far, False)
         return
     found = read_or_scan(data, labels, columns.layout)
-    by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+    by_threshold = isinstance(calibrated, pippin.ConformalPredictor)
     if not isinstance(found, Data) and by_threshold and beside.weights is None and worth.utility is None:
         from pippin.cli.evaluate_tables import evaluate_tables
 
@@ -64,7 +64,11 @@ def evaluate(
         sets = calibrated.predict(given.rows, **asked)
     names = [str(calibrated.classes[i]) for i in truth]
     measured = pippin.evaluate(
-        sets, names, groups=given.groups, alpha=getattr(calibrated, "alpha", None), n_calibration=calibrated.n_calibration
+        sets,
+        names,
+        groups=given.groups,
+        alpha=getattr(calibrated, "alpha", None),
+        n_calibration=calibrated.n_calibration,
     )
     measured = replace(measured, accuracy=accuracy(given.rows, truth))
     seen = scores_seen(calibrated)
@@ -87,9 +91,13 @@ def scores_seen(predictor: "ConformalPredictor") -> "Callable[[Rows, Any], int] 
     import numpy as np
 
     import pippin
-    from pippin._conformal.marginal import Predictor
+    from pippin._conformal.predictor import ConformalPredictor
 
-    if not isinstance(predictor, Predictor) or predictor.calibration_scores is None or predictor.score.randomized:
+    if (
+        not isinstance(predictor, ConformalPredictor)
+        or predictor.calibration_scores is None
+        or predictor.score.randomized
+    ):
         return None
     score, known = predictor.score, np.unique(predictor.calibration_scores)
     if len(known) < 0.5 * len(predictor.calibration_scores):  # few different scores say little

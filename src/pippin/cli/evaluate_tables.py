@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pippin._conformal.metrics import Evaluation
-    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._conformal.evaluation import Evaluation
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin.tables.scanning import Scan
 
 

@@ -36,7 +36,7 @@ def export(
 ) -> None:
     """Write a predictor, or a decider, as an ONNX graph or a C header."""
     import pippin
-    from pippin._conformal.portable import portable
+    from pippin._conformal.exportable import portable
     from pippin._runtime.disk import write_whole
     from pippin.cli.outputs import check_target
 

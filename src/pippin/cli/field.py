@@ -141,8 +141,8 @@ def _watch(field_run: "FieldRun", folder: Path) -> None:
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
     """Feed a monitor one window of each photograph, chosen by its logits: windows of one photograph are dependent."""
-    from pippin import Monitor
-    from pippin._inputs.rows import softmax
+    from pippin._validation.rows import softmax
+    from pippin.online import Monitor
 
     monitor = Monitor.load(state) if state.exists() else Monitor(model.predictor)
     if monitor.predictor.content() != model.predictor.content():

@@ -8,7 +8,7 @@ from pippin.cli.options import Beside
 
 if TYPE_CHECKING:
     from pippin._compare.methods import Method
-    from pippin._conformal.protocol import ConformalPredictor
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin.tables.columns import Layout
     from pippin.tables.reading import Data
     from pippin.tables.scanning import Scan

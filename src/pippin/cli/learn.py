@@ -53,7 +53,7 @@ def learn(
 
     check_target(out, ".json")
     given = read_or_example(data, labels, columns.layout)
-    predictor: pippin.SharpenedPredictor | pippin.SharpenedMixture = pippin.learn(
+    predictor: pippin.ConformalPredictor = pippin.learn(
         given.rows,
         known(given),
         score,
@@ -64,7 +64,7 @@ def learn(
     )
     predictor.save(out)
     print(f"{out}, made from {given.name}: {predictor.describe()}")
-    sharpener = (predictor if isinstance(predictor, pippin.SharpenedPredictor) else predictor.parts[0]).sharpeners[0]
+    sharpener = (predictor if isinstance(predictor, pippin.ConformalPredictor) else predictor.parts[0]).sharpeners[0]
     for one in sharpener.explain()[:3]:
         print(f"  {one.true} taken for {one.predicted}: {100 * one.before:.0f} % before, {100 * one.after:.0f} % after")
     if not sharpener.helps:

@@ -61,7 +61,7 @@ def predict(
     if not printed:
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated = pippin.load(predictor)
-    by_threshold = isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor)
+    by_threshold = isinstance(calibrated, pippin.ConformalPredictor)
     if scheduler is not None and (beside.weights is not None or not by_threshold):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
     found = read_or_scan(data, None, columns.layout) if scheduler is None else tables_of(data, columns.layout)
@@ -73,7 +73,7 @@ def predict(
     if not printed and out.exists() and any(path.exists() and out.samefile(path) for path in files):
         raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
     tell = partial(print, file=sys.stderr if printed else sys.stdout)
-    if not isinstance(found, Data) and isinstance(calibrated, pippin.Predictor | pippin.ConditionalPredictor):
+    if not isinstance(found, Data) and isinstance(calibrated, pippin.ConformalPredictor):
         from pippin.cli.predict_tables import predict_tables
 
         if beside.weights is not None:

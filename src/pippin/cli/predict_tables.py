@@ -13,7 +13,7 @@ from pippin.cli.pieces import PIECE, Numbers, Pieces, pieces_of, table_bytes
 if TYPE_CHECKING:
     import polars
 
-    from pippin import ConditionalPredictor, Predictor
+    from pippin import ConformalPredictor
     from pippin._conformal.sets import PredictionSets
     from pippin._validation.batched import Batch
     from pippin.dask.partitions import RowRange
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 def predict_tables(
-    predictor: "Predictor | ConditionalPredictor",
+    predictor: "ConformalPredictor",
     file: Path,
     source: "Scan",
     outs: list[Path | None],

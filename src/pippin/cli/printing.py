@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from pippin._conformal.metrics import WORDS
+from pippin._conformal.evaluation import WORDS
 from pippin._runtime.visible import visible
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pippin._compare.comparison import Comparison
     from pippin._compare.decisions import DecisionComparison
-    from pippin._conformal.conditional import ConditionalPredictor
+    from pippin._conformal.predictor import ConformalPredictor
     from pippin.tables.reading import Data
 
 WIDE = 160  # characters of a line that goes to a file or a pipe
@@ -92,7 +92,7 @@ def _worth(value: float) -> str:
     return "–" if value != value else f"{value:.3f}"
 
 
-def class_table(predictor: "ConditionalPredictor", most: int = 30) -> Table:
+def class_table(predictor: "ConformalPredictor", most: int = 30) -> Table:
     """One line per class (and group): what its threshold rests on; of many, the rarest."""
     frame = predictor.table()
     shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)

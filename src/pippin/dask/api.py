@@ -9,10 +9,8 @@ import dask
 import dask.array
 import numpy as np
 
-from pippin._conformal.conditional import ConditionalPredictor
-from pippin._conformal.marginal import Predictor
-from pippin._conformal.metrics import Evaluation
-from pippin._conformal.protocol import ConformalPredictor
+from pippin._conformal.evaluation import Evaluation
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._distributed.calibration import Calibration, refuse_ids
 from pippin._distributed.evaluation import EvaluationCounts, count_sets
@@ -38,7 +36,7 @@ def calibrate(
     per: Any = None,
     groups: Any = None,
     unseen: str = "error",
-) -> Predictor | ConditionalPredictor:
+) -> ConformalPredictor:
     """Make the predictor that `pippin.calibrate` makes of all rows at once, to the last bit, however they are divided.
 
     The scores of a partition are computed where it is. What comes to this process are the scores of the true labels,

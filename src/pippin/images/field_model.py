@@ -11,20 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pippin._inputs.rows import Rows, softmax
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.decisions.files import utility_of
-from pippin._predictors.decisions.results import Decisions
-from pippin._predictors.decisions.utility import Utility
-from pippin._predictors.decisions.worst_case import decide
-from pippin._predictors.loading import load
-from pippin._predictors.protocol import ConformalPredictor
-from pippin._predictors.sets import PredictionSets
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.serialization import load
+from pippin._conformal.sets import PredictionSets
+from pippin._decisions.decider import Decider
+from pippin._decisions.decisions import Decisions, decide
+from pippin._decisions.utility import Utility, utility_from_content
 from pippin._runtime.arrays import Vector
 from pippin._runtime.disk import whole_folder, write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.extras import need
 from pippin._runtime.version import __version__
+from pippin._validation.rows import Rows, softmax
 from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph
 from pippin.images.batch import file_checksum, write_json
 from pippin.images.provenance import check_part
@@ -242,7 +240,7 @@ class FieldModel:
             folder / "weights",
             folder / PREDICTOR,
             decider=folder / DECIDER if (folder / DECIDER).is_file() else None,
-            utility=None if utility is None else utility_of(utility, tuple(manifest["classes"])),
+            utility=None if utility is None else utility_from_content(utility, tuple(manifest["classes"])),
             fallback=manifest["fallback"],
             window=manifest["window"],
         )

@@ -12,15 +12,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from pippin._conformal.rules import MondrianRule, UnitsRule
+from pippin._decisions.decider import Decider
 from pippin._engine import decisions, dispatch
-from pippin._inputs.rows import Rows
-from pippin._predictors.conditional import ConditionalPredictor
-from pippin._predictors.decisions.decider import Decider
-from pippin._predictors.marginal import Predictor
-from pippin._predictors.sharpening.sharpened import SharpenedPredictor
-from pippin._predictors.units import UnitPredictor
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
+from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
 
 TOLERANCE = 1e-9  # between two ways to compute one score
@@ -43,7 +40,7 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     _check_classes(part, tuple(map(str, predictor.classes)), training.classes)
     if calibration is not None:
         _check_files(part, calibration, training)
-    if isinstance(_base(predictor), UnitPredictor):
+    if isinstance(getattr(predictor, "_rule", None), UnitsRule):
         _check_units(part, training)
     if "features" in predictor.takes and training.features is None:
         raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
@@ -66,13 +63,10 @@ def graph_metadata(training: TrainingRecord) -> dict[str, str]:
     return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
 
 
-def _base(predictor: Any) -> Any:
-    return predictor.base if isinstance(predictor, SharpenedPredictor) else predictor
-
-
 def _check_kind(predictor: Any) -> None:
     """Check that a predictor needs only an image, and can compute p-values."""
-    supported = isinstance(_base(predictor), Predictor | ConditionalPredictor | UnitPredictor | Decider)
+    rule, sharpeners = getattr(predictor, "_rule", None), getattr(predictor, "sharpeners", ())
+    supported = isinstance(predictor, Decider) or (isinstance(rule, MondrianRule | UnitsRule) and len(sharpeners) < 2)
     if not supported or predictor.takes - {"seed", "features"}:
         more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
         raise InputError(
@@ -138,23 +132,21 @@ def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None
 
 
 def _calibration_scores(predictor: Any) -> Vector | None:
-    base = _base(predictor)
-    cells = getattr(base, "cells", None)
-    scores: Vector | None = base.scores if cells is None else cells.scores
+    scores: Vector | None = predictor.cells.scores if isinstance(predictor, Decider) else predictor.calibration_scores
     return scores
 
 
 def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
     """Compute the scores of all images held out, sorted; None if they are randomized."""
-    rows, base = Rows(training.logits, True, training.classes), _base(predictor)
-    if isinstance(predictor, SharpenedPredictor):
+    rows = Rows(training.logits, True, training.classes)
+    if getattr(predictor, "sharpeners", ()):
         features = training.features if "features" in predictor.takes else None
         rows = predictor.sharpeners[0].rows(training.logits, features=features, from_logits=True)
-    if isinstance(base, Decider):
-        return np.sort(decisions.decision_scores(rows, training.labels, base.utility.policy(base.classes)))
-    if base.score.randomized:
+    if isinstance(predictor, Decider):
+        return np.sort(decisions.decision_scores(rows, training.labels, predictor.utility.policy(predictor.classes)))
+    if predictor.score.randomized:
         return None
-    return np.sort(dispatch.label_scores(rows, training.labels, base.score, np.ones(rows.n)))
+    return np.sort(dispatch.label_scores(rows, training.labels, predictor.score, np.ones(rows.n)))
 
 
 def _count_unmatched(expected: Vector, actual: Vector) -> int:

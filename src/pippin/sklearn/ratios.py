@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from pippin._shift.label_shift import likelihood_ratios
 from pippin._runtime.errors import InputError
+from pippin._shift.label_shift import likelihood_ratios
 from pippin.sklearn.rows import as_seed, seeded
 
 Vector = NDArray[np.float64]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._conformal import metrics
+from pippin import metrics
 from pippin._conformal.sets import PredictionSets
 
 

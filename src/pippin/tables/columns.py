@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.errors import InputError
-from pippin._validation.labels import Reading, shortened
-from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding
+from pippin._validation.labels import Reading
+from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding, shortened
 
 __all__ = ["Layout"]
 

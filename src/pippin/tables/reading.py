@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.visible import visible
-from pippin._validation.labels import ColumnNumbers, Labelled, Reading, agree, are_ids, as_classes, as_groups, as_labels
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
+from pippin._validation.rows import Rows, agree, as_rows
 from pippin.tables.columns import Layout, find_columns, no_class, normalized, suspect_columns
 from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
 

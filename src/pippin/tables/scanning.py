@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pippin._runtime.disk import joined_on_disk
 from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
-from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, shortened, two_meanings
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
+from pippin._validation.rows import Rows, as_rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalized
 from pippin.tables.formats import (
     csv_blocks,
@@ -67,7 +67,7 @@ def scan(
     ...     for name in ("north.csv", "south.csv"):
     ...         _ = pathlib.Path(folder, name).write_text("crop,weed,label" + "\\n0.9,0.1,crop" * 20)
     ...     pippin.calibrate(pippin.scan(folder), score="ip")
-    Predictor(ip, alpha=0.1, threshold=0.1, 40 calibration examples, 2 classes)
+    ConformalPredictor(ip, alpha=0.1, threshold=0.1, 40 calibration examples, 2 classes)
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
     layout = Layout(label, id, None if classes is None else tuple(classes), prefix, logits, normalize, labels_are)

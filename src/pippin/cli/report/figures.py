@@ -17,7 +17,7 @@ from pippin._compare.decisions import DecisionComparison
 from pippin._compare.methods import parse_methods
 from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
-from pippin._conformal.metrics import Evaluation
+from pippin._conformal.evaluation import Evaluation
 from pippin._plotting import drawing
 from pippin._plotting.coverage import draw_shares
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short

@@ -15,7 +15,7 @@ from pippin._compare.evidence import differences
 from pippin._compare.methods import Method
 from pippin._compare.report_data import STEPS, LevelCurve, Study
 from pippin._compare.verdict import on_absent, on_sample
-from pippin._conformal.metrics import WORDS
+from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
 from pippin._plotting.drawing import RATIO
 from pippin._plotting.front import HOLLOW, Dot, read_front

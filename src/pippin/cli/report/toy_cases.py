@@ -6,7 +6,7 @@ probabilities are reconstructed from its table (case 5 is one of several that fi
 
 from dataclasses import dataclass
 
-from pippin._conformal.calibrating import score
+from pippin._conformal.calibrate import score
 
 OWN = 0.1
 
