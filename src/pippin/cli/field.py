@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -130,13 +131,11 @@ def _watch(field_run: "FieldRun", folder: Path) -> None:
     """Print a line per new photograph, once the journal has it; until it is interrupted."""
     from pippin.images.field_run import arriving
 
-    try:
+    with suppress(KeyboardInterrupt):
         for photo in arriving(folder, lambda: time.sleep(PAUSE)):
             entry, new = field_run.process(photo)
             if new:
                 print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
-    except KeyboardInterrupt:
-        return
 
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:

@@ -53,7 +53,7 @@ def we3ds(
     options = WindowOptions(window, label, soil, RARE if drop is None else read_names(drop), seed)
     with output_folder(out):
         result = prepare_we3ds(folder, out, options, strict=strict, workers=workers, draw=draw)
-    _print_result(result)
+    _print_result(out, result)
 
 
 def read_names(text: str) -> tuple[str, ...]:
@@ -66,8 +66,8 @@ def read_names(text: str) -> tuple[str, ...]:
     return () if names in (("none",), ("",)) else names
 
 
-def _print_result(result: "Prepared") -> None:
-    from rich.table import Table
+def _print_result(out: Path, result: "Prepared") -> None:
+    from rich.table import Column, Table
 
     from pippin._runtime.visible import visible
     from pippin.cli.printing import console
@@ -78,9 +78,9 @@ def _print_result(result: "Prepared") -> None:
         f"{photographs['cut']:,} of {photographs['found']:,} photographs gave {windows['cut']:,} windows; "
         f"{windows['all void']:,} are all void, {windows['written']:,} were written.\n"
     )
-    table = Table(caption="windows per class, as labelled and as written", caption_justify="left")
-    for column in ("class", "group", "before", "after"):
-        table.add_column(column, justify="right" if column in ("before", "after") else "left")
+    numbers = [Column(name, justify="right") for name in ("before", "after")]
+    caption = "windows per class, as labelled and as written"
+    table = Table("class", "group", *numbers, caption=caption, caption_justify="left")
     for known in record.classes:
         table.add_row(known["name"], known["group"], f"{known['before']:,}", f"{known['after']:,}")
     screen.print(table)
@@ -95,8 +95,8 @@ def _print_result(result: "Prepared") -> None:
         )
     else:
         screen.print("\nNothing was left to do.")
-    screen.print(f"The windows: {result.folder}; their table: {result.folder / 'windows.parquet'}")
-    if (result.folder / "cutting.png").is_file():
-        screen.print(f"Figures: {result.folder / 'cutting.png'}, {result.folder / 'counts.png'}")
+    screen.print(f"The windows: {out}; their table: {out / 'windows.parquet'}")
+    if (out / "cutting.png").is_file():
+        screen.print(f"Figures: {out / 'cutting.png'}, {out / 'counts.png'}")
     else:
         screen.print('For figures, before a run: pip install "pippin-conformal[report]"')

@@ -11,7 +11,6 @@ import shutil
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +22,7 @@ from pippin._runtime.extras import need
 from pippin._runtime.threads import n_threads
 from pippin.images.provenance import graph_metadata
 from pippin.images.reading import CONFIG
+from pippin.images.training import has_torch
 from pippin.images.training.folder import TrainingRecord
 
 if TYPE_CHECKING:
@@ -67,11 +67,6 @@ class OnnxNetwork:
 
 
 Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
-
-
-def has_torch() -> bool:
-    """Return True if all libraries that a network in torch needs are installed."""
-    return all(find_spec(name) is not None for name in ("torch", "transformers", "safetensors"))
 
 
 def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:

@@ -26,6 +26,15 @@ JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
 QUALITY = 90  # of the drawn photographs, JPEG
 LONGEST = 150  # bytes of a drawn photograph's name, which leaves room for the name of its draft
 FORMAT = "pippin field run"
+SCHEMA: dict[str, Any] = {
+    "photo": polars.String,
+    "row": polars.Int64,
+    "column": polars.Int64,
+    "set": polars.List(polars.String),
+    "action": polars.String,
+    "certificate": polars.Float64,
+    "credibility": polars.Float64,
+}
 
 
 def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
@@ -105,7 +114,8 @@ class FieldRun:
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_whole(self.out / "results.jsonl", lines.encode("utf-8", "backslashreplace"))
-        write_whole(self.out / "results.parquet", to_bytes(_table(rows).write_parquet))
+        readable = [row | {"photo": row["photo"].encode("utf-8", "backslashreplace").decode()} for row in rows]
+        write_whole(self.out / "results.parquet", to_bytes(polars.DataFrame(readable, schema=SCHEMA).write_parquet))
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in entries if "reason" in entry]
         acts = [row["action"] if self.model.actions is not None else size_told(len(row["set"])) for row in rows]
         numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}
@@ -168,11 +178,3 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
         )
     with journal.open(run):
         yield FieldRun(model, out, journal)
-
-
-def _table(rows: list[dict[str, Any]]) -> polars.DataFrame:
-    place = {"photo": polars.String, "row": polars.Int64, "column": polars.Int64}
-    result = {"action": polars.String, "certificate": polars.Float64, "credibility": polars.Float64}
-    schema: dict[str, Any] = {**place, "set": polars.List(polars.String), **result}
-    safe = [row | {"photo": row["photo"].encode("utf-8", "backslashreplace").decode()} for row in rows]
-    return polars.DataFrame(safe, schema=schema)

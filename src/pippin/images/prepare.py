@@ -71,9 +71,8 @@ class CutPhotograph:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Result of a run in `folder`, and its cost; `worked_on` counts the photographs read by this run."""
+    """Result of a run, and its cost; `worked_on` counts the photographs read by this run."""
 
-    folder: Path
     record: Record
     worked_on: int
     seconds: float
@@ -123,7 +122,7 @@ def prepare_we3ds(
         note(Problem("", **record.skipped[0]))
     if record is not None and _is_complete(out, record):
         journal.path.unlink(missing_ok=True)
-        return Prepared(out, record, 0, time.monotonic() - began, 0.0)
+        return Prepared(record, 0, time.monotonic() - began, 0.0)
     out.mkdir(parents=True, exist_ok=True)
     with journal.open(run), Workers(workers or n_threads(), download.open) as crew:
         (out / RECORD).unlink(missing_ok=True)
@@ -144,7 +143,7 @@ def prepare_we3ds(
         draft.unlink(missing_ok=True)
     write_json(out / RECORD, {"format": FORMAT, "version": 1, **asdict(record)})
     journal.path.unlink(missing_ok=True)
-    return Prepared(out, record, len(counted | cut), time.monotonic() - began, megabytes)
+    return Prepared(record, len(counted | cut), time.monotonic() - began, megabytes)
 
 
 def _count(

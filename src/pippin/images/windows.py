@@ -16,16 +16,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import polars
 from numpy.typing import NDArray
 
 from pippin._runtime.disk import read_plain, write_whole
 from pippin._runtime.errors import InputError
 from pippin.images.batch import to_bytes
 from pippin.images.we3ds import RARE, SOIL, VOID, Problem, ReadMember, image_file, mask_classes, mask_file
+
+if TYPE_CHECKING:
+    import polars  # not needed by worker processes
 
 LabelRule = Literal["plant", "all"]
 SMALLEST = 32  # pixels of a window's side
@@ -81,13 +83,15 @@ class WindowOptions:
         object.__setattr__(self, "drop", tuple(name for name in names if name in self.drop))
 
 
-def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) -> polars.DataFrame:
+def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) -> "polars.DataFrame":
     """Label and select the windows of photographs, given each photograph's counts[row, column, value].
 
     Returns:
         A row per window, in the order of photograph, row and column: file, photo, row, column, label, a column of
         pixel counts for each class, the mask value of the label, and True in `stays` where the window is selected.
     """
+    import polars
+
     classes = [known.name for known in mask_classes()]
     photo = [photo for photo, each in counts.items() for _ in range(each[..., 0].size)]
     places = [np.indices(each.shape[:2]).reshape(2, -1) for each in counts.values()]

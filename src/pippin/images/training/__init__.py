@@ -101,12 +101,17 @@ class Trained:
         return float(np.mean(self.logits.argmax(axis=1) == self.labels))
 
 
+def has_torch() -> bool:
+    """Return True if all libraries that a network in torch needs are installed."""
+    return all(find_spec(name) is not None for name in ("torch", "transformers", "safetensors"))
+
+
 def choose_device(name: str) -> str:
     """Return the device for `auto`, `cpu` or `cuda`."""
     if name not in CHOICES["device"]:
         raise InputError(f"Expected --device to be auto or cpu or cuda, got {name!r}", "choose one of them")
     cuda = False
-    if find_spec("torch") is not None:
+    if has_torch():
         import torch
 
         cuda = torch.cuda.is_available()

@@ -80,7 +80,7 @@ def train(
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         parameters = [p for p in network.model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY)
-        session = _Session(network, optimizer, pixels, images.labels, replace(options, learning_rate=rate))
+        session = _Session(network, optimizer, pixels, images, replace(options, learning_rate=rate))
         checkpoint, run = out.with_name(CHECKPOINT), _run_id(options, checksum)
         epochs = session.restore(checkpoint, run)
         for number in range(len(epochs) + 1, options.epochs + 1):
@@ -97,7 +97,7 @@ def train(
         logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
     files, groups = np.array(images.files)[held], images.groups()[held]
     trained = Trained(logits, images.labels[held], images.classes, files, groups, tuple(epochs), features)
-    write_trained(out, trained, session, images, checksum)
+    write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)
     return trained
@@ -110,7 +110,7 @@ class _Session:
     network: TorchNetwork
     optimizer: torch.optim.Optimizer
     pixels: Pixels
-    labels: NDArray[np.int64]
+    images: Images
     options: Options
 
     def run_epoch(self, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
@@ -127,7 +127,7 @@ class _Session:
         for part, block in zip(parts, self._blocks(parts), strict=True):
             for group in self.optimizer.param_groups:
                 group["lr"] = (options.learning_rate or 0.0) * _schedule(step, steps)
-            labels = torch.from_numpy(self.labels[part]).to(device)
+            labels = torch.from_numpy(self.images.labels[part]).to(device)
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16):
                 logits = self.network(augment(self.network.to_input(block), options.flips, views)).float()
@@ -207,9 +207,9 @@ def _run_id(options: Options, checksum: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def write_trained(out: Path, trained: Trained, session: _Session, images: Images, checksum: str) -> None:
+def write_trained(out: Path, trained: Trained, session: _Session, checksum: str) -> None:
     """Write weights/ (with a record of the files), train.json and, last, the logits: where they are, the rest is."""
-    held = set(trained.files.tolist())
+    images, held = session.images, set(trained.files.tolist())
     seen = tuple(file for file in images.files if file not in held)
     kept = trained.files, trained.logits, trained.labels
     training = TrainingRecord(trained.classes, seen, *kept, features=trained.features)
