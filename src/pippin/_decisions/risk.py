@@ -229,7 +229,7 @@ class RiskController(Saved):
 
     @cached_property
     def _one(self) -> tuple[bool, dispatch.OneSet]:
-        """Whether the score is randomized, and the compiled function of one row."""
+        """Randomization flag of the score, and its compiled function of one row."""
         return self.score.randomized, dispatch.one_set(self.score, len(self.classes))
 
 
