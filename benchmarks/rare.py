@@ -55,7 +55,7 @@ def measure(probs: Any, labels: Any, score: str, per: Any, alpha: float, splits:
 
 def without_limit(predictor: Any) -> int:
     """How many classes are in every set."""
-    if isinstance(predictor, pippin.Predictor):
+    if isinstance(predictor, pippin.ConformalPredictor):
         return int(np.isinf(predictor.threshold)) * len(predictor.classes)
     free = np.isinf(predictor.thresholds)
     if predictor.rank_limits is not None:

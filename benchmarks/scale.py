@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import polars
+from pippin._distributed.batches import Held
 from scale_traffic import measure_traffic
 
 import pippin
-from pippin._distributed.batches import Held
 
 NAMES = [f"class_{k:02d}" for k in range(12)]
 READ = "import polars, sys; polars.read_parquet(sys.argv[1] + '/*.parquet', columns={!r})".format([*NAMES, "label"])

@@ -160,6 +160,7 @@ def with_confusions(sharper, probs):
     """The sharpener with one temperature and two members that look at the whole row, of any weights."""
     from pippin._sharpening.inputs import fit_inputs, logarithms
     from pippin._sharpening.members import Member
+
     from pippin._sharpening.model import Model
 
     z, _ = logarithms(probs[:3_000])

@@ -134,7 +134,9 @@ def repairs(changes, labels, splits):
                 found.setdefault((name, way), []).append(np.mean(told[200:], axis=0))
             logs = [np.log(np.maximum(one, 1e-6)) for one in (plain[old], probs[later])]
             known, asked = estimate_ratios(*logs, random_state=seed)
-            sets = pippin.calibrate_weighted(plain[old], labels[old], known, "pip", 0.1).predict(probs[later], asked)
+            sets = pippin.calibrate(plain[old], labels[old], "pip", 0.1, weights=known).predict(
+                probs[later], weights=asked
+            )
             told = pippin.metrics.coverage(sets, labels[later]), pippin.metrics.mean_size(sets)
             found.setdefault((name, "weights"), []).append(told)
     return {key: np.mean(values, axis=0) for key, values in found.items()}
@@ -148,8 +150,8 @@ def frequencies(probs, labels, splits):
         more = more_of(new, probs, labels)
         plain = pippin.calibrate(probs[old], labels[old], "pip").predict(probs[more])
         ratios = pippin.shift.label_ratios(probs[old], labels[old], probs[more])
-        weighted = pippin.calibrate_weighted(probs[old], labels[old], ratios, "pip", 0.1)
-        moved = weighted.predict(probs[more], ratios)
+        weighted = pippin.calibrate(probs[old], labels[old], "pip", 0.1, weights=ratios)
+        moved = weighted.predict(probs[more], weights=ratios)
         for name, sets in (("as calibrated", plain), ("label ratios", moved)):
             found.setdefault(name, []).append(
                 (pippin.metrics.coverage(sets, labels[more]), pippin.metrics.mean_size(sets))

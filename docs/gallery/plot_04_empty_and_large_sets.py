@@ -121,5 +121,5 @@ for score in ("pip", "repip", "repip(gamma=0.1)"):
 # -------
 # - :doc:`/guarantees`: sets that are never empty, p-values and credibility
 # - :doc:`plot_10_unknown_objects`: when an object is really new
-# - :meth:`pippin.Predictor.explain`, :class:`pippin.Explanation`,
+# - :meth:`pippin.ConformalPredictor.explain`, :class:`pippin.Explanation`,
 #   :func:`pippin.metrics.empty_rate`

@@ -143,5 +143,5 @@ starved.table().select("class", "n", "threshold", "expected_coverage").head(4)
 # -------
 # - :doc:`/guarantees`: groups, clusters, RC3P, with proofs
 # - :doc:`/results`: what covering every class costs on real photographs
-# - :func:`pippin.calibrate`, :class:`pippin.ConditionalPredictor`,
+# - :func:`pippin.calibrate`, :class:`pippin.ConformalPredictor`,
 #   :meth:`pippin.Comparison.conditional`

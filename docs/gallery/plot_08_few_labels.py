@@ -97,7 +97,9 @@ print(
 )
 print(
     "sharpened:",
-    pippin.learn(rows, labels, "socop", 0.1, classes=data.classes).predict(new),
+    pippin.calibrate(
+        rows, labels, "socop", 0.1, sharpen="split", classes=data.classes
+    ).predict(new),
 )
 
 # %%

@@ -59,7 +59,7 @@ def by_covariates(here, labels, there):
     """Sets in the new field, plain and weighted by what the fields differ in."""
     w_here, w_there = estimate_ratios(look(here), look(there), random_state=0)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
-    weighted = pippin.calibrate_weighted(here, labels, w_here, "ip", 0.1)
+    weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
     return plain.predict(there), weighted.predict(there, w_there)
 
 
@@ -110,7 +110,7 @@ def by_labels(here, labels, there):
     """Sets in the new field, plain and weighted by how common each species is there."""
     ratios = pippin.shift.label_ratios(here, labels, there)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
-    weighted = pippin.calibrate_weighted(here, labels, ratios, "ip", 0.1)
+    weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=ratios)
     return plain.predict(there), weighted.predict(there, ratios)
 
 
@@ -205,7 +205,7 @@ plt.show()
 
 here, labels, there, truth = harder(seed=0)
 w_here, _ = estimate_ratios(look(here), look(there), random_state=0)
-weighted = pippin.calibrate_weighted(here, labels, w_here, "ip", 0.1)
+weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
 print(f"{weighted.n_calibration:,} rows, worth {weighted.effective_sample_size:,.0f}")
 
 # %%

@@ -197,4 +197,4 @@ print(
 # -------
 # - :doc:`/guarantees`: units, with the proof
 # - :doc:`plot_16_a_billion_rows`: logs that do not fit into memory
-# - :func:`pippin.calibrate` (``units=``), :class:`pippin.UnitPredictor`
+# - :func:`pippin.calibrate` (``units=``), :class:`pippin.ConformalPredictor`

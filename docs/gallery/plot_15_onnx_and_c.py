@@ -172,8 +172,8 @@ plt.show()
 # **A predictor that cannot leave.** What needs a model per fold or weights per object
 # stays in Python, and says so:
 
-weighted = pippin.calibrate_weighted(
-    data.probs[:2000], data.labels[:2000], np.ones(2000), classes=data.classes
+weighted = pippin.calibrate(
+    data.probs[:2000], data.labels[:2000], weights=np.ones(2000), classes=data.classes
 )
 weighted.save(folder / "weighted.json")
 command = ["export", folder / "weighted.json", "--c", folder / "weighted.h"]

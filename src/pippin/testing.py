@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pippin._conformal.calibrate import calibrate, score
+from pippin._conformal.calibrate import calibrate, marginal_predictor, score
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.serialization import load
 from pippin._engine.numba_engine import engine as compiled

@@ -105,7 +105,7 @@ def test_compare_tells_of_classes_and_groups(call, folder, blank_figures):
 @pytest.mark.parametrize("score", ["ip/ms", "ip/ms sum", "ip/ms none"])
 def test_the_combination(score, call, folder):
     guarantee = pippin.scores.parse_method(score).margin
-    expected = pippin.calibrate_combination(PROBS, LABELS, 0.4, variant=guarantee, classes=NAMES, seed=3)
+    expected = pippin.calibrate(PROBS, LABELS, f"ip/ms(variant={guarantee})", 0.4, classes=NAMES, seed=3)
     code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
     assert (code, err) == (0, "")
     assert f"ip/ms {guarantee} with the thresholds" in out
@@ -121,7 +121,7 @@ def test_the_combination(score, call, folder):
 def test_weights(call, folder):
     weights = 1 + PROBS[:, 0]
     np.save("w.npy", weights)
-    expected = pippin.calibrate_weighted(PROBS, LABELS, weights, "pip", 0.2, classes=NAMES).predict(PROBS, weights)
+    expected = pippin.calibrate(PROBS, LABELS, "pip", 0.2, weights=weights, classes=NAMES).predict(PROBS, weights)
     code, out, err = call("calibrate data.csv --score pip --alpha 0.2 --weights w.npy --out p.json")
     assert (code, err) == (0, "")
     assert "pip with weights, from 60 rows worth 5" in out

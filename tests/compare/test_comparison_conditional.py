@@ -35,8 +35,8 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if method.margin is not None:
-                predictor = pippin.calibrate_combination(
-                    probs[inner], labels[inner], alpha, variant=method.margin, seed=generator
+                predictor = pippin.calibrate(
+                    probs[inner], labels[inner], f"ip/ms(variant={method.margin})", alpha, seed=generator
                 )
                 asked = {}
             else:

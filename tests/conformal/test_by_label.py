@@ -23,13 +23,13 @@ KINDS = {
         {"group": 0},
     ),
     "weighted": (
-        lambda **given: pippin.calibrate_weighted(PROBS, LABELS, np.ones(300), "pip", **given),
+        lambda **given: pippin.calibrate(PROBS, LABELS, "pip", weights=np.ones(300), **given),
         {"weights": np.ones(6)},
         {"weight": 1.0},
     ),
-    "cross": (lambda **given: pippin.calibrate_cross(PROBS, LABELS, FARMS, "pip", **given), {}, {}),
+    "cross": (lambda **given: pippin.calibrate(PROBS, LABELS, "pip", folds=FARMS, **given), {}, {}),
     "rc3p": (lambda **given: pippin.calibrate(PROBS, LABELS, "pip", per="rc3p", **given), {}, {}),
-    "combination": (lambda **given: pippin.calibrate_combination(PROBS, LABELS, variant="sum", **given), {}, {}),
+    "combination": (lambda **given: pippin.calibrate(PROBS, LABELS, "ip/ms(variant=sum)", **given), {}, {}),
 }
 quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster)")
 of_every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pippin._conformal.combination import from_content
 from scipy import stats
 
 import pippin
 from pippin._conformal.ip_ms import combined, score_labels, singletons
-from pippin._conformal.combination import from_content
 from pippin._conformal.serialization import Content
 from pippin._theory.level import quantile_rank
 from pippin._validation.rows import as_rows
@@ -71,7 +71,7 @@ def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
     labels = np.array([rng.choice(n_classes, p=p) for p in 0.7 * probs + 0.3 / n_classes])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=4, share=0.5)
+        found = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee}, share=0.5)", 0.2, seed=4)
     first = np.random.default_rng(4).permutation(90)[:45]
     expected = slow_thresholds(probs, labels, Fraction(1, 5), guarantee, first.tolist(), Fraction(1, 2))
     assert (found.margin_threshold, found.ip_threshold) == expected
@@ -95,7 +95,7 @@ def test_any_two_thresholds(data, seed):
     for b in (*rng.choice(margins, 2), np.nextafter(rng.choice(margins), -2), -2.0, math.inf):
         for q in (*rng.choice(inverse, 2), -math.inf):
             made = [
-                pippin.Predictor(pippin.scores.parse(name), 0.1, threshold, 9, range(probs.shape[1]), None)
+                pippin.ConformalPredictor(pippin.scores.parse(name), 0.1, threshold, 9, range(probs.shape[1]), None)
                 for name, threshold in (("margin", b), ("ip", q))
             ]
             of_margin, of_ip = (p.predict(probs) for p in made)
@@ -103,7 +103,7 @@ def test_any_two_thresholds(data, seed):
             assert (singletons(rows, b) == (of_margin.sizes == 1)).all()
             for i in range(len(probs)):
                 assert sets[i] == (of_margin[i] if of_margin.sizes[i] == 1 else of_ip[i])
-            whole = pippin.Combination(0.1, "none", float(b), float(q), 9, 9, range(probs.shape[1]))
+            whole = pippin.ConformalPredictor(0.1, "none", float(b), float(q), 9, 9, range(probs.shape[1]))
             assert np.array_equal(whole.predict(probs).members, sets.members)
             assert whole.predict_one(probs[0]).tolist() == sets[0]
             assert (sets.contains(labels) == (score_labels(rows, labels).combined(b) <= q)).all()
@@ -131,7 +131,7 @@ def test_without_a_remedy_the_guarantee_is_lost():
     new_probs, new_labels = treacherous(40_000, rng)
     covered = {
         guarantee: pippin.metrics.coverage(
-            pippin.calibrate_combination(probs, labels, 0.1, variant=guarantee, seed=0).predict(new_probs), new_labels
+            pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee})", 0.1, seed=0).predict(new_probs), new_labels
         )
         for guarantee in GUARANTEES
     }
@@ -196,7 +196,7 @@ def test_singletons_that_cover_enough_leave_the_rest_empty():
     probs = np.tile([[0.9, 0.06, 0.04]], (400, 1))
     probs[::50] = [0.4, 0.35, 0.25]
     labels = np.zeros(400, dtype=int)
-    found = pippin.calibrate_combination(probs, labels, 0.1, seed=1)
+    found = pippin.calibrate(probs, labels, "ip/ms", 0.1, seed=1)
     assert found.ip_threshold == -math.inf
     sets = found.predict(probs)
     assert sets.sizes.tolist() == np.where(singletons(as_rows(probs), found.margin_threshold), 1, 0).tolist()
@@ -208,8 +208,8 @@ def test_wrong_singletons_fill_every_set_and_a_sentence_says_so():
     some = np.random.default_rng(1).random(200) < 0.5
     with pytest.warns(UserWarning, match=r"singletons are wrong for .* Pass a share below 1, or more rows"):
         # the first part is easy, the second is not: only a drift, or bad luck, does that
-        found = pippin.calibrate_combination(
-            probs, np.where(_second_part(200, 5) & some, wrong, probs.argmax(axis=1)), 0.1, seed=5, share=1
+        found = pippin.calibrate(
+            probs, np.where(_second_part(200, 5) & some, wrong, probs.argmax(axis=1)), "ip/ms(share=1)", 0.1, seed=5
         )
     assert (found.margin_threshold, found.ip_threshold) == (math.inf, math.inf)
     assert (found.predict(probs).sizes == 5).all()
@@ -227,16 +227,16 @@ def test_too_few_examples():
     probs, labels = population(40, np.random.default_rng(0))
     for guarantee, few, needed in (("none", 8, 9), ("sum", 18, 19)):
         with pytest.warns(UserWarning, match=f"{few} calibration examples are too few .* at least {needed} are needed"):
-            found = pippin.calibrate_combination(probs[:few], labels[:few], 0.1, variant=guarantee)
+            found = pippin.calibrate(probs[:few], labels[:few], f"ip/ms(variant={guarantee})", 0.1)
         assert (found.predict(probs).sizes == 5).all()
     with pytest.warns(UserWarning, match="too few to take singletons from the margin") as caught:
-        found = pippin.calibrate_combination(probs, labels, 0.1, seed=0)
+        found = pippin.calibrate(probs, labels, "ip/ms", 0.1, seed=0)
     assert len(caught) == 1
     assert found.margin_threshold == math.inf
-    ip = pippin.Predictor(pippin.scores.ip(), 0.1, found.ip_threshold, 20, range(5), None).predict(probs)
+    ip = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, found.ip_threshold, 20, range(5), None).predict(probs)
     assert found.predict(probs).labels() == ip.labels()
     with pytest.warns(UserWarning, match="8 rows for IP's threshold are too few") as caught:
-        found = pippin.calibrate_combination(probs, labels, 0.1, seed=0, fraction=0.8, share=1)
+        found = pippin.calibrate(probs, labels, "ip/ms(fraction=0.8, share=1)", 0.1, seed=0)
     assert len(caught) == 1
     assert (found.predict(probs).sizes == 5).all()
 
@@ -244,12 +244,12 @@ def test_too_few_examples():
 def test_the_seed_divides_the_rows():
     data = pippin.load_example()
     first, same, other, drawn = (
-        pippin.calibrate_combination(data.probs, data.labels, seed=s)
+        pippin.calibrate(data.probs, data.labels, "ip/ms", seed=s)
         for s in (1, 1, 2, np.random.default_rng(1))
     )  # fmt: skip
     assert asdict(first) == asdict(same) == asdict(drawn)
     assert asdict(first) != asdict(other)
-    none = [pippin.calibrate_combination(data.probs, data.labels, variant="none", seed=s) for s in (1, 2)]
+    none = [pippin.calibrate(data.probs, data.labels, "ip/ms(variant=none)", seed=s) for s in (1, 2)]
     assert asdict(none[0]) == asdict(none[1])
 
 
@@ -260,16 +260,16 @@ def test_the_kind_of_input_does_not_matter(guarantee):
     probs, labels = data.probs[:500].copy(), data.labels[:500].copy()
     probs.flags.writeable = labels.flags.writeable = False
     kept = probs.copy(), labels.copy()
-    found = pippin.calibrate_combination(probs, labels, 0.1, variant=guarantee, classes=data.classes, seed=3)
+    found = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     named = [data.classes[k] for k in labels]
     assert asdict(
-        pippin.calibrate_combination(probs, named, 0.1, variant=guarantee, classes=data.classes, seed=3)
+        pippin.calibrate(probs, named, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     ) == asdict(found)
     sets = found.predict(probs)
     assert sets.classes == data.classes
     assert np.array_equal(found.predict(probs.astype(np.float64)).members, sets.members)
     logits = np.log(probs.astype(np.float64))
-    from_logits = pippin.calibrate_combination(logits, labels, 0.1, variant=guarantee, seed=3, from_logits=True)
+    from_logits = pippin.calibrate(logits, labels, f"ip/ms(variant={guarantee})", 0.1, seed=3, from_logits=True)
     assert from_logits.ip_threshold == pytest.approx(found.ip_threshold, abs=1e-6)
     assert len(from_logits.predict(logits, from_logits=True)) == 500
     assert np.array_equal(probs, kept[0])
@@ -280,7 +280,7 @@ def test_the_kind_of_input_does_not_matter(guarantee):
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_its_file_brings_it_back(guarantee, tmp_path):
     data = pippin.load_example()
-    found = pippin.calibrate_combination(data.probs, data.labels, 0.1, variant=guarantee, classes=data.classes, seed=3)
+    found = pippin.calibrate(data.probs, data.labels, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     found.save(tmp_path / "both.json")
     again = pippin.load(tmp_path / "both.json")
     assert asdict(again) == asdict(found)
@@ -310,18 +310,18 @@ def test_its_file_brings_it_back(guarantee, tmp_path):
 def test_wrong_input_is_one_sentence(options, words):
     probs, labels = population(100, np.random.default_rng(0))
     with pytest.raises(ValueError, match=words):
-        pippin.calibrate_combination(probs, labels, **options)
+        pippin.calibrate(probs, labels, "ip/ms", **options)
     with pytest.raises(ValueError, match="Expected 5 columns"):
-        pippin.calibrate_combination(probs, labels, variant="sum").predict(probs[:, :2])
+        pippin.calibrate(probs, labels, "ip/ms(variant=sum)").predict(probs[:, :2])
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
     probs, labels = population(100, np.random.default_rng(0))
-    good = pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=0, share=0.5)
+    good = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee}, share=0.5)", 0.2, seed=0)
     probs[71, 2] = math.nan
     with pytest.raises(ValueError, match="Row 71 has nan"):
-        pippin.calibrate_combination(probs, labels, 0.2, variant=guarantee, seed=0)
+        pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee})", 0.2, seed=0)
     with pytest.raises(ValueError, match="Row 71 has nan"):
         good.predict(probs)
     with pytest.raises(ValueError, match="The row has nan"):
@@ -330,6 +330,6 @@ def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
 
 def test_it_travels_between_processes():
     probs, labels = population(100, np.random.default_rng(0))
-    found = pippin.calibrate_combination(probs, labels, 0.2, variant="sum")
+    found = pippin.calibrate(probs, labels, "ip/ms(variant=sum)", 0.2)
     one = found.predict_one(probs[0])
     assert pickle.loads(pickle.dumps(found)).predict_one(probs[0]).tolist() == one.tolist()  # noqa: S301 - our own

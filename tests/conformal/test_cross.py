@@ -40,7 +40,7 @@ def test_the_two_definitions_in_fractions(score):
         probs, labels, folds, new = some(23, 4, 3, seed=seed, kind=kind)
         s = pippin.scores.score(probs, labels, score, seed=1).tolist()
         t = np.stack([pippin.scores.score(part, None, score, seed=2) for part in new]).tolist()
-        predictor = pippin.calibrate_cross(probs, labels, folds, score, 0.1, seed=1)
+        predictor = pippin.calibrate(probs, labels, score, 0.1, folds=folds, seed=1)
         p = predictor.p_values(new, seed=2)
         masks = {alpha: predictor.at(alpha).predict(new, seed=2).mask for alpha in (0.04, 0.125, 0.25, 0.3)}
         for i in range(3):
@@ -59,7 +59,7 @@ def test_one_fold_is_split_conformal_prediction(score):
     """The same sets in the same order, at every level in hundredths."""
     for n, kind in ((1, "spread"), (19, "tied"), (100, "zeros"), (99, "peaked")):
         probs, labels, _, new = some(n, 1, 20, 5, seed=n, kind=kind)
-        cross = pippin.calibrate_cross(probs, labels, np.zeros(n, dtype=int), score, seed=1)
+        cross = pippin.calibrate(probs, labels, score, folds=np.zeros(n, dtype=int), seed=1)
         assert cross.guarantee == 1 - cross.alpha
         for alpha in (0.01, 0.05, 0.1, 0.2, 0.29, 0.5, 0.9):
             split = pippin.calibrate(probs, labels, score, alpha, seed=1) if n > 1 else None
@@ -73,7 +73,7 @@ def test_one_fold_is_split_conformal_prediction(score):
 def test_sets_are_the_large_p_values(n, n_folds, kind, seed):
     """At every level in hundredths, for labels alone too; members by mean probability."""
     probs, labels, folds, new = some(max(n, n_folds), n_folds, 7, 5, seed, kind)
-    predictor = pippin.calibrate_cross(probs, labels, folds, "aps", seed=1)
+    predictor = pippin.calibrate(probs, labels, "aps", folds=folds, seed=1)
     p = predictor.p_values(new, seed=2)
     truth = np.random.default_rng(seed).integers(0, 5, 7)
     assert np.array_equal(predictor.p_values(new, truth, seed=2), p[np.arange(7), truth])
@@ -89,7 +89,7 @@ def test_equal_models_are_one_model():
     data = pippin.load_example()
     probs, labels, new = data.probs[:500], data.labels[:500], data.probs[500:900]
     folds = np.random.default_rng(0).integers(0, 4, 500)
-    cross = pippin.calibrate_cross(probs, labels, folds, "repip", 0.1, classes=data.classes)
+    cross = pippin.calibrate(probs, labels, "repip", 0.1, folds=folds, classes=data.classes)
     assert (
         cross.predict([new] * 4).labels() == pippin.calibrate(probs, labels, classes=data.classes).predict(new).labels()
     )
@@ -98,7 +98,7 @@ def test_equal_models_are_one_model():
 def test_blocks_of_rows_give_the_same():
     """More rows than a block holds, each with its own u."""
     probs, labels, folds, new = some(60, 3, 600, 1000)
-    predictor = pippin.calibrate_cross(probs, labels, folds, "aps", 0.1, seed=1)
+    predictor = pippin.calibrate(probs, labels, "aps", 0.1, folds=folds, seed=1)
     scores = [pippin.scores.score(part, None, "aps", seed=2) for part in new]
     below = sum(map(np.searchsorted, predictor.fold_scores, scores), np.zeros((600, 1000)))
     p = predictor.p_values(new, seed=2)
@@ -135,7 +135,7 @@ def test_coverage_keeps_its_bound_and_is_usually_near_the_level(model, n_folds):
         probs = np.empty((n, 3))
         for f in range(n_folds):
             probs[folds == f] = model(x[:n][folds != f], y[:n][folds != f], x[:n][folds == f])
-        predictor = pippin.calibrate_cross(probs, y[:n], folds, "pip", alpha)
+        predictor = pippin.calibrate(probs, y[:n], "pip", alpha, folds=folds)
         new = [model(x[:n][folds != f], y[:n][folds != f], x[n:]) for f in range(n_folds)]
         covered[i] = predictor.predict(new).contains(y[n:]).mean()
     error = 4 * covered.std() / math.sqrt(draws)
@@ -163,8 +163,8 @@ def test_two_opposed_models_cover_less_than_the_level():
     covered = []
     for _ in range(40):
         x = rng.random(n)
-        predictor = pippin.calibrate_cross(
-            rows(p_true(x)[folds, np.arange(n)]), np.zeros(n, dtype=int), folds, "ip", alpha
+        predictor = pippin.calibrate(
+            rows(p_true(x)[folds, np.arange(n)]), np.zeros(n, dtype=int), "ip", alpha, folds=folds
         )
         covered.append(predictor.predict(rows(p_true(grid))).contains(np.zeros(1000, dtype=int)).mean())
     assert predictor.guarantee == 1 - 2 * alpha - 2 * 0.5 / 1001
@@ -192,7 +192,7 @@ def test_a_tournament_reaches_its_exact_coverage():
     for new in range(size):
         rest = [i for i in range(size) if i != new]
         probs = np.array([[p_true(i, new), 1 - p_true(i, new)] for i in rest])
-        predictor = pippin.calibrate_cross(probs, truth, np.arange(size - 1), "ip", alpha)
+        predictor = pippin.calibrate(probs, truth, "ip", alpha, folds=np.arange(size - 1))
         said = np.array([[[p_true(new, i), 1 - p_true(new, i)]] for i in rest])
         covered.append(predictor.predict(said).contains([0])[0])
     assert covered == [False] * odd + [True] * (size - odd)
@@ -209,7 +209,7 @@ def test_coverage_of_fixed_models_of_one_kind_is_beta():
     covered = []
     for _ in range(draws):
         rows = grid[rng.integers(0, 4000, n)]
-        predictor = pippin.calibrate_cross(rows, np.zeros(n, dtype=int), np.arange(n) % 3, "ip", alpha)
+        predictor = pippin.calibrate(rows, np.zeros(n, dtype=int), "ip", alpha, folds=np.arange(n) % 3)
         covered.append((predictor.p_values([grid] * 3, np.zeros(4000, dtype=int)) > alpha).mean())
     k = quantile_rank(n, alpha)
     assert stats.kstest(covered, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
@@ -220,9 +220,9 @@ def test_what_is_proven():
     probs, labels, *_ = some(100, 5, 1)
     cases = {5: 2 * 0.8 / 21, 2: 2 * 0.5 / 51, 50: 0.5 / 51, 100: 0.0}
     for n_folds, loss in cases.items():
-        predictor = pippin.calibrate_cross(probs, labels, np.arange(100) % n_folds, alpha=0.1)
+        predictor = pippin.calibrate(probs, labels, folds=np.arange(100) % n_folds, alpha=0.1)
         assert predictor.guarantee == pytest.approx(1 - 0.2 - loss)
-    uneven = pippin.calibrate_cross(probs, labels, np.minimum(np.arange(100) % 50, 48), alpha=0.1)
+    uneven = pippin.calibrate(probs, labels, folds=np.minimum(np.arange(100) % 50, 48), alpha=0.1)
     assert uneven.guarantee == pytest.approx(max(0, 0.8 - 2 * (1 - 1 / 49) / (100 / 49 + 1)))
     assert uneven.at(0.6).guarantee == 0
 
@@ -231,7 +231,7 @@ def test_what_is_proven():
 def test_mapie_agrees_where_its_count_does(n):
     """`agg_scores="crossval"`, LAC: the same sets, where ⌈α(n − 1)⌉ = ⌊α(n + 1)⌋."""
     probs, labels, folds, new = some(n, 5, 50, seed=n)
-    ours = pippin.calibrate_cross(probs, labels, folds, "ip", 0.1)
+    ours = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds)
     assert np.array_equal(peers.mapie_cross(probs, labels, folds, 0.1)(new), ours.predict(new).mask)
 
 
@@ -240,7 +240,7 @@ def test_mapie_asks_for_more(n):
     """It wants α(n − 1) scores at or above a class's own, where p > α needs α(n + 1) − 1: sometimes one more."""
     probs, labels, folds, new = some(n, 5, 200, seed=n)
     theirs = peers.mapie_cross(probs, labels, folds, 0.1)(new)
-    p = pippin.calibrate_cross(probs, labels, folds, "ip", 0.1).p_values(new)
+    p = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds).p_values(new)
     count = np.rint(p * (n + 1) - 1)
     assert np.array_equal(theirs, count >= 0.1 * (n - 1))
     assert (theirs < (p > 0.1)).any()
@@ -253,14 +253,14 @@ def test_frames_logits_seeds_and_inputs():
     before = [a.copy() for a in (probs, labels, folds, new)]
     names = ["crop", "rye", "soil", "weed"]
     frames = [pd.DataFrame(part, columns=names, index=np.arange(30) + 7) for part in new]
-    predictor = pippin.calibrate_cross(
-        pd.DataFrame(probs, columns=names), np.array(names)[labels], pd.Series(folds), "aps", seed=3
+    predictor = pippin.calibrate(
+        pd.DataFrame(probs, columns=names), np.array(names)[labels], "aps", folds=pd.Series(folds), seed=3
     )
     sets = predictor.predict(frames, seed=4)
     assert list(sets.index) == list(range(7, 37))
     assert sets.labels() == predictor.predict(new, seed=4).labels() != predictor.predict(new, seed=5).labels()
-    logits = pippin.calibrate_cross(np.log(probs), labels, folds, "ip", from_logits=True)
-    plain = pippin.calibrate_cross(probs, labels, folds, "ip")
+    logits = pippin.calibrate(np.log(probs), labels, "ip", folds=folds, from_logits=True)
+    plain = pippin.calibrate(probs, labels, "ip", folds=folds)
     assert np.allclose(np.concatenate(logits.fold_scores), np.concatenate(plain.fold_scores))
     assert np.allclose(logits.p_values(np.log(new), from_logits=True), plain.p_values(new), atol=0.05)
     assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, folds, new), strict=True))
@@ -273,7 +273,7 @@ def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense."""
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
-    predictor = pippin.calibrate_cross(probs, labels, folds, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
+    predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, folds=folds, classes=["a", "b", "c", "d"])
     content, back = brought_back(predictor, "cross", tmp_path)
     for same in back:
         assert np.array_equal(same.p_values(new), predictor.p_values(new))
@@ -284,7 +284,7 @@ def test_too_few_rows_warn():
     """With the number needed; every set is full."""
     probs, labels, folds, new = some(8, 2, 5)
     with pytest.warns(UserWarning, match="at least 9 are needed") as caught:
-        predictor = pippin.calibrate_cross(probs, labels, folds, alpha=0.1)
+        predictor = pippin.calibrate(probs, labels, folds=folds, alpha=0.1)
     assert caught[0].filename == __file__
     assert (predictor.predict(new).sizes == 4).all()
 
@@ -293,15 +293,15 @@ P, Y, G, NEW = some(20, 2, 5)
 
 
 def made():
-    return pippin.calibrate_cross(P, Y, G)
+    return pippin.calibrate(P, Y, folds=G)
 
 
 REFUSED = {
-    "short folds": (lambda: pippin.calibrate_cross(P, Y, G[:19]), r"Expected 20 folds, one per row, got shape \(19,\)"),
-    "real folds": (lambda: pippin.calibrate_cross(P, Y, G + 0.5), "Expected 20 whole numbers .* got float64"),
-    "from one": (lambda: pippin.calibrate_cross(P, Y, G + 1), "Expected folds numbered from 0 .* got 1, 2: number"),
-    "negative": (lambda: pippin.calibrate_cross(P, Y, G - 1), "Expected folds numbered from 0 .* got -1, 0"),
-    "a gap": (lambda: pippin.calibrate_cross(P, Y, 2 * G), "Expected folds numbered from 0 .* got 0, 2"),
+    "short folds": (lambda: pippin.calibrate(P, Y, folds=G[:19]), r"Expected 20 folds, one per row, got shape \(19,\)"),
+    "real folds": (lambda: pippin.calibrate(P, Y, folds=G + 0.5), "Expected 20 whole numbers .* got float64"),
+    "from one": (lambda: pippin.calibrate(P, Y, folds=G + 1), "Expected folds numbered from 0 .* got 1, 2: number"),
+    "negative": (lambda: pippin.calibrate(P, Y, folds=G - 1), "Expected folds numbered from 0 .* got -1, 0"),
+    "a gap": (lambda: pippin.calibrate(P, Y, folds=2 * G), "Expected folds numbered from 0 .* got 0, 2"),
     "one matrix": (lambda: made().predict(NEW[0]), r"Expected probabilities of shape \(2, n, 4\).* got shape \(5, 4\)"),
     "one model": (lambda: made().predict(NEW[:1]), r"got shape \(1, 5, 4\): let every model predict"),
     "a list": (lambda: made().predict([NEW[0]] * 3), "got 3 matrices"),
@@ -329,20 +329,20 @@ REFUSED = {
         "Model 1: Row 0 sums to 2",
     ),
     "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
-    "no folds": (lambda: pippin.calibrate_cross(P, Y, None), r"Expected 20 folds, .* got shape \(\)"),
+    "no folds": (lambda: pippin.calibrate(P, Y, folds=None), r"Expected 20 folds, .* got shape \(\)"),
     "ragged folds": (
-        lambda: pippin.calibrate_cross(P, Y, [[0], [1, 1]]),
+        lambda: pippin.calibrate(P, Y, folds=[[0], [1, 1]]),
         "Expected 20 folds, .* got list: pass",
     ),
-    "table of folds": (lambda: pippin.calibrate_cross(P, Y, G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
-    "named folds": (lambda: pippin.calibrate_cross(P, Y, ["a"] * 20), "Expected 20 whole numbers .* got object"),
-    "a hole in folds": (lambda: pippin.calibrate_cross(P, Y, [None] * 20), "Expected 20 whole numbers .* got object"),
+    "table of folds": (lambda: pippin.calibrate(P, Y, folds=G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
+    "named folds": (lambda: pippin.calibrate(P, Y, folds=["a"] * 20), "Expected 20 whole numbers .* got object"),
+    "a hole in folds": (lambda: pippin.calibrate(P, Y, folds=[None] * 20), "Expected 20 whole numbers .* got object"),
     "no probabilities": (
-        lambda: pippin.calibrate_cross(None, Y, G),
+        lambda: pippin.calibrate(None, Y, folds=G),
         r"Expected probabilities of shape \(n, K\), got shape \(\)",
     ),
-    "three axes": (lambda: pippin.calibrate_cross(NEW, Y, G), r"Expected probabilities of shape \(n, K\), got"),
-    "no labels": (lambda: pippin.calibrate_cross(P, None, G), "Expected 20 labels, one per row"),
+    "three axes": (lambda: pippin.calibrate(NEW, Y, folds=G), r"Expected probabilities of shape \(n, K\), got"),
+    "no labels": (lambda: pippin.calibrate(P, None, folds=G), "Expected 20 labels, one per row"),
     "no distribution": (lambda: made().predict([NEW[0], 2 * NEW[1]]), "Model 1: Row 0 sums to 2"),
     "level": (lambda: made().at(2), "Expected alpha"),
     "label": (lambda: made().p_values(NEW, [0, 1, 2, 3, 4]), "Row 4 has the label 4"),

@@ -24,7 +24,7 @@ PREDICTORS = {
         {"groups": ["north"]},
     ),
     "weighted": (
-        pippin.calibrate_weighted(LEFT, LABELS, WEIGHTS, "pip", classes=C),
+        pippin.calibrate(LEFT, LABELS, "pip", weights=WEIGHTS, classes=C),
         {"weight": 1.5},
         {"weights": [1.5]},
     ),

@@ -127,9 +127,9 @@ def test_without_scores_thresholds_are_taken_as_they_are(tmp_path):
 def test_files_without_a_threshold_beside_scores(tmp_path):
     """Weighted and cross-conformal predictors keep scores only, the combination thresholds only."""
     made = {
-        "weighted": pippin.calibrate_weighted(PROBS, LABELS, np.ones(900)),
-        "cross": pippin.calibrate_cross(PROBS, LABELS, np.arange(900) % 3),
-        "combination": pippin.calibrate_combination(PROBS, LABELS, seed=0),
+        "weighted": pippin.calibrate(PROBS, LABELS, weights=np.ones(900)),
+        "cross": pippin.calibrate(PROBS, LABELS, folds=np.arange(900) % 3),
+        "combination": pippin.calibrate(PROBS, LABELS, "ip/ms", seed=0),
     }
     for kind, predictor in made.items():
         predictor.save(tmp_path / "p.json")

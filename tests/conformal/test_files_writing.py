@@ -36,7 +36,7 @@ import resource, sys
 import numpy as np
 import pippin
 
-big = pippin.Predictor(pippin.scores.ip(), 0.1, 2.0, 50_000, range(2), np.linspace(0, 1, 50_000))
+big = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 2.0, 50_000, range(2), np.linspace(0, 1, 50_000))
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     big.save(sys.argv[1])
@@ -60,7 +60,7 @@ import sys
 import numpy as np
 import pippin
 
-pippin.Predictor(pippin.scores.ip(), 0.00006, 2.0, 20_000, range(2), np.linspace(0, 2, 20_000)).save(sys.argv[1])
+pippin.ConformalPredictor(pippin.scores.ip(), 0.00006, 2.0, 20_000, range(2), np.linspace(0, 2, 20_000)).save(sys.argv[1])
 """
 
 

@@ -31,7 +31,7 @@ INDICES = {
 
 
 def predict(probs, classes=NAMES):
-    return pippin.Predictor(pippin.scores.ip(), 0.1, 0.58, 9, classes, None).predict(probs)
+    return pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, classes, None).predict(probs)
 
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
@@ -124,7 +124,7 @@ def test_only_the_users_library_is_imported(used, other):
     """pandas users need no polars loaded, and polars users no pandas."""
     code = (
         f"import sys; sys.modules[{other!r}] = None; import numpy, pippin, {used}\n"
-        "p = pippin.Predictor(pippin.scores.ip(), 0.1, 0.58, 9, ('a', 'b'), None)\n"
+        "p = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, ('a', 'b'), None)\n"
         f"print(p.predict({used}.DataFrame({{'a': [0.9], 'b': [0.1]}})).to_frame(classes=True).shape)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "(1, 4)\n"
@@ -156,6 +156,6 @@ def test_no_copy_on_the_way_in(source, dtype):
 
 def test_one_row_of_any_array():
     """`predict_one` takes what `predict` takes."""
-    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, 0.58, 9, NAMES, None)
+    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, NAMES, None)
     for source in (OnlyArray, OnlyDlpack, torch.from_numpy):
         assert predictor.predict_one(source(PROBS[1].copy())).tolist() == [2, 1]

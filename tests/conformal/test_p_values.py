@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pippin._conformal.answers import drawn
 from scipy import stats
 
 import pippin
 from pippin._conformal import answers
-from pippin._conformal.answers import drawn
 from pippin._conformal.mondrian import make_cells, one_cell
 from pippin._conformal.rules import Asked, ByCells
 from pippin._engine import dispatch
@@ -139,7 +139,7 @@ def test_the_law_holds_in_every_cell(score, per, unseen):
     for alpha in HUNDREDTHS[::3]:
         assert np.array_equal(predictor.at(alpha).predict(probs[n:], seed=2, **asked).mask, p > alpha)
     assert (p[:, 4] == 1).all() or "class" not in per
-    forced = predictor.forced(probs[n:], seed=2, **asked)
+    forced = predictor.point_predictions(probs[n:], seed=2, **asked)
     best = forced.labels
     assert (best < 4).all() or "class" not in per  # a class that was never seen is not chosen
     seen = p[:, :4] if "class" in per else p
@@ -193,10 +193,10 @@ def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
         pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5),
         classes=("crop", "soil", "weed"),
     )
-    assert predictor.forced([[0.25, 0.25, 0.5], [0.5, 0.4, 0.1]]).labels.tolist() == ["weed", "crop"]
+    assert predictor.point_predictions([[0.25, 0.25, 0.5], [0.5, 0.4, 0.1]]).labels.tolist() == ["weed", "crop"]
     with pytest.warns(UserWarning, match="infinite"):
         per_class = pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5, per="class")
-    found = per_class.forced([[0.4, 0.5, 0.1], [0.2, 0.2, 0.6], [0.0, 0.0, 1.0]])
+    found = per_class.point_predictions([[0.4, 0.5, 0.1], [0.2, 0.2, 0.6], [0.0, 0.0, 1.0]])
     assert found.labels.tolist() == [2, 2, 2]
     assert found.credibility.tolist() == [0.25, 1.0, 1.0]
     assert found.confidence.tolist() == [0.0, 0.0, 0.0]
@@ -246,7 +246,7 @@ def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
     pippin.warm_up()
     for per in (None, "class"):
         predictor = pippin.calibrate(probs, labels, "pip", per=per)
-        predictor.forced(probs[:2])
+        predictor.point_predictions(probs[:2])
         for call, result in ((predictor.p_values, 2 * probs.nbytes), (predictor.forced, 0)):
             tracemalloc.start()
             call(probs)

@@ -151,7 +151,7 @@ TWO = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
 )
 def test_predicted_sets(probs, threshold, wanted):
     """Full, empty and ordinary sets of IP, most probable class first, equal ones by index."""
-    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, threshold, 9, range(probs.shape[1]), None)
+    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, threshold, 9, range(probs.shape[1]), None)
     sets = predictor.predict(probs)
     assert sets.labels() == wanted
     assert sets.mask.sum() == sum(map(len, wanted))

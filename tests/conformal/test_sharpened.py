@@ -78,7 +78,7 @@ def test_any_predictor_may_stand_behind_it(sharper, tmp_path):
     """Weighted ones too, in two steps."""
     probs, labels = confused_rows(400, seed=24)
     weights = np.linspace(1, 2, 400)
-    predictor = sharper.before(pippin.calibrate_weighted(sharper(probs), labels, weights, "ip", 0.2))
+    predictor = sharper.before(pippin.calibrate(sharper(probs), labels, "ip", 0.2, weights=weights))
     predictor.save(tmp_path / "p.json")
     sets = pippin.load(tmp_path / "p.json").predict(probs, weights=weights)
     assert np.array_equal(sets.members, predictor.base.predict(sharper(probs), weights=weights).members)
@@ -90,7 +90,7 @@ def test_any_predictor_may_stand_behind_it(sharper, tmp_path):
 def test_learn_divides_the_rows():
     """One part learns, the other calibrates; its sets cover, smaller and more often single than the plain score's."""
     probs, labels = confused_rows(9000, seed=25)
-    predictor = pippin.learn(probs[:1000], labels[:1000], "socop", 0.1)
+    predictor = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1, sharpen="split")
     plain = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1)
     assert (predictor.sharpeners[0].learnt.n, predictor.n_calibration) == (500, 500)
     found, other = (one.predict(probs[1000:]) for one in (predictor, plain))
@@ -102,21 +102,21 @@ def test_learn_divides_the_rows():
 def test_the_price_of_socop_is_chosen_on_rows_that_learnt():
     """A wish for singletons or for small sets is met out of fold, and then calibrated on other rows."""
     probs, labels = confused_rows(5000, seed=26)
-    few = pippin.learn(probs[:800], labels[:800], max_size=1.35)
-    many = pippin.learn(probs[:800], labels[:800], min_singletons=0.9)
+    few = pippin.calibrate(probs[:800], labels[:800], "socop(max_size=1.35)", sharpen="split")
+    many = pippin.calibrate(probs[:800], labels[:800], "socop(min_singletons=0.9)", sharpen="split")
     sets = [one.predict(probs[800:]) for one in (few, many)]
     assert few.base.score != many.base.score
     assert pippin.metrics.singleton_rate(sets[0]) < pippin.metrics.singleton_rate(sets[1])
     assert pippin.metrics.mean_size(sets[0]) < min(1.4, pippin.metrics.mean_size(sets[1]))
     for wrong in ({"max_size": 1.0, "min_singletons": 0.5}, {"max_size": 1.0, "score": "ip"}):
         with pytest.raises(pippin.InputError, match="Expected max_size or min_singletons"):
-            pippin.learn(probs[:800], labels[:800], **wrong)
+            pippin.calibrate(probs[:800], labels[:800], "socop", sharpen="split", **wrong)
 
 
 def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_see(tmp_path):
     """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
     probs, labels = confused_rows(250, seed=27)
-    mixture = pippin.learn(probs, labels, "ip", 0.2, way="mixture")
+    mixture = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture")
     assert [part.n_calibration for part in mixture.parts] == [50] * 5
     for part in mixture.parts:
         seen = np.isin(_prints(probs), part.sharpeners[0].learnt.prints)
@@ -144,7 +144,7 @@ def _prints(probs):
 def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
     """Five sharpeners, all rows calibrate; coverage is above what is proven and near what is aimed at."""
     probs, labels = confused_rows(250, seed=29)
-    predictor = pippin.learn(probs, labels, "socop", 0.1, way="cross")
+    predictor = pippin.calibrate(probs, labels, "socop", 0.1, sharpen="cross")
     assert (len(predictor.sharpeners), predictor.n_calibration) == (5, 250)
     new, truth = confused_rows(4000, seed=30)
     sets = predictor.predict(new)
@@ -163,7 +163,7 @@ def test_over_many_small_data_sets_a_mixture_covers():
     found = []
     for seed in range(10):
         probs, labels = confused_rows(60, seed=100 + seed)
-        sets = pippin.learn(probs, labels, "ip", 0.2, way="mixture", seed=seed).predict(new, seed=seed)
+        sets = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture", seed=seed).predict(new, seed=seed)
         found.append(pippin.metrics.coverage(sets, truth))
     assert np.mean(found) > 0.8 - 3 * np.std(found) / np.sqrt(10)
 

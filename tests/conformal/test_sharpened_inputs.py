@@ -20,7 +20,9 @@ def test_features_are_taken_even_where_none_is_used(way):
     labels = np.array([rng.choice(4, p=row) for row in probs])
     features = rng.normal(size=(300, 5))
     for seed in range(3):
-        predictor = pippin.learn(probs[:100], labels[:100], "ip", 0.2, features=features[:100], way=way, seed=seed)
+        predictor = pippin.calibrate(
+            probs[:100], labels[:100], "ip", 0.2, sharpen=way, features=features[:100], seed=seed
+        )
         assert len(predictor.predict(probs, features=features, **({"seed": 0} if way == "mixture" else {}))) == 300
         with pytest.raises(pippin.InputError, match="Expected the 5 features that the sharpener learnt with, got none"):
             predictor.predict(probs)
@@ -43,7 +45,9 @@ def test_rows_and_features_must_be_the_same_rows():
     for call in (pippin.sharpen, pippin.learn):
         with pytest.raises(pippin.InputError, match="index"):
             call(frame, LABELS[:100], features=turned)
-    mixture = pippin.learn(PROBS[:100], LABELS[:100], "ip", 0.2, way="mixture", features=HINT[:100], classes=NAMES)
+    mixture = pippin.calibrate(
+        PROBS[:100], LABELS[:100], "ip", 0.2, sharpen="mixture", features=HINT[:100], classes=NAMES
+    )
     with pytest.raises(pippin.InputError, match="index"):
         mixture.predict(frame, features=turned, seed=0)
     with pytest.raises(pippin.InputError, match=r"Expected features of shape \(100, M\)"):
@@ -77,7 +81,7 @@ def test_what_cannot_stand_behind_a_sharpener_is_refused():
     """It would be saved and not read again, or not predict."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     ready = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
-    crossed = pippin.calibrate_cross(PROBS, LABELS, np.arange(600) % 2)
+    crossed = pippin.calibrate(PROBS, LABELS, folds=np.arange(600) % 2)
     decider = pippin.decisions.calibrate(
         PROBS, LABELS, pippin.decisions.Utility([[1, 0, 0, 0], [0, 1, 1, 1]], actions=("a", "b")), 0.2
     )
@@ -90,7 +94,7 @@ def test_what_cannot_stand_behind_a_sharpener_is_refused():
 
 def test_a_mixture_serves_one_row_and_names_the_right_one():
     """One row draws as the first of many does; a row that is none is called by its own number."""
-    mixture = pippin.learn(PROBS[:200], LABELS[:200], "ip", 0.2, way="mixture")
+    mixture = pippin.calibrate(PROBS[:200], LABELS[:200], "ip", 0.2, sharpen="mixture")
     for seed in range(5):
         assert mixture.predict_one(PROBS[300], seed=seed).tolist() == mixture.predict(PROBS[300:301], seed=seed)[0]
     wrong = PROBS[:40].copy()
@@ -124,4 +128,4 @@ def test_many_classes_and_few_rows_are_quick_to_learn():
 def test_numbers_that_cannot_be_are_one_sentence(wrong):
     """Of the project's own error."""
     with pytest.raises(pippin.InputError, match=r"^Expected "):
-        pippin.learn(PROBS[:100], LABELS[:100], **wrong)
+        pippin.calibrate(PROBS[:100], LABELS[:100], "socop", sharpen="split", **wrong)

@@ -92,17 +92,17 @@ def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
     probs, _ = confused_rows(100, seed=6)
     path = tmp_path / "sharpener.json"
     sharper.save(path)
-    again = pippin.Sharpener.load(path)
+    again = pippin.load(path)
     assert np.array_equal(again(probs), sharper(probs))
     assert again.explain() == sharper.explain()
     with pytest.raises(pippin.InputError, match=r"holds a sharpener, not a predictor: read it with pippin.Sharpener"):
         pippin.load(path)
     path.write_text(path.read_text().replace('"n_learnt": 400', '"n_learnt": 399'))
     with pytest.raises(pippin.InputError, match="was edited or damaged"):
-        pippin.Sharpener.load(path)
+        pippin.load(path)
     pippin.calibrate(*confused_rows(50), "ip").save(path)
     with pytest.raises(pippin.InputError, match="holds no sharpener"):
-        pippin.Sharpener.load(path)
+        pippin.load(path)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_file_that_makes_no_sense_is_refused(sharper, part, value, tmp_path):
 
     write_file(tmp_path / "s.json", {**json.loads(json.dumps(sharper.content())), part: value})
     with pytest.raises(pippin.InputError, match="holds no sound sharpener"):
-        pippin.Sharpener.load(tmp_path / "s.json")
+        pippin.load(tmp_path / "s.json")
 
 
 def test_features_join_in():

@@ -77,7 +77,9 @@ def test_units_of_one_row_are_rows():
         found = calibrated(scores, np.arange(57), alpha)
         assert found.threshold == plain.threshold
         np.testing.assert_array_equal(found.p_values(asked), plain.p_values(asked))
-        np.testing.assert_array_equal(found.forced(asked).confidence, plain.forced(asked).confidence)
+        np.testing.assert_array_equal(
+            found.point_predictions(asked).confidence, plain.point_predictions(asked).confidence
+        )
 
 
 def test_plain_calibration_misses_a_photograph_at_random_and_units_do_not():

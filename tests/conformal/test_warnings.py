@@ -81,10 +81,10 @@ CALLS = {
     "cluster": lambda p, y: pippin.calibrate(p, y, "ip", per="cluster", seed=0),
     "group": lambda p, y: pippin.calibrate(p, y, "ip", groups=np.arange(60) % 50),
     "cells at": lambda p, y: pippin.calibrate(p, y, "ip", 0.3, groups=np.arange(60) % 2).at(0.01),
-    "cross": lambda p, y: pippin.calibrate_cross(p[:5], y[:5], [0, 0, 1, 1, 1], "ip"),
-    "none": lambda p, y: pippin.calibrate_combination(p[:5], y[:5], 0.1, variant="none"),
-    "sum": lambda p, y: pippin.calibrate_combination(p[:15], y[:15], 0.1, variant="sum"),
-    "recalibrated": lambda p, y: pippin.calibrate_combination(p, y, 0.1, seed=0),
+    "cross": lambda p, y: pippin.calibrate(p[:5], y[:5], "ip", folds=[0, 0, 1, 1, 1]),
+    "none": lambda p, y: pippin.calibrate(p[:5], y[:5], "ip/ms(variant=none)", 0.1),
+    "sum": lambda p, y: pippin.calibrate(p[:15], y[:15], "ip/ms(variant=sum)", 0.1),
+    "recalibrated": lambda p, y: pippin.calibrate(p, y, "ip/ms", 0.1, seed=0),
     "compare": lambda p, y: pippin.compare(p, y, ["ip per class"], splits=2),
 }
 

@@ -43,12 +43,12 @@ def test_the_definition_in_fractions(score):
         scores = pippin.scores.score(probs, labels, score, seed=1)
         every = pippin.scores.score(probs, None, score, seed=2)
         for alpha in (0.05, 0.1, 0.4):
-            predictor = pippin.calibrate_weighted(probs, labels, weights, score, alpha, seed=1)
+            predictor = pippin.calibrate(probs, labels, score, alpha, weights=weights, seed=1)
             limits = np.array([exact_threshold(scores, weights, w, alpha) for w in own])
             assert np.array_equal(predictor.thresholds(own), limits)
-            assert np.array_equal(predictor.predict(probs, own, seed=2).mask, every <= limits[:, None])
+            assert np.array_equal(predictor.predict(probs, weights=own, seed=2).mask, every <= limits[:, None])
         total = sum(map(Fraction, weights.tolist()))
-        found = predictor.p_values(probs, own, seed=2)
+        found = predictor.p_values(probs, weights=own, seed=2)
         for i, k in ((0, 0), (7, 3), (29, 1)):
             tail = sum((Fraction(w) for s, w in zip(scores, weights.tolist(), strict=True) if s >= every[i, k]), 0)
             assert found[i, k] == float((tail + Fraction(own[i])) / (total + Fraction(own[i])))  # rounded once
@@ -61,8 +61,8 @@ def test_equal_weights_are_no_weights(case, weight):
     probs, labels = case
     weights = np.full(len(probs), weight)
     plain = pippin.calibrate(probs, labels, "repip", 0.99)
-    weighted = pippin.calibrate_weighted(probs, labels, weights, "repip")
-    p = weighted.p_values(probs, weights)
+    weighted = pippin.calibrate(probs, labels, "repip", weights=weights)
+    p = weighted.p_values(probs, weights=weights)
     scores = pippin.scores.score(probs, None, "repip")
     for alpha in HUNDREDTHS:
         k = quantile_rank(len(probs), alpha)
@@ -84,7 +84,7 @@ def test_equal_weights_at_every_n():
             held = np.append(np.cumsum(np.full(n, 0.1)), np.inf)
             wrong += np.argmax(held >= (1 - alpha) * 0.1 * (n + 1)) != min(quantile_rank(n, alpha) - 1, n)
     assert wrong > 30  # so often are plain floats off
-    weighted = pippin.calibrate_weighted(probs, labels, np.full(400, 0.1), "pip", 0.1)
+    weighted = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.full(400, 0.1))
     assert weighted.thresholds([0.1]) == np.sort(scores)[quantile_rank(400, 0.1) - 1]
 
 
@@ -99,12 +99,14 @@ def test_sets_are_the_large_p_values(case, seed, alpha):
         1.0 + rng.integers(0, 3, len(probs)),
         rng.choice([0.1, 0.3], len(probs)),
     ):
-        predictor = pippin.calibrate_weighted(probs, labels, weights, "aps", alpha, seed=1)
+        predictor = pippin.calibrate(probs, labels, "aps", alpha, weights=weights, seed=1)
         own = rng.permutation(weights)
-        p = predictor.p_values(probs, own, seed=2)
-        sets = predictor.predict(probs, own, seed=2)
+        p = predictor.p_values(probs, weights=own, seed=2)
+        sets = predictor.predict(probs, weights=own, seed=2)
         assert np.array_equal(sets.mask, p > alpha)
-        assert np.array_equal(sets.contains(labels), predictor.p_values(probs, own, labels, seed=2) > alpha)
+        assert np.array_equal(
+            sets.contains(labels), predictor.p_values(probs, weights=labels, weights=own, seed=2) > alpha
+        )
         order = np.argsort(-probs, axis=1, kind="stable")
         assert all(row == order[i, : len(row)].tolist() for i, row in enumerate(sets))
 
@@ -157,14 +159,14 @@ def test_many_p_are_rounded_once():
 def test_weights_stay_with_their_scores():
     """Sorting scores and weights apart, as a peer does, gives another threshold."""
     probs, labels, weights = some(50)
-    predictor = pippin.calibrate_weighted(probs, labels, weights, "ip", 0.2)
+    predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
     scores = pippin.scores.score(probs, labels, "ip")
     pairs = sorted(zip(scores.tolist(), weights.tolist(), strict=True))
     assert list(zip(predictor.scores.tolist(), predictor.weights.tolist(), strict=True)) == pairs
     apart = np.sort(scores)[np.argmax(np.cumsum(np.sort(weights)) >= 0.8 * (weights.sum() + 1))]
     assert predictor.thresholds([1.0])[0] != apart
     shuffled = np.random.default_rng(0).permutation(50)
-    again = pippin.calibrate_weighted(probs[shuffled], labels[shuffled], weights[shuffled], "ip", 0.2)
+    again = pippin.calibrate(probs[shuffled], labels[shuffled], "ip", 0.2, weights=weights[shuffled])
     assert np.array_equal(again.thresholds(weights), predictor.thresholds(weights))
 
 
@@ -184,11 +186,11 @@ def test_a_weight_of_zero_is_no_row(score):
         def random(self, n):
             return self.values
 
-    weighted = pippin.calibrate_weighted(probs, labels, kept.astype(float), score, 0.1, seed=Drawn(u))
+    weighted = pippin.calibrate(probs, labels, score, 0.1, weights=kept.astype(float), seed=Drawn(u))
     for alpha in (0.01, 0.1, 0.25, 0.5):
         plain = pippin.calibrate(probs[kept], labels[kept], score, alpha, seed=Drawn(u[kept]))
         assert (weighted.at(alpha).thresholds(np.ones(3)) == plain.threshold).all()
-        sets = weighted.at(alpha).predict(probs, np.ones(60), seed=5)
+        sets = weighted.at(alpha).predict(probs, weights=np.ones(60), seed=5)
         assert sets.labels() == plain.predict(probs, seed=5).labels()
 
 
@@ -209,8 +211,8 @@ def test_the_guarantee_under_a_known_shift():
         probs = rng.dirichlet((8, 1, 1), n + 1)
         labels = np.where(rng.random(n + 1) < noise, rng.integers(0, 3, n + 1), 0)
         ratio = x / (1 - x)
-        predictor = pippin.calibrate_weighted(probs[:n], labels[:n], ratio[:n], "ip", alpha)
-        covered[i] = predictor.p_values(probs[n:], ratio[n:], labels[n:])[0] > alpha
+        predictor = pippin.calibrate(probs[:n], labels[:n], "ip", alpha, weights=ratio[:n])
+        covered[i] = predictor.p_values(probs[n:], weights=labels[n:], weights=ratio[n:])[0] > alpha
         scores = pippin.scores.score(probs, labels, "ip")
         plain[i] = scores[n] <= np.sort(scores[:n])[quantile_rank(n, alpha) - 1]
         share = ratio[np.argsort(scores)] / ratio.sum()
@@ -232,7 +234,7 @@ def test_coverage_with_equal_weights_is_beta():
     reached = []
     for _ in range(draws):
         rows = rng.integers(0, len(probs), n)
-        predictor = pippin.calibrate_weighted(probs[rows], labels[rows], np.full(n, 0.7), "pip", alpha)
+        predictor = pippin.calibrate(probs[rows], labels[rows], "pip", alpha, weights=np.full(n, 0.7))
         reached.append(predictor.thresholds([0.7])[0])
     coverage = np.searchsorted(population, reached, side="right") / len(population)
     k = quantile_rank(n, alpha)
@@ -242,10 +244,12 @@ def test_coverage_with_equal_weights_is_beta():
 def test_only_ratios_count():
     """One factor for all weights changes nothing where it is a power of two, and little elsewhere."""
     probs, labels, weights = some(200)
-    predictor = pippin.calibrate_weighted(probs, labels, weights)
+    predictor = pippin.calibrate(probs, labels, weights=weights)
     for factor in (2.0**-900, 0.5, 2.0**900):
-        other = pippin.calibrate_weighted(probs, labels, weights * factor)
-        assert np.array_equal(other.p_values(probs, weights * factor), predictor.p_values(probs, weights))
+        other = pippin.calibrate(probs, labels, weights=weights * factor)
+        assert np.array_equal(
+            other.p_values(probs, weights=weights * factor), predictor.p_values(probs, weights=weights)
+        )
         assert other.effective_sample_size == predictor.effective_sample_size
     assert predictor.effective_sample_size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
 
@@ -253,9 +257,9 @@ def test_only_ratios_count():
 def test_a_heavy_object_gets_the_full_set():
     """And a warning says so; an object of weight 0 never does."""
     probs, labels, _ = some(20)
-    predictor = pippin.calibrate_weighted(probs, labels, np.ones(20), "pip", 0.1)
+    predictor = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.ones(20))
     with pytest.warns(UserWarning, match="2 of 4 objects weigh more than a share of 0.1 of all weights"):
-        sets = predictor.predict(probs[:4], [1, 5, 0, 1e300])
+        sets = predictor.predict(probs[:4], weights=[1, 5, 0, 1e300])
     assert sets.sizes[[1, 3]].tolist() == [4, 4]
     assert (sets.sizes[[0, 2]] < 4).all()
     assert predictor.thresholds([0, 1, 5]).tolist() == [*np.sort(predictor.scores)[[17, 18]], math.inf]

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pippin._conformal.weighted import from_content
 from scipy import stats
 
 import pippin
-from pippin._conformal.weighted import from_content
 from support.predictor_files import brought_back, check_wrong_parts
 from support.rows import KINDS
 from support.scores import EVERY_SCORE
@@ -21,9 +21,9 @@ def test_one_object_and_one_class(score):
     """`predict_one` gives the row's set; `forced` the largest p-value, of equal ones the most probable class."""
     for seed, kind in enumerate(KINDS):
         probs, labels, weights = some(40, seed=seed, kind=kind)
-        predictor = pippin.calibrate_weighted(probs[:30], labels[:30], weights[:30], score, 0.3, seed=1)
+        predictor = pippin.calibrate(probs[:30], labels[:30], score, 0.3, weights=weights[:30], seed=1)
         new, own = probs[30:], weights[30:]
-        p, forced = predictor.p_values(new, own, seed=2), predictor.forced(new, own, seed=2)
+        p, forced = predictor.p_values(new, weights=own, seed=2), predictor.point_predictions(new, weights=own, seed=2)
         order = np.argsort(-new, axis=1, kind="stable")
         best = [max(row.tolist(), key=lambda k, i=i: p[i, k]) for i, row in enumerate(order)]
         assert forced.labels.tolist() == best
@@ -31,8 +31,8 @@ def test_one_object_and_one_class(score):
         assert np.array_equal(forced.confidence, 1 - np.sort(p, axis=1)[:, -2])
         for i in range(10):
             for nonempty in (False, True):
-                alone = predictor.predict(new[i : i + 1], own[i : i + 1], seed=3, nonempty=nonempty)
-                found = predictor.predict_one(new[i], own[i], seed=3, nonempty=nonempty)
+                alone = predictor.predict(new[i : i + 1], weights=own[i : i + 1], seed=3, nonempty=nonempty)
+                found = predictor.predict_one(new[i], weight=own[i], seed=3, nonempty=nonempty)
                 assert found.tolist() == alone.members.tolist()
 
 
@@ -41,15 +41,20 @@ def test_one_object_brings_its_names():
     probs, labels, weights = some(50)
     names = ["crop", "rye", "soil", "weed"]
     frame = pd.DataFrame(probs, columns=names)
-    predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], weights, "ip", 0.2)
-    assert predictor.predict_one(frame.iloc[3], 1).tolist() == predictor.predict_one(probs[3].tolist(), 1).tolist()
-    assert predictor.forced(frame, weights).labels[:3].tolist() == [names[k] for k in probs[:3].argmax(axis=1)]
+    predictor = pippin.calibrate(frame, np.array(names)[labels], "ip", 0.2, weights=weights)
+    assert (
+        predictor.predict_one(frame.iloc[3], weight=1).tolist()
+        == predictor.predict_one(probs[3].tolist(), weight=1).tolist()
+    )
+    assert predictor.point_predictions(frame, weights=weights).labels[:3].tolist() == [
+        names[k] for k in probs[:3].argmax(axis=1)
+    ]
     with pytest.raises(ValueError, match="Column 0 is 'weed', expected 'crop'"):
-        predictor.predict_one(frame[names[::-1]].iloc[3], 1)
+        predictor.predict_one(frame[names[::-1]].iloc[3], weight=1)
     with pytest.raises(ValueError, match="Row 0 has the weight -1"):
-        predictor.predict_one(probs[3], -1)
+        predictor.predict_one(probs[3], weight=-1)
     with pytest.warns(UserWarning, match="1 of 1 objects weigh more than a share of 0.2") as caught:
-        assert len(predictor.predict_one(probs[3], 1e6)) == 4
+        assert len(predictor.predict_one(probs[3], weight=1e6)) == 4
     assert caught[0].filename == __file__
 
 
@@ -59,15 +64,15 @@ def test_frames_logits_seeds_and_inputs():
     before = [a.copy() for a in (probs, labels, weights)]
     names = ["crop", "rye", "soil", "weed"]
     frame = pd.DataFrame(probs, columns=names, index=np.arange(50) + 7)
-    predictor = pippin.calibrate_weighted(frame, np.array(names)[labels], pd.Series(weights), "aps", seed=3)
-    sets = predictor.predict(frame, pd.Series(weights), seed=4)
+    predictor = pippin.calibrate(frame, np.array(names)[labels], "aps", weights=pd.Series(weights), seed=3)
+    sets = predictor.predict(frame, weights=pd.Series(weights), seed=4)
     assert list(sets.index) == list(range(7, 57))
     assert predictor.classes == tuple(names)
-    logits = pippin.calibrate_weighted(np.log(probs), labels, weights, "ip", from_logits=True)
-    assert np.allclose(logits.scores, pippin.calibrate_weighted(probs, labels, weights, "ip").scores)
-    assert logits.predict(np.log(probs), weights, from_logits=True).sizes.sum() > 0
-    assert predictor.predict(frame, weights, seed=4).labels() == sets.labels()
-    assert predictor.predict(frame, weights, seed=5).labels() != sets.labels()
+    logits = pippin.calibrate(np.log(probs), labels, "ip", weights=weights, from_logits=True)
+    assert np.allclose(logits.scores, pippin.calibrate(probs, labels, "ip", weights=weights).scores)
+    assert logits.predict(np.log(probs), weights=weights, from_logits=True).sizes.sum() > 0
+    assert predictor.predict(frame, weights=weights, seed=4).labels() == sets.labels()
+    assert predictor.predict(frame, weights=weights, seed=5).labels() != sets.labels()
     assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, weights), strict=True))
     assert repr(predictor).startswith("WeightedPredictor(aps, alpha=0.1, 50 calibration examples worth ")
     for array in (predictor.scores, predictor.weights):
@@ -79,26 +84,26 @@ def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
     """`pippin predict --weights --p-values`: what `forced` and `p_values` say."""
     monkeypatch.chdir(tmp_path)
     probs, labels, weights = some(50)
-    predictor = pippin.calibrate_weighted(probs, labels, weights, "ip", 0.2)
+    predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
     predictor.save("p.json")
     np.savez("data.npz", probs=probs)
     np.save("w.npy", weights)
     code, _, err = call("predict p.json data.npz --weights w.npy --out sets.csv --p-values p.csv")
     assert (code, err) == (0, "")
-    table, forced = pd.read_csv("p.csv"), predictor.forced(probs, weights)
+    table, forced = pd.read_csv("p.csv"), predictor.point_predictions(probs, weights=weights)
     assert table["label"].tolist() == forced.labels.tolist()
     assert np.array_equal(table["confidence"], forced.confidence)
-    assert np.array_equal(table.iloc[:, 4:], predictor.p_values(probs, weights))
+    assert np.array_equal(table.iloc[:, 4:], predictor.p_values(probs, weights=weights))
 
 
 def test_its_file_brings_it_back(tmp_path):
     """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
-    predictor = pippin.calibrate_weighted(probs, labels, weights, "socop(mu=2)", 0.2, classes=["a", "b", "c", "d"])
+    predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, weights=weights, classes=["a", "b", "c", "d"])
     content, back = brought_back(predictor, "weighted", tmp_path)
     for same in back:
-        assert np.array_equal(same.p_values(probs, weights), predictor.p_values(probs, weights))
+        assert np.array_equal(same.p_values(probs, weights=weights), predictor.p_values(probs, weights=weights))
     reversed_scores = content["calibration_scores"][::-1]
     check_wrong_parts(from_content, content, calibration_scores=reversed_scores, weights=[0.0] * 50)
 
@@ -114,23 +119,23 @@ def test_ratios_from_a_classifier():
 P, Y, W = some(20)
 REFUSED = {
     "nan": (
-        lambda: pippin.calibrate_weighted(P, Y, np.where(np.arange(20) == 3, np.nan, W)),
+        lambda: pippin.calibrate(P, Y, weights=np.where(np.arange(20) == 3, np.nan, W)),
         "Row 3 has the weight nan",
     ),
     "inf": (
-        lambda: pippin.calibrate_weighted(P, Y, np.where(np.arange(20) == 4, np.inf, W)),
+        lambda: pippin.calibrate(P, Y, weights=np.where(np.arange(20) == 4, np.inf, W)),
         "Row 4 has the weight inf",
     ),
-    "negative": (lambda: pippin.calibrate_weighted(P, Y, -W), "Row 0 has the weight -.*, expected a finite number"),
-    "zeros": (lambda: pippin.calibrate_weighted(P, Y, 0 * W), "Expected some positive weight"),
-    "few": (lambda: pippin.calibrate_weighted(P, Y, W[:19]), r"Expected 20 weights, one per row, got shape \(19,\)"),
-    "matrix": (lambda: pippin.calibrate_weighted(P, Y, P), r"Expected 20 weights, one per row, got shape \(20, 4\)"),
-    "text": (lambda: pippin.calibrate_weighted(P, Y, ["a"] * 20), "numbers"),
-    "test nan": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P, W * np.nan), "Row 0 has the weight nan"),
-    "test few": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P, W[:3]), "Expected 20 weights"),
-    "row": (lambda: pippin.calibrate_weighted(P, Y, W).predict(2 * P, W), "Row 0 sums to 2"),
-    "columns": (lambda: pippin.calibrate_weighted(P, Y, W).predict(P[:, :3], W), "Expected 4 columns"),
-    "level": (lambda: pippin.calibrate_weighted(P, Y, W, alpha=1), "Expected alpha"),
+    "negative": (lambda: pippin.calibrate(P, Y, weights=-W), "Row 0 has the weight -.*, expected a finite number"),
+    "zeros": (lambda: pippin.calibrate(P, Y, weights=0 * W), "Expected some positive weight"),
+    "few": (lambda: pippin.calibrate(P, Y, weights=W[:19]), r"Expected 20 weights, one per row, got shape \(19,\)"),
+    "matrix": (lambda: pippin.calibrate(P, Y, weights=P), r"Expected 20 weights, one per row, got shape \(20, 4\)"),
+    "text": (lambda: pippin.calibrate(P, Y, weights=["a"] * 20), "numbers"),
+    "test nan": (lambda: pippin.calibrate(P, Y, weights=W).predict(P, weights=W * np.nan), "Row 0 has the weight nan"),
+    "test few": (lambda: pippin.calibrate(P, Y, weights=W).predict(P, weights=W[:3]), "Expected 20 weights"),
+    "row": (lambda: pippin.calibrate(P, Y, weights=W).predict(2 * P, weights=W), "Row 0 sums to 2"),
+    "columns": (lambda: pippin.calibrate(P, Y, weights=W).predict(P[:, :3], weights=W), "Expected 4 columns"),
+    "level": (lambda: pippin.calibrate(P, Y, weights=W, alpha=1), "Expected alpha"),
     "certain": (
         lambda: pippin.shift.likelihood_ratios([0.5, 1.0], 1, 1),
         "Row 1 comes from the target with probability 1",

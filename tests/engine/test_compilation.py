@@ -187,8 +187,8 @@ def test_no_predictor_compiles_after_warm_up(kind):
     for score in ("ip", "raps", "socop"):
         pippin.scores.score(probs, labels.astype(np.int32), score, seed=0)
         pippin.scores.score(probs, None, score, seed=0)
-    pippin.calibrate_weighted(probs, labels, np.ones(600)).predict(probs, np.ones(600))
-    pippin.calibrate_combination(probs, labels, seed=0).predict(probs)
+    pippin.calibrate(probs, labels, weights=np.ones(600)).predict(probs, np.ones(600))
+    pippin.calibrate(probs, labels, "ip/ms", seed=0).predict(probs)
     pippin.compare(probs, labels, ["ip", "raps"], 0.2, splits=3)
     decider = pippin.decisions.calibrate(
         probs, labels, pippin.decisions.Utility(np.eye(12), actions=list("abcdefghijkl"))

@@ -17,7 +17,7 @@ from support.scores import every_score
 
 
 def predictor_with(score, threshold, n_classes):
-    return pippin.Predictor(score, 0.1, threshold, 99, range(n_classes), None)
+    return pippin.ConformalPredictor(score, 0.1, threshold, 99, range(n_classes), None)
 
 
 def some_thresholds(all_scores, seed):

@@ -64,7 +64,7 @@ def test_nonempty_sets_allocate_no_more(wide, monkeypatch):
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
     pippin.warm_up()
     for predictor in (
-        pippin.calibrate_combination(probs, labels, 0.3, seed=0),
+        pippin.calibrate(probs, labels, "ip/ms", 0.3, seed=0),
         pippin.calibrate(probs, labels, "ip", 0.9),
     ):
         peak, sets = peak_of(lambda predictor=predictor: predictor.predict(probs, nonempty=True))

@@ -241,7 +241,7 @@ def test_decisions_and_sets_behind_a_classifier_of_any_opset(opset, cases):
 
 
 def test_what_has_a_threshold_for_every_object_stays_in_python():
-    weighted = pippin.calibrate_weighted(DATA.probs[:50], DATA.labels[:50], np.ones(50), "pip")
+    weighted = pippin.calibrate(DATA.probs[:50], DATA.labels[:50], "pip", weights=np.ones(50))
     for export in (c_header, head_model, pippin.torch.ConformalHead):
         with pytest.raises(pippin.InputError, match=r"finitely many thresholds, got WeightedPredictor.*: only"):
             export(weighted)

@@ -217,7 +217,7 @@ def test_a_graph_of_another_network_is_noticed_when_it_is_made(model):
 
 def test_what_cannot_leave_python_is_no_part_of_the_graph(model):
     logits = onnx.load(model / "network.onnx")
-    weighted = pippin.calibrate_weighted(np.full((20, 4), 0.25), [0] * 20, np.ones(20), "pip")
+    weighted = pippin.calibrate(np.full((20, 4), 0.25), [0] * 20, "pip", weights=np.ones(20))
     assert len(with_heads(logits, [weighted]).graph.output) == len(logits.graph.output) == 6
 
 

@@ -56,8 +56,8 @@ def test_everything_that_takes_a_score_takes_it(tmp_path):
         predictor.save(tmp_path / "p.json")
         again = pippin.load(tmp_path / "p.json")
         assert np.array_equal(again.predict(probs).members, predictor.predict(probs).members)
-    assert pippin.calibrate_weighted(probs, labels, ones, "steep").predict(probs, ones).sizes.mean() > 1
-    assert pippin.calibrate_cross(probs, labels, folds, "steep").predict([probs] * 3).sizes.mean() > 1
+    assert pippin.calibrate(probs, labels, "steep", weights=ones).predict(probs, ones).sizes.mean() > 1
+    assert pippin.calibrate(probs, labels, "steep", folds=folds).predict([probs] * 3).sizes.mean() > 1
     compared = pippin.compare(probs, labels, ["steep", "steep per class", "pip"], splits=5)
     assert [str(score) for score in compared.scores] == ["steep", "steep per class", "pip"]
     assert pippin.sweep(probs, labels, "steep", values=(1, 2), splits=3).parameter == "power"
@@ -203,7 +203,7 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
         ),
         "does not depend on how it is asked for": (
             "load",
-            lambda path: pippin.Predictor(pippin.scores.ip(), 0.3, -9.0, 9, range(2), None),
+            lambda path: pippin.ConformalPredictor(pippin.scores.ip(), 0.3, -9.0, 9, range(2), None),
         ),
     }
     for law, (name, broken) in cases.items():

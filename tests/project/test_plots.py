@@ -230,12 +230,12 @@ def test_far_scores_are_counted_not_drawn():
 
 def test_kinds_of_predictors_show_scores():
     weights = 1 + P[:, 0].astype(float)
-    weighted = pippin.calibrate_weighted(P, Y, weights, "ip", classes=C)
+    weighted = pippin.calibrate(P, Y, "ip", weights=weights, classes=C)
     assert sum(bar.get_height() for bar in weighted.plot().patches) == pytest.approx(weights.sum())
     units = np.arange(1000) // 8
     in_units = pippin.calibrate(P, Y, "ip", classes=C, units=units).plot()
     assert sum(bar.get_height() for bar in in_units.patches) == pytest.approx(125)
-    cross = pippin.calibrate_cross(P, Y, np.arange(1000) % 5, "ip", classes=C).plot()
+    cross = pippin.calibrate(P, Y, "ip", folds=np.arange(1000) % 5, classes=C).plot()
     assert sum(bar.get_height() for bar in cross.patches) == 1000
     assert cross.get_legend().get_texts()[0].get_text() == "1,000 rows"
     risk = pippin.decisions.control_risk(P, Y, dict.fromkeys(C, 1.0), 0.1, score="ip", classes=C)

@@ -33,7 +33,7 @@ def test_objects_show_themselves():
         "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),
         "4,986 seedlings of 12 species": DATA,
         "chosen on 500 rows": pippin.tune(ROWS, LABELS, ["ip", "pip"], splits=2, classes=C),
-        "credibility: the largest": predictor.forced(DATA.probs[1000:]),
+        "credibility: the largest": predictor.point_predictions(DATA.probs[1000:]),
         "acted on": pippin.decisions.select(ROWS, LABELS, error=0.1, classes=C).predict(DATA.probs[1000:]),
         "0 of 0 labels were missed": pippin.online.RiskMonitor(0.1),
         "What each action is worth by the kind": utility,

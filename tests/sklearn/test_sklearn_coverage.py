@@ -153,7 +153,7 @@ def test_a_guarantee_per_class(per):
     rows, y = load_digits(return_X_y=True)
     unfitted = ConformalClassifier(GaussianNB(), alpha=0.1, random_state=0, score="pip").set_params(per=per)
     clf = clone(unfitted).fit(rows, y)
-    assert isinstance(clf.predictor_, pippin.ConditionalPredictor)
+    assert isinstance(clf.predictor_, pippin.ConformalPredictor)
     assert clf.predictor_.per == per
     assert clf.predictor_.thresholds.shape == (1, 10)
     assert len(clf.predict_set(rows[:7])) == 7

@@ -39,7 +39,7 @@ def by_hand(clf, score="repip", alpha=0.1):
     """The core, asked directly."""
     models = [GaussianNB().fit(X[clf.folds_ != f], Y[clf.folds_ != f]) for f in range(clf.folds_.max() + 1)]
     probs = np.array([models[f].predict_proba(X[i : i + 1])[0] for i, f in enumerate(clf.folds_)])
-    predictor = pippin.calibrate_cross(probs, Y, clf.folds_, score, alpha, classes=NAMES)
+    predictor = pippin.calibrate(probs, Y, score, alpha, folds=clf.folds_, classes=NAMES)
     return predictor, np.stack([model.predict_proba(NEW) for model in models])
 
 
@@ -279,7 +279,7 @@ def test_a_shift_end_to_end():
 
     (x, y), (new, truth) = drawn(4000, -2), drawn(4000, -1.2)
     w, w_new = estimate_ratios(x, new, random_state=0)
-    weighted = pippin.calibrate_weighted(said(x), y, w, "ip", 0.1).predict(said(new), w_new)
+    weighted = pippin.calibrate(said(x), y, "ip", 0.1, weights=w).predict(said(new), w_new)
     plain = pippin.calibrate(said(x), y, "ip", 0.1).predict(said(new))
     assert abs(pippin.metrics.coverage(weighted, truth) - 0.9) < 0.04
     assert pippin.metrics.coverage(plain, truth) < 0.8

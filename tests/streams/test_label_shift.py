@@ -41,7 +41,7 @@ def test_weights_by_class_restore_coverage(mixture):
         new = rng.choice(rest, 4000, p=chance / chance.sum())
         probs, labels = DATA.probs[old], DATA.labels[old]
         found = pippin.shift.label_ratios(probs, labels, DATA.probs[new])
-        sets = pippin.calibrate_weighted(probs, labels, found, "pip", 0.1).predict(DATA.probs[new], found)
+        sets = pippin.calibrate(probs, labels, "pip", 0.1, weights=found).predict(DATA.probs[new], weights=found)
         covered.append(pippin.metrics.coverage(sets, DATA.labels[new]))
     assert abs(np.mean(covered) - 0.9) < 0.01
 
@@ -55,7 +55,7 @@ def test_every_class_has_its_own_threshold(score):
     rng = np.random.default_rng(3)
     probs, labels = sample(rng, 40, np.full(3, 1 / 3))
     new = sample(rng, 25, RATIOS.ratios / 3)[0]
-    predictor = pippin.calibrate_weighted(probs, labels, RATIOS, score, 0.2, seed=1)
+    predictor = pippin.calibrate(probs, labels, score, 0.2, weights=RATIOS, seed=1)
     given, own = pippin.scores.score(probs, labels, score, seed=1), pippin.scores.score(new, None, score, seed=2)
     weights = RATIOS.ratios[labels]
     expected = np.array(
@@ -64,15 +64,17 @@ def test_every_class_has_its_own_threshold(score):
             for row in own
         ]
     )
-    found = predictor.p_values(new, RATIOS, seed=2)
+    found = predictor.p_values(new, weights=RATIOS, seed=2)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     some = rng.integers(0, 3, 25)
-    np.testing.assert_array_equal(predictor.p_values(new, RATIOS, some, seed=2), found[np.arange(25), some])
-    sets = predictor.predict(new, RATIOS, seed=2)
+    np.testing.assert_array_equal(
+        predictor.p_values(new, weights=some, weights=RATIOS, seed=2), found[np.arange(25), some]
+    )
+    sets = predictor.predict(new, weights=RATIOS, seed=2)
     np.testing.assert_array_equal(sets.mask, found > 0.2)
-    widest = predictor.predict(new, np.full(25, RATIOS.ratios.max()), seed=2)
+    widest = predictor.predict(new, weights=np.full(25, RATIOS.ratios.max()), seed=2)
     assert (sets.mask <= widest.mask).all()
-    one = predictor.predict_one(new[0], RATIOS, seed=4)
+    one = predictor.predict_one(new[0], weight=RATIOS, seed=4)
     explanation = predictor.explain(new[0], weight=RATIOS, seed=4)
     assert sorted(one) == sorted(each.name for each in explanation.classes if each.inside)
 
@@ -83,21 +85,23 @@ def test_coverage_with_few_rows():
     for _ in range(n_samples):
         probs, labels = sample(rng, 40, np.full(3, 1 / 3))
         new, truth = sample(rng, 1, RATIOS.ratios / 3)
-        covered += truth[0] in pippin.calibrate_weighted(probs, labels, RATIOS, "pip", 0.2).predict_one(new[0], RATIOS)
+        covered += truth[0] in pippin.calibrate(probs, labels, "pip", 0.2, weights=RATIOS).predict_one(
+            new[0], weight=RATIOS
+        )
     assert 0.8 - 3 * np.sqrt(0.16 / n_samples) < covered / n_samples < 0.8 + 2 / 41 + 3 * np.sqrt(0.16 / n_samples)
 
 
 def test_errors_of_classes_and_large_ratios():
     probs, labels = sample(np.random.default_rng(3), 40, np.full(3, 1 / 3))
-    predictor = pippin.calibrate_weighted(probs, labels, RATIOS, "ip", classes=["oat", "rye", "pea"])
+    predictor = pippin.calibrate(probs, labels, "ip", weights=RATIOS, classes=["oat", "rye", "pea"])
     other = RATIOS._replace(classes=("oat", "pea", "rye"))
     with pytest.raises(pippin.InputError, match="ratios of oat, rye, pea, got those of oat, pea, rye"):
-        predictor.predict(probs, other)
+        predictor.predict(probs, weights=other)
     with pytest.raises(pippin.InputError, match="Expected the ratios of"):
-        pippin.calibrate_weighted(probs, labels, pippin.shift.LabelRatios(np.ones(4), np.zeros(4), range(4)))
+        pippin.calibrate(probs, labels, weights=pippin.shift.LabelRatios(np.ones(4), np.zeros(4), range(4)))
     heavy = RATIOS._replace(ratios=np.array([1.0, 1.0, 100.0]))
     with pytest.warns(UserWarning, match="1 of 3 classes, pea for one, weigh more than a share of 0.1 of all weights"):
-        assert predictor.predict(probs, heavy).mask[:, 2].all()
+        assert predictor.predict(probs, weights=heavy).mask[:, 2].all()
 
 
 def test_errors_of_arguments():

@@ -17,7 +17,7 @@ def test_p_values_by_their_definition():
 
 def test_without_a_reference_novelty_is_the_credibility():
     found = pippin.shift.novelty(PREDICTOR, DATA.probs[1000:1100])
-    assert np.array_equal(found, PREDICTOR.forced(DATA.probs[1000:1100]).credibility)
+    assert np.array_equal(found, PREDICTOR.point_predictions(DATA.probs[1000:1100]).credibility)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])

@@ -97,16 +97,16 @@ def sound_files():
             ),
             "cluster": pippin.calibrate(probs, labels, "aps", 0.3, seed=0, per="cluster"),
             "rc3p": pippin.calibrate(probs, labels, "socop", 0.3, per="rc3p"),
-            "combination": pippin.calibrate_combination(probs, labels, 0.3, variant="sum"),
-            "weighted": pippin.calibrate_weighted(probs, labels, 1 + probs[:, 0], "margin", 0.3),
+            "combination": pippin.calibrate(probs, labels, "ip/ms(variant=sum)", 0.3),
+            "weighted": pippin.calibrate(probs, labels, "margin", 0.3, weights=1 + probs[:, 0]),
             "units": pippin.calibrate(probs, labels, "pip", 0.3, units=np.arange(N) // 2),
-            "cross": pippin.calibrate_cross(probs, labels, np.arange(N) % 2, "topk", 0.3),
+            "cross": pippin.calibrate(probs, labels, "topk", 0.3, folds=np.arange(N) % 2),
             "decisions": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3),
             "decisions per class": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, per="class"),
             "risk": pippin.decisions.control_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
-            "sharpened": pippin.learn(probs, labels, "ip", 0.3),
-            "sharpened cross": pippin.learn(probs, labels, "pip", 0.3, way="cross"),
-            "sharpened mixture": pippin.learn(probs, labels, "ip", 0.3, way="mixture"),
+            "sharpened": pippin.calibrate(probs, labels, "ip", 0.3, sharpen="split"),
+            "sharpened cross": pippin.calibrate(probs, labels, "pip", 0.3, sharpen="cross"),
+            "sharpened mixture": pippin.calibrate(probs, labels, "ip", 0.3, sharpen="mixture"),
         }
     contents = {kind: predictor.content() for kind, predictor in made.items()}
     bare = {f"{kind} bare": made[kind].content(scores=False) for kind in ("marginal", "unnamed", "class", "rc3p")}

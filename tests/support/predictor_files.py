@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.serialization import Content
 from pippin._conformal.mondrian import kth_smallest
+from pippin._conformal.serialization import Content
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)
@@ -23,7 +23,7 @@ def made(score="repip", **options):
 def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
     """A predictor that holds any scores at all, and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
-    return pippin.Predictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)
+    return pippin.ConformalPredictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)
 
 
 def same(a, b):

@@ -110,7 +110,7 @@ def long_rows() -> torch.Tensor:
 
 def rows_left_by_kernel() -> int:
     """Number of long rows with small sets whose set or label score the row kernel leaves to a full ranking."""
-    x, data = long_rows(), pippin.Predictor(pippin.scores.repip(), 0.1, 1.4, 99, range(2_500), None)
+    x, data = long_rows(), pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.4, 99, range(2_500), None)
     head, n = pt.ConformalHead(data), len(x)
     views = (bits.view(torch.float64) for bits in (head.table_bits, head.number_bits, head.limit_bits))
     table, numbers, limits = views

@@ -53,7 +53,7 @@ def test_a_threshold_at_a_score_is_met_exactly(score):
     scores = dispatch.label_scores(as_rows(probs), labels, score, u)
     for i in range(60):
         for threshold, wanted in ((scores[i], True), (np.nextafter(scores[i], -9), False)):
-            predictor = pippin.Predictor(score, 0.1, float(threshold), 60, range(90), None)
+            predictor = pippin.ConformalPredictor(score, 0.1, float(threshold), 60, range(90), None)
             head = pt.ConformalHead(predictor, from_probs=True)
             sets = head(torch.from_numpy(probs[i]), u=torch.tensor(u[i]), mask=True)
             assert bool(sets.mask[labels[i]]) is wanted
@@ -133,7 +133,9 @@ def test_exported_program():
 
 def test_the_operation_keeps_torchs_contract():
     """Shapes under compilation are those of a run; nothing given is changed."""
-    head = pt.ConformalHead(pippin.Predictor(pippin.scores.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True)
+    head = pt.ConformalHead(
+        pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True
+    )
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
     score = (*(part.view(torch.float64) for part in bits), head.linear)
@@ -163,7 +165,7 @@ def test_state_and_moves_keep_every_bit():
 
 def test_leading_axes_and_length_of_the_list():
     """Any leading axes; max_size shortens the list only."""
-    predictor = pippin.Predictor(pippin.scores.topk(), 0.1, 5.0, 9, range(100), None)
+    predictor = pippin.ConformalPredictor(pippin.scores.topk(), 0.1, 5.0, 9, range(100), None)
     sets = pt.ConformalHead(predictor, max_size=3)(torch.randn(2, 4, 100), mask=True)
     assert sets.sizes.shape == (2, 4)
     assert sets.classes.shape == (2, 4, 3)
@@ -174,7 +176,7 @@ def test_leading_axes_and_length_of_the_list():
 
 def test_rows_with_nan_have_empty_sets():
     """Even where every other set is full."""
-    head = pt.ConformalHead(pippin.Predictor(pippin.scores.pip(), 0.1, float("inf"), 9, range(70), None))
+    head = pt.ConformalHead(pippin.ConformalPredictor(pippin.scores.pip(), 0.1, float("inf"), 9, range(70), None))
     logits = torch.randn(2, 70)
     logits[0, 3] = torch.nan
     assert head(logits).sizes.tolist() == [0, 70]
@@ -214,7 +216,7 @@ def test_calibrate_takes_a_model_and_a_loader():
 
 def test_errors_say_what_to_do():
     """What was expected, what came, and the remedy."""
-    predictor = pippin.Predictor(pippin.scores.ip(), 0.1, 0.5, 9, range(4), None)
+    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.5, 9, range(4), None)
     with pytest.raises(ValueError, match=r"Expected 4 classes in the last axis, got shape \(2, 3\)"):
         pt.ConformalHead(predictor)(torch.randn(2, 3))
     with pytest.raises(ValueError, match="max_size from 1 to 4"):

@@ -127,7 +127,7 @@ def test_draws_its_own_numbers():
 def test_errors_say_what_to_do(tmp_path):
     predictor = pippin.calibrate(DATA.probs, DATA.labels, "ip")
     predictor.save(tmp_path / "small.json", scores=False)
-    weighted = pippin.calibrate_weighted(DATA.probs, DATA.labels, np.ones(len(DATA.labels)), "ip")
+    weighted = pippin.calibrate(DATA.probs, DATA.labels, "ip", weights=np.ones(len(DATA.labels)))
     for refused, said in (
         (pippin.load(tmp_path / "small.json"), "saved without its calibration scores"),
         (pippin.calibrate(DATA.probs, DATA.labels, "ip", per="rc3p"), "calibrate with per='class'"),

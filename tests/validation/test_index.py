@@ -26,8 +26,8 @@ def shuffled(values):
 
 PLAIN = pippin.calibrate(FRAME, TRUTH, "ip", 0.2)
 GROUPED = pippin.calibrate(FRAME, TRUTH.to_numpy(), "ip", 0.2, groups=GROUPS)
-WEIGHTED = pippin.calibrate_weighted(FRAME, TRUTH, WEIGHTS, "ip", 0.2)
-CROSSED = pippin.calibrate_cross(FRAME, TRUTH, FOLDS, "ip", 0.2)
+WEIGHTED = pippin.calibrate(FRAME, TRUTH, "ip", 0.2, weights=WEIGHTS)
+CROSSED = pippin.calibrate(FRAME, TRUTH, "ip", 0.2, folds=FOLDS)
 SETS = GROUPED.predict(FRAME, groups=GROUPS)
 
 # Every call that takes two of them, as a function of what belongs to FRAME; and the name of the argument.
@@ -40,18 +40,18 @@ CALLS = {
     "calibrate units": (lambda u: pippin.calibrate(FRAME, TRUTH, "ip", 0.4, units=u), "units", GROUPS),
     "predict groups": (lambda g: GROUPED.predict(FRAME, groups=g), "groups", GROUPS),
     "p groups": (lambda g: GROUPED.p_values(FRAME, groups=g), "groups", GROUPS),
-    "forced groups": (lambda g: GROUPED.forced(FRAME, groups=g), "groups", GROUPS),
+    "forced groups": (lambda g: GROUPED.point_predictions(FRAME, groups=g), "groups", GROUPS),
     "p labels": (lambda y: GROUPED.p_values(FRAME, y, groups=GROUPS), "labels", TRUTH),
-    "weighted labels": (lambda y: pippin.calibrate_weighted(FRAME, y, WEIGHTS, "ip", 0.2), "labels", TRUTH),
-    "weighted weights": (lambda w: pippin.calibrate_weighted(FRAME, TRUTH, w, "ip", 0.2), "weights", WEIGHTS),
+    "weighted labels": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2, weights=WEIGHTS), "labels", TRUTH),
+    "weighted weights": (lambda w: pippin.calibrate(FRAME, TRUTH, "ip", 0.2, weights=w), "weights", WEIGHTS),
     "weighted predict": (lambda w: WEIGHTED.predict(FRAME, w), "weights", WEIGHTS),
     "weighted p": (lambda w: WEIGHTED.p_values(FRAME, w), "weights", WEIGHTS),
     "weighted p labels": (lambda y: WEIGHTED.p_values(FRAME, WEIGHTS, y), "labels", TRUTH),
-    "cross labels": (lambda y: pippin.calibrate_cross(FRAME, y, FOLDS, "ip", 0.2), "labels", TRUTH),
-    "cross folds": (lambda f: pippin.calibrate_cross(FRAME, TRUTH, f, "ip", 0.2), "folds", FOLDS),
+    "cross labels": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2, folds=FOLDS), "labels", TRUTH),
+    "cross folds": (lambda f: pippin.calibrate(FRAME, TRUTH, "ip", 0.2, folds=f), "folds", FOLDS),
     "cross p labels": (lambda y: CROSSED.p_values([FRAME, FRAME], y), "labels", TRUTH),
     "cross models": (lambda other: CROSSED.predict([FRAME, other]), r"fold_probs\[1\]", FRAME),
-    "combination": (lambda y: pippin.calibrate_combination(FRAME, y, 0.2, variant="none"), "labels", TRUTH),
+    "combination": (lambda y: pippin.calibrate(FRAME, y, "ip/ms(variant=none)", 0.2), "labels", TRUTH),
     "compare": (lambda y: pippin.compare(FRAME, y, ["ip"], 0.2, splits=2), "labels", TRUTH),
     "compare groups": (
         lambda g: pippin.compare(FRAME, TRUTH, ["ip per group"], 0.2, splits=2, groups=g),

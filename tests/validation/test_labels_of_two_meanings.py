@@ -87,7 +87,7 @@ def test_masks_and_sets_are_refused():
     for use, what in (
         (lambda: pippin.calibrate(probs, masked), "labels"),
         (lambda: pippin.calibrate(probs, labels, groups=folds), "groups"),
-        (lambda: pippin.calibrate_cross(probs, labels, folds), "folds"),
+        (lambda: pippin.calibrate(probs, labels, folds=folds), "folds"),
         (lambda: pippin.metrics.coverage(pippin.calibrate(probs, labels).predict(probs), masked), "labels"),
     ):
         with pytest.raises(ValueError, match=f"Expected {what} without a mask, got row 7 masked: leave those rows out"):

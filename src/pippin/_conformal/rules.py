@@ -572,8 +572,9 @@ class WeightedRule(Rule):
             return p
         v = _column(request.draws.v, scores, start)
         total = self.weights.sum() + own
-        above = self._tails.p(np.searchsorted(self.scores, scores, side="right"), own) - own / total
-        return v * p + (1 - v) * above
+        above: Vector = self._tails.p(np.searchsorted(self.scores, scores, side="right"), own) - own / total
+        smoothed: Vector = v * p + (1 - v) * above
+        return smoothed
 
     @cached_property
     def _tails(self) -> Tails:
