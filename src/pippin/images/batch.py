@@ -63,6 +63,15 @@ class Journal:
                 self._end += len(line)
         self.header, *self.entries = lines or [None]
 
+    def check_folder(self) -> None:
+        """Raise an InputError if the folder is neither empty nor that of an earlier run."""
+        if self.header is None and any(path != self.path for path in self.path.parent.iterdir()):
+            raise InputError(
+                "Expected --out to be an empty folder or that of an earlier run, "
+                f"but {self.path.parent} holds other files",
+                "choose another folder",
+            )
+
     @contextmanager
     def open(self, header: Any) -> Iterator["Journal"]:
         """Open the file for appending; a new one begins with the header."""

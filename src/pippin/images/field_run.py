@@ -171,10 +171,6 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
         raise InputError(
             f"{out} holds results of another model, or of other windows", "choose another --out or delete that folder"
         )
-    if not journal.path.exists() and any(out.iterdir()):
-        raise InputError(
-            f"Expected --out to be an empty folder or that of an earlier run, but {out} holds other files",
-            "choose another folder",
-        )
+    journal.check_folder()
     with journal.open(run):
         yield FieldRun(model, out, journal)

@@ -267,11 +267,8 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
     if (folder / RECORD).is_file():
         record = _read_record(folder / RECORD)
         known = record.run
-    elif known is None and [path.name for path in folder.iterdir()] != [JOURNAL]:
-        raise InputError(
-            f"Expected --out to be an empty folder or that of an earlier run, but {folder} holds other files",
-            "choose another folder",
-        )
+    else:
+        journal.check_folder()
     if known is not None and known != run:
         raise InputError(
             f"{folder} holds windows made with {_difference(known, run)}", "choose another --out or delete that folder"
