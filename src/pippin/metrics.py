@@ -7,7 +7,7 @@ from pippin._conformal.evaluation import evaluate
 from pippin._conformal.sets import PredictionSets
 from pippin._runtime.errors import InputError
 
-__all__ = ["coverage", "covgap", "mean_size", "empty_rate", "singleton_rate", "mean_size"]
+__all__ = ["coverage", "covgap", "efficiency", "empty_rate", "informativeness", "mean_size"]
 __all__ += ["singleton_accuracy", "singleton_rate", "sscv"]
 
 
@@ -93,5 +93,5 @@ def _mean(values: "np.ndarray[tuple[int], np.dtype[np.generic]]") -> float:
     return float(values.mean())
 
 
-mean_size = mean_size
-singleton_rate = singleton_rate
+efficiency = mean_size
+informativeness = singleton_rate

@@ -60,7 +60,8 @@ import sys
 import numpy as np
 import pippin
 
-pippin.ConformalPredictor(pippin.scores.ip(), 0.00006, 2.0, 20_000, range(2), np.linspace(0, 2, 20_000)).save(sys.argv[1])
+scores = np.linspace(0, 1, 20_000)
+pippin.calibrate(np.column_stack([1 - scores, scores]), np.zeros(20_000, int), "ip", 0.00006).save(sys.argv[1])
 """
 
 

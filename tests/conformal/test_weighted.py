@@ -105,7 +105,7 @@ def test_sets_are_the_large_p_values(case, seed, alpha):
         sets = predictor.predict(probs, weights=own, seed=2)
         assert np.array_equal(sets.mask, p > alpha)
         assert np.array_equal(
-            sets.contains(labels), predictor.p_values(probs, weights=labels, weights=own, seed=2) > alpha
+            sets.contains(labels), predictor.p_values(probs, labels, weights=own, seed=2) > alpha
         )
         order = np.argsort(-probs, axis=1, kind="stable")
         assert all(row == order[i, : len(row)].tolist() for i, row in enumerate(sets))
@@ -212,7 +212,7 @@ def test_the_guarantee_under_a_known_shift():
         labels = np.where(rng.random(n + 1) < noise, rng.integers(0, 3, n + 1), 0)
         ratio = x / (1 - x)
         predictor = pippin.calibrate(probs[:n], labels[:n], "ip", alpha, weights=ratio[:n])
-        covered[i] = predictor.p_values(probs[n:], weights=labels[n:], weights=ratio[n:])[0] > alpha
+        covered[i] = predictor.p_values(probs[n:], labels[n:], weights=ratio[n:])[0] > alpha
         scores = pippin.scores.score(probs, labels, "ip")
         plain[i] = scores[n] <= np.sort(scores[:n])[quantile_rank(n, alpha) - 1]
         share = ratio[np.argsort(scores)] / ratio.sum()

@@ -32,7 +32,7 @@ WORDS = {  # what each metric is called before people, and what it means
 }
 
 
-MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and singleton_rate)."
+MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and informativeness)."
 GAPS = {  # how far groups of objects are from the level
     "CovGap": "mean distance of the classes' coverage from the level",
     "SSCV": "largest distance from it over sets of like size (0–1, 2–3, 4–10, 11–100, more classes)",

@@ -479,9 +479,9 @@ class ConformalPredictor(SavedWithScores):
         step = self._sharpening
         if step is not None and step.combine == "mixture":
             return (
-                f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did not "
-                f"learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets hold the true "
-                f"class {100 * self.guarantee:g} % of the time."
+                f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did "
+                f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets hold the "
+                f"true class {100 * self.guarantee:g} % of the time."
             )
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."
