@@ -21,7 +21,7 @@ from pippin._validation.rows import as_one_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DETECTORS = {"shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
+DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
 class Alarm(NamedTuple):
@@ -138,7 +138,7 @@ class Monitor(state.Resumable):
         scorer, probs = self._scorer, as_one_row(row, self.predictor.classes)
         k = int(probs.argmax()) if label is None else scorer.class_index(label)
         cell = self._pools.cells[self._pools.group_index(group)][k]
-        score = scorer.score_of(probs, self._generator.random() if scorer.randomized else 0.0, k)
+        score = scorer.score_of(probs, self._generator.random() if scorer.score.randomized else 0.0, k)
         if self._misses is not None:
             self._misses.add(score > self._thresholds[cell])
         self.n_rows += 1
@@ -152,9 +152,9 @@ class Monitor(state.Resumable):
     @property
     def limit(self) -> float:
         """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for the mean time."""
-        if self.mean_time is None or self.detector is None:
-            return 1 / (self.delta or 1)
-        return alarm_limit(DETECTORS[self.detector], self.mean_time)
+        return (
+            1 / (self.delta or 1) if self.mean_time is None else alarm_limit(DETECTORS[self.detector], self.mean_time)
+        )
 
     @property
     def evidence(self) -> float:
@@ -256,22 +256,18 @@ class Monitor(state.Resumable):
         """Prepare for rows with labels or without, as the first row is; refuse a later row that differs from it."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
-            raise InputError(
-                f"Expected {expected} with this row, as with those before, got {received}",
-                "use two monitors, one with labels and one without, each with half of delta",
-            )
+            remedy = "use two monitors, one with labels and one without, each with half of delta"
+            raise InputError(f"Expected {expected} with this row, as with those before, got {received}", remedy)
         if labeled:
             self._add_calibration_scores()
         self._scorer = state.RowScorer(self._pools.score, self.predictor.classes)
-        self._step = martingale.updater(self._martingale, EVER if self.detector is None else DETECTORS[self.detector])
+        self._step = martingale.updater(self._martingale, DETECTORS[self.detector])
         self._labeled = labeled
 
     def _add_calibration_scores(self) -> None:
         if self._martingale.tree[0, 0]:
-            raise InputError(
-                "Expected no labels, since the reference holds none, got one",
-                "leave reference out: with labels, the calibration scores are the reference",
-            )
+            remedy = "leave reference out: with labels, the calibration scores are the reference"
+            raise InputError("Expected no labels, since the reference holds none, got one", remedy)
         self._pools = pools = state.score_pools(self.predictor)
         self._thresholds = list(map(kth_smallest, pools.scores, pools.levels))
         self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
@@ -291,8 +287,10 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
     counts = state.counts_of("counts", content.take("counts"), len(cells), 2**53)
     evidence.counts[:] = 0
     evidence.counts[np.array(cells, dtype=np.intp), np.array(bins, dtype=np.intp)] = counts
-    sums, ends = np.pad(evidence.counts.cumsum(axis=1), ((0, 0), (1, 0))), np.arange(1, BINS + 1)
-    evidence.tree[:, 0], evidence.tree[:, 1:] = sums[:, -1], sums[:, ends] - sums[:, ends & (ends - 1)]
+    ends = np.arange(1, BINS + 1)
+    for histogram, tree in zip(evidence.counts, evidence.tree, strict=True):
+        sums = np.append(0, histogram.cumsum())
+        tree[0], tree[1:] = sums[-1], sums[ends] - sums[ends & (ends - 1)]
     evidence.bettors[:] = content.matrix("bettors", evidence.bettors.shape)
     evidence.density[:], evidence.rises[:] = content.few("density", PIECES), content.few("rises", len(SLOPES))
     evidence.since[:] = state.counts_of("since", content.take("since"), len(SLOPES), n_rows)
@@ -310,7 +308,7 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
         raise InputError(f"Expected mean_time, a number of rows above 1, got {mean_time!r}", "pass for example 100_000")
     chosen = "shiryaev-roberts" if detector is None else detector
     if chosen not in DETECTORS:
-        raise InputError(f"Expected detector to be {' or '.join(DETECTORS)}, got {detector!r}", "choose one of them")
+        raise InputError(f"Expected detector to be shiryaev-roberts or cusum, got {detector!r}", "choose one of them")
     return None, float(mean_time), chosen
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -151,12 +152,21 @@ def _cell_names(rule: MondrianRule, classes: Classes) -> list[Any]:
 
 
 class RowScorer:
-    """Score of one class of one row, in microseconds: `score_of(row, u, class_index)`."""
+    """Scores and prediction sets of single rows, in microseconds; compiled at the first use."""
 
     def __init__(self, score: Score, classes: Classes) -> None:
-        self.randomized, self._classes = score.randomized, classes
-        self.score_of = dispatch.one_score(score, len(classes))
+        self.score, self._classes = score, classes
         self._indices: dict[Any, int] = {}
+
+    @cached_property
+    def score_of(self) -> dispatch.OneScore:
+        """Function of a row, u and a class index: the score of the class."""
+        return dispatch.one_score(self.score, len(self._classes))
+
+    @cached_property
+    def members(self) -> dispatch.OneSet:
+        """Function of a row, u and a threshold: the prediction set, most probable class first."""
+        return dispatch.one_set(self.score, len(self._classes))
 
     def class_index(self, label: Any) -> int:
         """Return the index of a class, given by index or by name."""

@@ -118,7 +118,6 @@ class Stream(state.Resumable):
         self._history = state.History(add)  # of misses
         self._used = bytearray()  # one bit per ticket
         self._scorer = state.RowScorer(pools.score, predictor.classes)
-        self._members = dispatch.one_set(pools.score, len(predictor.classes))
         self._by_class = any(len(set(cells)) > 1 for cells in pools.cells)
 
     @property
@@ -167,7 +166,7 @@ class Stream(state.Resumable):
         """
         probs = read_only(as_one_row(row, self.predictor.classes).copy())
         g = self._pools.group_index(group)
-        u = self._generator.random() if self._scorer.randomized else 0.0
+        u = self._generator.random() if self._pools.score.randomized else 0.0
         threshold: float | Vector
         if self._by_class:
             threshold = read_only(self.thresholds[g])
@@ -175,7 +174,7 @@ class Stream(state.Resumable):
             members = dispatch.members(as_rows(probs[None]), self._pools.score, bounds, np.array([u]))[1]
         else:
             threshold = self._rules[self._pools.cells[g][0]].threshold
-            members = self._members(probs, u, threshold)
+            members = self._scorer.members(probs, u, threshold)
         self.n_predicted += 1
         return Ticket(self.n_predicted - 1, members, threshold, probs, u, self.n_learnt, g)
 

@@ -4,6 +4,7 @@ import math
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ SPAN = 500  # time constant of DtACI, in labels
 class UpdateRule:
     """Threshold of one cell and its update after each label; this base class keeps the threshold fixed ("none")."""
 
-    def __init__(self, threshold: float) -> None:
-        self.threshold = threshold
+    def __init__(self, scores: Vector, alpha: float) -> None:
+        self.threshold = kth_smallest(scores, alpha)
 
     def learn(self, score: float, missed: bool) -> None:
         """Update the threshold by the score of a label, and by True if its prediction set missed the label."""
@@ -44,11 +45,11 @@ class UpdateRule:
 class GrowingCalibration(UpdateRule):
     """k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, of all scores so far, or of the latest in a sliding window."""
 
-    def __init__(self, scores: Vector, alpha: float, window: int | None) -> None:
+    def __init__(self, scores: Vector, alpha: float, window: int | None = None) -> None:
         self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window
         self._sorted = array("d", np.sort(scores))
         self._latest: deque[float] = deque(scores.tolist() if window else ())
-        super().__init__(self._quantile())
+        self.threshold = self._quantile()
 
     def learn(self, score: float, missed: bool) -> None:
         insort(self._sorted, score)
@@ -77,8 +78,7 @@ class QuantileTracking(UpdateRule):
     """q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): Angelopoulos, Barber, Bates (2024), arXiv 2402.01139."""
 
     def __init__(self, threshold: float, alpha: float, rate: float) -> None:
-        super().__init__(threshold)
-        self._alpha, self._rate = alpha, rate
+        self.threshold, self._alpha, self._rate = threshold, alpha, rate
         self._n, self._low, self._high = 0, threshold, threshold
 
     def learn(self, score: float, missed: bool) -> None:
@@ -107,7 +107,7 @@ class AdaptiveLevel(UpdateRule):
     def __init__(self, scores: Vector, alpha: float, rate: float) -> None:
         self._sorted = np.sort(scores)
         self._alpha, self._rate, self._level = alpha, rate, alpha
-        super().__init__(quantile(self._sorted, alpha))
+        self.threshold = quantile(self._sorted, alpha)
 
     def learn(self, score: float, missed: bool) -> None:
         self._level += self._rate * (self._alpha - missed)
@@ -139,7 +139,7 @@ class TunedAdaptiveLevel(UpdateRule):
         self._sorted, self._alpha = np.sort(scores), alpha
         self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
         self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # prior, as if each label had lost so much
-        super().__init__(self._quantile())
+        self.threshold = self._quantile()
 
     def learn(self, score: float, missed: bool) -> None:
         n = len(self._sorted)
@@ -194,7 +194,7 @@ def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -
 
 def make_rules(
     pools: ScorePools, update: str, rate: Any, window: Any, generator: np.random.Generator
-) -> list[UpdateRule]:
+) -> Sequence[UpdateRule]:
     """Return an update rule for each cell.
 
     Raises:
@@ -203,22 +203,21 @@ def make_rules(
     if update not in UPDATES:
         raise InputError(f"Expected update to be one of {', '.join(UPDATES)}, got {update!r}", "choose one of them")
     _check_options(update, rate, window)
-    rules: list[UpdateRule] = []
-    for name, scores, alpha in zip(pools.names, pools.scores, pools.levels, strict=True):
-        if update == "window":  # a file holds the scores sorted, and the oldest leave first
-            length = max(1, len(scores)) if window is None else int(window)
-            rules.append(GrowingCalibration(generator.permutation(scores)[-length:], alpha, length))
-        elif update == "grow":
-            rules.append(GrowingCalibration(scores, alpha, None))
-        elif update == "aci":
-            rules.append(AdaptiveLevel(scores, alpha, 0.005 if rate is None else float(rate)))
-        elif update == "dtaci":
-            rules.append(TunedAdaptiveLevel(scores, alpha))
-        elif update == "track":
-            rules.append(_tracking(name, scores, alpha, rate))
-        else:
-            rules.append(UpdateRule(kth_smallest(scores, alpha)))
-    return rules
+    cells = list(zip(pools.scores, pools.levels, strict=True))
+    if update == "track":
+        return [_tracking(name, *cell, rate) for name, cell in zip(pools.names, cells, strict=True)]
+    if update == "window":
+        return [_sliding_window(*cell, window, generator) for cell in cells]
+    if update == "aci":
+        return [AdaptiveLevel(*cell, 0.005 if rate is None else float(rate)) for cell in cells]
+    rule = {"none": UpdateRule, "grow": GrowingCalibration, "dtaci": TunedAdaptiveLevel}[update]
+    return [rule(*cell) for cell in cells]
+
+
+def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.random.Generator) -> GrowingCalibration:
+    """Put the calibration scores into random order, since a file holds them sorted and the oldest leave first."""
+    length = max(1, len(scores)) if window is None else int(window)
+    return GrowingCalibration(generator.permutation(scores)[-length:], alpha, length)
 
 
 def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:

@@ -33,7 +33,8 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
     array([ 3., 12.,  0.])
     """
     if not all(isinstance(n, int | float | np.number) and 1 <= n < np.inf for n in (n_source, n_target)):
-        raise InputError(f"Expected rows of both kinds, got n_source={n_source!r}, n_target={n_target!r}", "count them")
+        what = f"Expected rows of both kinds, got n_source={n_source!r} and n_target={n_target!r}"
+        raise InputError(what, "count them")
     p = np.asarray(as_array(p_target), dtype=np.float64)
     if p.ndim != 1 or not p.size:
         raise InputError(f"Expected one probability per object, got shape {p.shape}", "pass the target's column")
@@ -133,8 +134,8 @@ def label_ratios(
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
     >>> more = np.flatnonzero((data.labels == 0) | (np.arange(4986) % 3 == 0))      # class 0 three times as common
-    >>> found = pippin.shift.label_ratios(data.probs, data.labels, data.probs[more])
-    >>> np.round(found.ratios[:3] / found.ratios[1], 1)
+    >>> estimate = pippin.shift.label_ratios(data.probs, data.labels, data.probs[more])
+    >>> np.round(estimate.ratios[:3] / estimate.ratios[1], 1)
     array([3.4, 1. , 1.2])
     """
     rows, codes, names = as_labelled(probs, labels, classes, from_logits)
