@@ -46,10 +46,10 @@ if __name__ == "__main__":
     whole = pippin.calibrate(data.probs, data.labels, "repip", 0.1, classes=data.classes)
     os.chdir(tempfile.mkdtemp())
     names: dict[str, Any] = {"pippin": pippin, "names": data.classes, **started(engine, rows)}
-    for most in (1_000_000, 0):  # by gathering the scores, and by counting alone
+    for most in (1_000_000, 0):  # with and without the scores in the predictor
         pippin.distributed.Calibration.__init__.__kwdefaults__["most_scores"] = most
         names["calibration"] = pippin.distributed.Calibration("repip", 0.1, classes=data.classes, seed=0)
         exec(code, names)
         same = names["predictor"].content(scores=most > 0) == whole.content(scores=most > 0)
         assert same, "other bits"
-        print(f"{engine}, {'gathering' if most else 'counting alone'}: the same bits", flush=True)
+        print(f"{engine}, {'with' if most else 'without'} scores: the same bits", flush=True)

@@ -1,4 +1,4 @@
-"""Tables past memory: seconds beside a read by polars, peak memory, time per row as rows grow, bytes that leave a part.
+"""Tables larger than memory: seconds beside a read by polars, peak memory, time per row as rows grow, traffic of Dask.
 
     python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000 --partitions 256 1024
 
@@ -7,7 +7,6 @@ counts the bytes that pass the scheduler.
 """
 
 import argparse
-import pickle
 import shutil
 import subprocess
 import sys
@@ -97,31 +96,24 @@ def measure_commands(folder: Path, rows: int) -> None:
 
 
 def measure_growth(most: int) -> None:
-    """Time per row of a calibration in batches that are made on the fly, and what its answers weigh."""
+    """Print the time per row of a calibration in batches that are made on the fly, and the share of merging."""
     p, labels = made_rows(PIECE, 0)
     pippin.warm_up()
-    print("\n| rows | µs per row | of it merging | rounds | bytes of a part's largest answer |\n|---|---|---|---|---|")
+    print("\n| rows | µs per row | of it merging |\n|---|---|---|")
     n = 10**6
     while n <= most:
         calibration = pippin.distributed.Calibration("repip", 0.1, classes=range(12), most_scores=0)
-        sizes: list[int] = []
+        parts = []
         began = time.perf_counter()
-        with Held() as held:
-            for first in range(0, n, len(p)):
-                some = slice(0, min(len(p), n - first))
-                part = calibration.part(p[some], labels[some], first=first)
-                jitter = np.random.default_rng(first).random(len(part.scores)) * 1e-6
-                held.add(part._replace(scores=part.scores + jitter))  # so that batches are not all alike
-            scored = time.perf_counter()
-
-            def ask(question, held=held, sizes=sizes):
-                sizes.append(len(pickle.dumps(question(next(iter(held))))))
-                return held.ask(question)
-
-            calibration.merged(ask)
+        for first in range(0, n, len(p)):
+            some = slice(0, min(len(p), n - first))
+            part = calibration.part(p[some], labels[some], first=first)
+            jitter = np.random.default_rng(first).random(len(part.scores)) * 1e-6
+            parts.append(part._replace(scores=part.scores + jitter))  # so that batches are not all alike
+        scored = time.perf_counter()
+        calibration.merge(parts)
         end = time.perf_counter()
-        took = f"{1e6 * (end - began) / n:.3f} | {1e6 * (end - scored) / n:.3f}"
-        print(f"| {n:,} | {took} | {len(sizes)} | {max(sizes):,} |", flush=True)
+        print(f"| {n:,} | {1e6 * (end - began) / n:.3f} | {1e6 * (end - scored) / n:.3f} |", flush=True)
         n *= 10
 
 

@@ -2,7 +2,7 @@
 
 `scale.py` prints them. The scheduler is a process of its own that counts what its sockets read and write, the
 heartbeats of workers included. Every partition is a small table (which is removed): what the scheduler passes on
-does not follow from the rows. More than a million of them make a calibration that counts, and gathers nothing.
+does not follow from the rows, since scores and sets go from the workers to the client directly.
 """
 
 import shutil
