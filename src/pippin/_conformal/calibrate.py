@@ -21,7 +21,7 @@ from pippin._conformal.mondrian import (
     warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule
+from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -33,7 +33,7 @@ from pippin._shift.label_shift import LabelRatios
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
-from pippin._validation.batched import Batched, is_batched
+from pippin._validation.batched import Batched
 from pippin._validation.index import same_index
 from pippin._validation.labels import Groups, Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
 from pippin._validation.rows import Rows, as_rows
@@ -138,7 +138,7 @@ def calibrate(
         None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
     )
     options = {"units": units, "weights": weights, "folds": folds}
-    if is_batched(probs):
+    if hasattr(probs, "batches"):
         own: dict[str, Any] = {
             "labels": labels,
             "classes": classes,
@@ -193,12 +193,12 @@ def calibrate_labelled(
         predictor, note = mondrian_predictor(data, chosen, alpha, seed, taxonomy, confidence)
         if note:
             warn(note)
-        return ConformalPredictor(
-            chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step
-        ).warned()
+        return warned(
+            ConformalPredictor(chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step)
+        )
     scores = dispatch.label_scores(rows, labels, chosen, draws(chosen, rows.n, seed))
     if not given:
-        return marginal_predictor(scores, chosen, alpha, classes, confidence, step).warned()
+        return warned(marginal_predictor(scores, chosen, alpha, classes, confidence, step))
     if rows.index is not None:
         same_index("probs", rows.index, **given)
     [(name, value)] = given.items()
@@ -212,7 +212,7 @@ def calibrate_labelled(
             rule = UnitsRule(ordered, read_only(codes[order].astype(np.int64)), as_alpha(alpha))
         else:
             rule = WeightedRule(ordered, read_only(_weights(value, labels, classes)[order]), as_alpha(alpha))
-    return ConformalPredictor(chosen, as_alpha(alpha), rows.n, classes, rule, step).warned()
+    return warned(ConformalPredictor(chosen, as_alpha(alpha), rows.n, classes, rule, step))
 
 
 def marginal_predictor(

@@ -46,7 +46,7 @@ from pippin._sharpening.storing import from_content as sharpener_from_content
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs
-from pippin._validation.batched import Batched, is_batched, watched
+from pippin._validation.batched import Batched, watched
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labels
 from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
@@ -199,7 +199,7 @@ class ConformalPredictor(SavedWithScores):
         >>> predictor.predict(data.probs[2000:])
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
         """
-        if is_batched(probs):
+        if hasattr(probs, "batches"):
             return self._predict_batches(probs, groups, weights, features, seed, nonempty, from_logits)
         request = self._request(probs, groups, weights, features, seed, False, from_logits)
         sets = self._rule.members(self._score, request)
@@ -398,14 +398,9 @@ class ConformalPredictor(SavedWithScores):
         if isinstance(self._rule, MondrianRule):
             self._rule.need_scores(f"has only alpha={self.alpha}")
         rule, level = self._rule.at(alpha)
-        return replace(self, alpha=level, _rule=rule).warned()
-
-    def warned(self) -> "ConformalPredictor":
-        """Return the predictor after a warning of infinite thresholds."""
-        if not isinstance(self._rule, WeightedRule | IpMsRule):
-            rule: Any = self._rule
-            rule.warn_of_infinite(self)
-        return self
+        predictor = replace(self, alpha=level, _rule=rule)
+        rule.warn_of_infinite(predictor)
+        return predictor
 
     def table(self) -> "polars.DataFrame":
         """Return one row per class (and group): its calibration rows, its threshold, the expected coverage.
@@ -591,7 +586,9 @@ class ConformalPredictor(SavedWithScores):
         agree(self.classes, rows)
         if rows.index is not None:
             same_index("probs", rows.index, groups=groups, weights=weights)
-        group = part if part is not None and groups is None else self.group_codes(groups, rows.n)
+        group = part
+        if groups is not None or self._rule.groups is not None:
+            group = self.group_codes(groups, rows.n)
         if smoothed:
             generator = generator_of(seed)
             drawn = Draws(draws(self._score, rows.n, generator), generator.random(rows.n))

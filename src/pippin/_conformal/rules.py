@@ -13,7 +13,7 @@ level α is {classes with p > α}.
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,6 +45,7 @@ from pippin._theory.units import unit_p_values
 from pippin._theory.weighted_tails import Tails, tails
 from pippin._validation.rows import Rows, as_array
 
+Predictor = TypeVar("Predictor")
 Use = Callable[[int, Vector], None]  # takes the first row and the p-values of all classes of some rows
 
 
@@ -126,6 +127,9 @@ class Rule:
     def at(self, alpha: Any) -> "tuple[Rule, float]":
         """Return the rule at another level, and that level."""
         raise NotImplementedError
+
+    def warn_of_infinite(self, predictor: Any) -> None:
+        """Warn of infinite thresholds, and say what is missing."""
 
     def describe(self, predictor: Any) -> str:
         """Describe the predictor and its guarantee in one sentence."""
@@ -235,7 +239,6 @@ class MondrianRule(Rule):
         return self.cells.of if self.per else self.cells.of[:, :1]
 
     def warn_of_infinite(self, predictor: Any) -> None:
-        """Warn of infinite thresholds, and say what is missing."""
         if self.per is None:
             if np.isinf(self.limits.scores).any():
                 warn(self._too_few(int(self.cells.counts.min()), predictor.alpha))
@@ -479,7 +482,6 @@ class UnitsRule(Rule):
         return replace(self, alpha=level), level
 
     def warn_of_infinite(self, predictor: Any) -> None:
-        """Warn if there are too few units for a finite threshold."""
         if note := too_few(self.n_units, self.alpha, "calibration units"):
             warn(note)
 
@@ -636,3 +638,10 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
             row=row,
         )
     return given
+
+
+def warned(predictor: Predictor) -> Predictor:
+    """Return the predictor after a warning of infinite thresholds."""
+    ruled: Any = predictor
+    ruled._rule.warn_of_infinite(ruled)
+    return predictor

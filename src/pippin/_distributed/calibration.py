@@ -13,7 +13,7 @@ from pippin._conformal.calibrate import marginal_predictor, ranks_from_1
 from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
 from pippin._conformal.mondrian import Cells, Level, Placement, Taxonomy, as_kinds, as_levels, by_class, one_cell
 from pippin._conformal.predictor import ConformalPredictor, without_scores
-from pippin._conformal.rules import marginal_rule, mondrian_rule
+from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
 from pippin._distributed.part import Part, compact, numbered, positioned, united
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
@@ -150,13 +150,13 @@ class Calibration:
     def _one_threshold(self, scores: Vector) -> ConformalPredictor:
         n, level = len(scores), as_alpha(self.alpha)
         if n <= self.most_scores:
-            return marginal_predictor(scores, self.score, level, self.classes).warned()
+            return warned(marginal_predictor(scores, self.score, level, self.classes))
         k, threshold = quantile_rank(n, level), math.inf
         if k <= n:
             scores.partition(k - 1)  # in place: no further copy of so many scores
             threshold = float(scores[k - 1])
         rule = marginal_rule(one_cell(None, n, len(self.classes)), threshold)
-        return ConformalPredictor(self.score, level, n, self.classes, rule).warned()
+        return warned(ConformalPredictor(self.score, level, n, self.classes, rule))
 
     def _per_cell(self, parts: Sequence[Part], grouping: Taxonomy) -> ConformalPredictor:
         """Return the Mondrian predictor."""
@@ -169,7 +169,7 @@ class Calibration:
             placement, known, kinds = grouping.places(self.classes, names)
             cells = gather_cells(parts, placement, names)
         rule, level = mondrian_rule(cells, grouping.name, known, kinds).at(self.alpha)
-        predictor = ConformalPredictor(self.score, level, n, self.classes, rule).warned()
+        predictor = warned(ConformalPredictor(self.score, level, n, self.classes, rule))
         if note:
             warn(note)
         return without_scores(predictor) if total > self.most_scores else predictor

@@ -132,7 +132,7 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     found: dict[int, Indices] = {}
 
     def work(start: int, stop: int) -> None:
-        part, own = slice(start, stop), bounds.of_rows(start, stop)
+        part, own = slice(start, stop), bounds if bounds.group is None else bounds.of_rows(start, stop)
         found[start], suspects = engine.members(examined(engine, rows, start, stop), c, own, u[part], sizes[part])
         if suspects:
             rows.check(start, stop)

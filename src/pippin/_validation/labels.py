@@ -37,7 +37,8 @@ class Labelled(NamedTuple):
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
     """What every way of calibrating takes first, checked together."""
     rows = as_rows(probs, from_logits)
-    same_index("probs", rows.index, labels=labels)
+    if rows.index is not None:
+        same_index("probs", rows.index, labels=labels)
     names = as_classes(classes, rows)
     return Labelled(rows, as_labels(labels, rows.n, names), names)
 

@@ -14,7 +14,7 @@ from pippin._conformal.calibrate import Unseen, predictor_of_scores
 from pippin._conformal.calibrate import calibrate as calibrate_rows
 from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor, without_scores
-from pippin._conformal.rules import marginal_rule
+from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
 from pippin._runtime.arrays import Classes, Seed, Vector, read_only
 from pippin._runtime.errors import InputError
@@ -126,7 +126,7 @@ def calibrate(
     predictor, note = predictor_of_scores(on_host, chosen, alpha, names, taxonomy, scorer.generator)
     if note:
         warn(note)
-    return predictor.warned() if scores else without_scores(predictor.warned())
+    return warned(predictor) if scores else without_scores(warned(predictor))
 
 
 class ScoredLabels(NamedTuple):
@@ -210,7 +210,7 @@ def _one_threshold(scores: torch.Tensor, score: Score, alpha: Any, classes: Clas
     threshold = float(host[0]) if k <= n else math.inf
     kept: Vector | None = read_only(host[1:]) if keep else None
     rule = marginal_rule(one_cell(kept, n, len(classes)), threshold)
-    return ConformalPredictor(score, level, n, classes, rule).warned()
+    return warned(ConformalPredictor(score, level, n, classes, rule))
 
 
 def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, Any]]:
