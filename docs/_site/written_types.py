@@ -108,7 +108,7 @@ SPELLED = {
 RETURNED = (
     "pippin._compare.decisions.DecisionCurve",
     "pippin._compare.evidence.Difference",
-    "pippin._compare.influence.Influence",
+    "pippin._compare.evidence.Influence",
     "pippin._validation.batched.Batch",
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",

@@ -7,7 +7,7 @@ import polars
 import pytest
 
 import pippin
-from pippin._theory.shortage import warn_of_level
+from pippin._theory.level import warn_of_level
 from support.confused import confused_rows
 
 EXAMPLE = pippin.load_example()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import visible
 from support.rows import made_rows
 
 ODD = (

@@ -34,9 +34,9 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         own, asked = ({"groups": groups[part]} if by_group else {} for part in (inner, outer))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if method.margin is not None:
-                predictor = pippin.calibrate(
-                    probs[inner], labels[inner], f"ip/ms(variant={method.margin})", alpha, seed=generator
+            if method.combination is not None:
+                predictor = pippin.calibrate_combination(
+                    probs[inner], labels[inner], alpha, variant=method.combination.variant, seed=generator
                 )
                 asked = {}
             else:
@@ -46,9 +46,8 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
                 asked["seed"] = generator
         sets = predictor.predict(probs[outer], nonempty=method.nonempty, **asked)
         result = pippin.evaluate(sets, labels[outer])
-        threshold = np.nan if method.per or method.margin else predictor.threshold
-        rates = result.coverage, result.mean_size, result.singleton_rate, result.empty_rate
-        found.append((threshold, *rates, result.size_coverage.get(1, np.nan)))
+        threshold = np.nan if method.per or method.combination else predictor.threshold
+        found.append((threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
         if pooled is not None:
             pooled.append((sets.sizes, sets.contains(labels[outer]), labels[outer], groups[outer]))
     return np.array(found)
@@ -72,7 +71,7 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
 
 
 @quiet
-@pytest.mark.parametrize("method", ["ip/ms", "ip/ms sum", "ip/ms none", "ip/ms nonempty"])
+@pytest.mark.parametrize("method", ["ip/ms", "ip/ms(variant=sum)", "ip/ms(variant=none)", "ip/ms nonempty"])
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_the_combination_is_counted_exactly(method, kind):
     """With both thresholds, and where it has no room for the margin's errors."""
@@ -85,7 +84,8 @@ def test_the_combination_is_counted_exactly(method, kind):
 
 
 @pytest.mark.parametrize(
-    "method", ["pip per class", "aps per class", "repip rc3p", "raps per cluster", "ip nonempty", "ip/ms", "ip/ms none"]
+    "method",
+    ["pip per class", "aps per class", "repip rc3p", "raps per cluster", "ip nonempty", "ip/ms", "ip/ms(variant=none)"],
 )
 def test_the_example_is_counted_exactly(method):
     """On real rows."""

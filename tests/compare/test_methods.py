@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._compare.methods import parse_methods
-from pippin._conformal.mondrian import PER
+from pippin._conformal.grouping import PER
+from pippin._theory.spelling import IpMs
 from support.scores import EVERY_SCORE
 
 methods = st.builds(pippin.scores.Method, st.sampled_from(EVERY_SCORE), st.sampled_from((None, *PER)), st.booleans())
@@ -38,6 +39,12 @@ def test_a_plain_method_is_spelled_like_its_score(score):
         (pippin.scores.Method(pippin.scores.pip(), "rc3p"), "pip rc3p"),
         (pippin.scores.Method(pippin.scores.pip(), nonempty=True), "pip nonempty"),
         (pippin.scores.Method(pippin.scores.pip(), "class", True), "pip per class nonempty"),
+        (pippin.scores.Method(pippin.scores.ip(), combination=IpMs()), "ip/ms"),
+        (pippin.scores.Method(pippin.scores.ip(), combination=IpMs("sum")), "ip/ms(variant=sum)"),
+        (
+            pippin.scores.Method(pippin.scores.ip(), None, True, IpMs(fraction=0.25, share=0.5), True),
+            "ip/ms(fraction=0.25, share=0.5) sharpened nonempty",
+        ),
     ],
 )
 def test_known_spellings(method, spelling):
@@ -73,12 +80,25 @@ def test_each_candidate_once_and_plain_ones_as_scores():
         ("raps(lam=1 per class", "Cannot read the score"),
         ("per class", "Unknown score|Cannot read the score"),
         ("", "Cannot read the score ''"),
+        ("ip/ms sum", r"Cannot read 'sum' in 'ip/ms sum': write ip/ms or ip/ms\(variant=sum\)"),
+        ("ip/ms per class", "Cannot read 'per class'"),
+        ("ip/ms(variant=most)", r"Cannot read the score 'ip/ms\(variant=most\)'"),
+        ("ip/ms(variant='most')", "Expected the variant 'recalibrated', 'sum' or 'none', got 'most'"),
+        ("ip/ms(lam=1)", "The score ip/ms has no parameter 'lam': it takes variant, fraction and share"),
         (7, "Expected a score or its name, got int"),
     ],
 )
 def test_what_cannot_be_read_is_said(text, message):
     with pytest.raises(ValueError, match=message):
         pippin.scores.parse_method(text)
+
+
+def test_the_combination_is_no_single_score():
+    assert pippin.scores.parse_method(" IP/MS( variant = 'sum' ) ").combination == IpMs("sum")
+    with pytest.raises(pippin.InputError, match=r"Cannot read the score 'ip/ms': it combines two scores"):
+        pippin.scores.parse("ip/ms")
+    with pytest.raises(pippin.InputError, match="Expected the score ip and no per for ip/ms, got pip and None"):
+        pippin.scores.Method(pippin.scores.pip(), combination=IpMs())
 
 
 def test_an_unknown_kind_is_said():

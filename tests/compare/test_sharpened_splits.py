@@ -18,7 +18,12 @@ from support.trials import trial_of
 
 def test_a_sharpened_method_is_spelled_after_its_score():
     """Between the score and its thresholds."""
-    for text in ("socop sharpened", "ip sharpened per class", "pip(beta=2) sharpened nonempty", "ip/ms sharpened sum"):
+    for text in (
+        "socop sharpened",
+        "ip sharpened per class",
+        "pip(beta=2) sharpened nonempty",
+        "ip/ms(variant=sum) sharpened",
+    ):
         method = pippin.scores.parse_method(text)
         assert str(method) == text
         assert method.sharpened

@@ -201,7 +201,7 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
             "calibrate",
             lambda *rows, seed: pippin.calibrate(*rows[:-1], 0.4, seed=seed),
         ),
-        "does not depend on how it is asked for": (
+        "does not depend on how it is predicted": (
             "load",
             lambda path: pippin.ConformalPredictor(pippin.scores.ip(), 0.3, -9.0, 9, range(2), None),
         ),

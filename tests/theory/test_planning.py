@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import pippin
-from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
 from pippin._theory.level import examples_needed, quantile_rank
+from pippin._theory.planning import beta_binomial, beta_cdf, beta_quantile
 
 SIZES = (1, 2, 3, 9, 10, 19, 99, 100, 1000, 12_345, 10**6)
 HUNDREDTHS = [i / 100 for i in range(1, 100)]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._compare.influence import MOST_SPLITS, Influence, influences
+from pippin._compare.evidence import MOST_SPLITS, Influence, influences
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import METRICS, measure, tally_splits
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._conformal.evaluation import MEANINGS, WORDS, told_metric
+from pippin._conformal.metrics import MEANINGS, WORDS, told_metric
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
@@ -46,23 +46,24 @@ def compare(
 ) -> "Comparison":
     """Calibrate and test every score on the same random splits.
 
-    A score may ask for a guarantee beyond the marginal one, as in "pip per class", "pip per
-    group", "pip per class and group", "pip per cluster" and "pip rc3p", and for sets that
-    are never empty, "pip nonempty".
+    A method is a score with a guarantee beyond the marginal one, as in "pip per class", "pip per
+    group", "pip per class and group", "pip per cluster" and "pip rc3p", with sets that
+    are never empty, "pip nonempty", or behind a sharpener, "pip sharpened"; "ip/ms" is the combination of IP and the
+    margin.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: the true classes; a pandas Series with the index of probs.
         scores: scores or methods, or their spellings.
         alpha: the share of errors allowed.
-        splits: how many times the rows are divided; by default 1,000, or 50 where a score is sharpened,
-            which learns anew every time.
+        splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
+            since each split fits a sharpener.
         calibration_fraction: the share of rows that calibrates; the rest tests.
-        seed: makes the splits; split i is the same for every score.
+        seed: the seed of the splits; split i is the same for every score.
         classes: names of the K columns; a data frame brings its own.
         groups: the group of each row, for methods per group and for `Comparison.conditional`.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
-        checkpoint: a file that keeps what is done, so that a stopped run goes on from there.
+        from_logits: `probs` are logits, of which a softmax is taken.
+        checkpoint: a file with the finished splits, from which a stopped run continues.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -100,9 +101,8 @@ class Comparison:
         seed: the seed of the splits.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate,
-            empty_rate and singleton_accuracy, the share of singletons that hold the true class. The threshold is NaN
-            for a method that has several, the accuracy where there are no singletons.
+        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate
+            and empty_rate. The threshold is NaN for a method that has several.
         trial: the rows, prepared for splits; None in a comparison that was not made by `pippin.compare`.
     """
 
@@ -128,10 +128,10 @@ class Comparison:
         return self.n - self.n_calibration
 
     def metric(self, name: str) -> Vector:
-        """One metric, (scores, splits).
+        """Return one metric, (scores, splits).
 
         Args:
-            name: "threshold", "coverage", "mean_size", "singleton_rate", "empty_rate" or "singleton_accuracy".
+            name: "threshold", "coverage", "mean_size", "singleton_rate" or "empty_rate".
         """
         if name not in METRICS:
             raise InputError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}")
@@ -139,7 +139,7 @@ class Comparison:
 
     @property
     def table(self) -> "polars.DataFrame":
-        """One row per score and split."""
+        """One row per score and split, as a data frame."""
         import polars
 
         names = np.repeat([str(score) for score in self.scores], self.splits)
@@ -150,26 +150,20 @@ class Comparison:
         )
 
     def summary(self) -> "polars.DataFrame":
-        """One row per score: the mean and standard deviation of every metric over the splits.
-
-        Those of the singletons' accuracy are over the splits with singletons.
-        """
+        """Compute the mean and standard deviation of every metric over the splits, one row per score."""
         import polars
 
         columns: dict[str, Any] = {"score": [str(score) for score in self.scores]}
         for name in METRICS:
             values = self.metric(name)
-            if name == "singleton_accuracy":
-                values = np.ma.masked_invalid(values)
-            columns[name] = np.ma.filled(values.mean(axis=1), np.nan)
+            columns[name] = values.mean(axis=1)
             steady = np.isinf(values).any(axis=1) | (self.splits < 2)
             with np.errstate(invalid="ignore"):
-                spread = np.ma.filled(values.std(axis=1, ddof=min(1, self.splits - 1)), np.nan)
-            columns[f"{name}_sd"] = np.where(steady, 0.0, spread)
+                columns[f"{name}_sd"] = np.where(steady, 0.0, values.std(axis=1, ddof=min(1, self.splits - 1)))
         return polars.DataFrame(columns)
 
     def conditional(self) -> "polars.DataFrame":
-        """One row per score: its worst class, CovGap, SSCV and worst group, pooled over the first 100 splits.
+        """Compute the worst class, CovGap, SSCV and the worst group of each score, pooled over the first 100 splits.
 
         Of more than 100,000 rows there are fewer of these splits: 5 of two million rows.
         `covgap` is the mean over classes of `|coverage − (1 − α)|`; `sscv` the largest such gap
@@ -178,8 +172,8 @@ class Comparison:
         >>> import pippin
         >>> data = pippin.load_example()
         >>> methods = ["pip", "pip per class"]
-        >>> found = pippin.compare(data.probs, data.labels, methods, splits=100, classes=data.classes)
-        >>> for row in found.conditional().iter_rows(named=True):
+        >>> comparison = pippin.compare(data.probs, data.labels, methods, splits=100, classes=data.classes)
+        >>> for row in comparison.conditional().iter_rows(named=True):
         ...     print(row["score"], row["worst_class"], round(row["worst_class_coverage"], 2), round(row["covgap"], 3))
         pip black_grass 0.7 0.057
         pip per class charlock 0.9 0.002
@@ -192,12 +186,12 @@ class Comparison:
         )
 
     def class_coverage(self) -> "polars.DataFrame":
-        """One row per score and class: the rows of that class, and its coverage over the same splits."""
+        """Compute the coverage of each score and class over the same splits, with the number of rows."""
         trial = self.known_trial()
         return self._coverage("class", trial.classes, trial.labels)
 
     def group_coverage(self) -> "polars.DataFrame":
-        """One row per score and group: the rows of that group, and its coverage over the same splits."""
+        """Compute the coverage of each score and group over the same splits, with the number of rows."""
         trial = self.known_trial()
         if trial.group_names is None:
             raise InputError("These rows were compared without groups", "pass groups= to compare, one per row")
@@ -245,25 +239,24 @@ class Comparison:
         self,
         ax: "Axes | None" = None,
         *,
-        what: Literal["front", "coverage", "size", "singletons"] = "front",
+        what: Literal["front", "coverage", "mean_size", "singleton_rate"] = "front",
         families: bool = False,
     ) -> "Axes":
-        """Mean size against singletons, up and to the left is better; or one metric over all splits. Matplotlib axes.
+        """Plot mean size against singletons (up and left is better), or one metric over all splits; Matplotlib axes.
 
         Args:
             ax: where to draw; new axes, if not given.
-            what: the "front" of size against singletons, or "coverage", "size" or "singletons" by split.
-            families: whether the front also shows what other parameters would do: the lines that RePIP, SOCOP, PIP
-                and RAPS trace. They are compared first, on the same splits.
+            what: the "front" of size against singletons, or "coverage", "mean_size" or "singleton_rate" by split.
+            families: add the lines that RePIP, SOCOP, PIP and RAPS trace as their parameters vary. They are compared
+                first, on the same splits.
         """
-        from pippin._plotting import front, splits
+        from pippin._plotting.comparison import PANELS, plot_front, plot_metric
 
-        known = {"coverage": "coverage", "size": "mean_size", "singletons": "singleton_rate"}
-        if what != "front" and what not in known:
-            raise InputError(f"Expected what to be 'front' or one of {', '.join(map(repr, known))}, got {what!r}")
-        if what != "front":
-            return splits.plot_metric(self, known[what], ax)
-        return front.plot_front(self, self.families if families else {}, ax)
+        if what == "front":
+            return plot_front(self, self.families if families else {}, ax)
+        if what not in PANELS:
+            raise InputError(f"Expected what to be 'front' or one of {', '.join(map(repr, PANELS))}, got {what!r}")
+        return plot_metric(self, what, ax)
 
     @cached_property
     def families(self) -> "dict[str, Comparison]":
@@ -273,7 +266,7 @@ class Comparison:
         return families_in(self.known_trial().closer, min(POOLED, self.splits))
 
     def known_trial(self) -> Trial:
-        """The rows that were compared.
+        """Return the rows that were compared.
 
         Raises:
             InputError: they are not known, as in a comparison read from a file.
@@ -296,4 +289,4 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     for name in METRICS:
         columns[name] = [told_metric(name, value) for value in columns[name]]
     columns["threshold"] = columns.pop("threshold")  # last
-    return {WORDS[name][0] if name in WORDS else name.replace("_", " "): values for name, values in columns.items()}
+    return {WORDS[name][0] if name in WORDS else name: values for name, values in columns.items()}

@@ -50,8 +50,8 @@ def compare_decisions(
 ) -> "DecisionComparison":
     """Compare decisions of every kind on the same random splits.
 
-    They are those of `calibrate_decisions`, the worst case over the sets of each score (empty
-    sets play safe and certify nothing), and the best response, which promises nothing.
+    They are those of `pippin.decisions.calibrate`, the worst case over the sets of each score (empty
+    sets take the safe action and certify nothing), and the best response, which has no certificates.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
@@ -59,18 +59,19 @@ def compare_decisions(
         utility: what each action is worth if each class is the true one.
         scores: scores, or their spellings, with one threshold for all.
         alpha: the share of broken certificates allowed.
-        splits: how many times the rows are divided.
+        splits: the number of random splits.
         calibration_fraction: the share of rows that calibrates; the rest tests.
-        seed: makes the splits; split i is that of `compare`.
+        seed: the seed of the splits; split i is that of `compare`.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        from_logits: `probs` are logits, of which a softmax is taken.
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
     >>> worth = [*np.eye(12), np.full(12, 0.3)]  # to name the plant rightly, and to ask
     >>> utility = pippin.decisions.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
-    >>> found = pippin.decisions.compare(data.probs, data.labels, utility, "ip", 0.02, splits=20, classes=data.classes)
-    >>> for row in found.summary().iter_rows(named=True):
+    >>> options = {"splits": 20, "classes": data.classes}
+    >>> comparison = pippin.decisions.compare(data.probs, data.labels, utility, "ip", 0.02, **options)
+    >>> for row in comparison.summary().iter_rows(named=True):
     ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
     calibrated decisions  kept 0.981  utility 0.60  ask 0.55
     worst case over ip    kept 0.997  utility 0.42  ask 0.82
@@ -97,7 +98,7 @@ def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, sp
             for number, rule in enumerate(rules.values()):
                 values[number, index] = _measures(rule(split, trial.alpha), utilities, trial.labels[split.test_rows])
             advance(1)
-    curves = _curves(trial, rules, utilities)
+    curves = _curves(trial, methods, rules, utilities)
     return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
 
 
@@ -106,12 +107,16 @@ class DecisionCurve(NamedTuple):
 
     Attributes:
         name: the kind of decisions.
-        promised: the mean certificate.
+        method: the method whose sets they rest on; None for others.
+        levels: the values of alpha.
+        promised: the mean certificate; None for decisions without certificates.
         came: the mean utility.
     """
 
     name: str
-    promised: Vector
+    method: Method | None
+    levels: tuple[float, ...]
+    promised: Vector | None
     came: Vector
 
 
@@ -123,8 +128,8 @@ class DecisionComparison:
         names: the kinds of decisions.
         actions: the names of the actions.
         alpha: the share of certificates that may be broken.
-        n: how many rows there are.
-        n_calibration: how many of them calibrate, in every split.
+        n: the number of rows.
+        n_calibration: the number of calibration rows in each split.
         values: values[kind, split, measure]; the measures are certificates kept, the mean certificate, the mean
             utility, then the share of each action, and of each action the share of errors: objects on which it
             was worth less than the best worst case.
@@ -150,7 +155,7 @@ class DecisionComparison:
         return (*MEASURES, *self.actions, *(f"errors of {action}" for action in self.actions))
 
     def summary(self) -> "polars.DataFrame":
-        """One row per kind of decisions: the mean of every measure over the splits, and the standard error of `kept`.
+        """Compute the mean of every measure over the splits and the standard error of `kept`, one row per kind.
 
         The standard error is that of one split's share; splits of the same rows overlap.
         """
@@ -165,14 +170,14 @@ class DecisionComparison:
 
     def plot(self) -> "tuple[Axes, ...]":
         """Plot the mean certificate and the mean utility at every level: two Matplotlib axes."""
-        from pippin._plotting.splits import plot_promises
+        from pippin._plotting.decisions import plot_promises
 
         return plot_promises(self)
 
     def _repr_html_(self) -> str:
-        known = self.summary().drop("kept_sd").to_dict(as_series=False)
+        means = self.summary().drop("kept_sd").to_dict(as_series=False)
         shares = {"kept", *self.actions, *(f"errors of {action}" for action in self.actions)}
-        columns = {name: [_told(one, name in shares) for one in own] for name, own in known.items()}
+        columns = {name: [_told(value, name in shares) for value in values] for name, values in means.items()}
         note = "Kept: certificates that came true. An error: an action that was worth less than playing safe."
         return html_columns(f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means", columns, note=note)
 
@@ -198,8 +203,8 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
         return decisions.decide(trial.rows.take(split.test_rows), policy, limit, None)
 
     def worst_case(method: Method, split: Split, alpha: float) -> Actions:
-        found = calibrate_on_split(trial, method, split)
-        here = split.test_rows, predict_rows(trial, method, found.at(alpha), split.test_rows, found.u).sizes
+        calibrated = calibrate_on_split(trial, method, split)
+        here = split.test_rows, predict_rows(trial, method, calibrated.at(alpha), split.test_rows, calibrated.u).sizes
         return actions[here], certificates[here]
 
     def expected(split: Split, alpha: float) -> Actions:
@@ -217,8 +222,8 @@ def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
     certificates = np.full((n, n_classes + 1), -np.inf)
-    for a, own in enumerate(utilities):
-        lowest = np.minimum.accumulate(own[order], axis=1)
+    for a, of_action in enumerate(utilities):
+        lowest = np.minimum.accumulate(of_action[order], axis=1)
         better = lowest > certificates[:, 1:]
         actions[:, 1:][better] = a
         np.maximum(certificates[:, 1:], lowest, out=certificates[:, 1:])
@@ -242,11 +247,13 @@ def _measures(acted: Actions, utilities: Vector, labels: Codes) -> Vector:
     )
 
 
-def _curves(trial: Trial, rules: dict[str, DecisionRule], utilities: Vector) -> tuple[DecisionCurve, ...]:
+def _curves(
+    trial: Trial, methods: tuple[Method, ...], rules: dict[str, DecisionRule], utilities: Vector
+) -> tuple[DecisionCurve, ...]:
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []
-    for name, rule in rules.items():
-        _, promised, came, *_ = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS]).T
-        curves.append(DecisionCurve(name, promised, came))
+    for (name, rule), method in zip(rules.items(), (None, *methods, None), strict=True):
+        kept, promised, came, *_ = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS]).T
+        curves.append(DecisionCurve(name, method, LEVELS, None if np.isnan(kept).all() else promised, came))
     return tuple(curves)

@@ -1,21 +1,94 @@
-"""Intervals for differences between methods, and tests of the law of coverage."""
+"""Intervals for differences between methods, from the influence of each row, and tests of the law of coverage.
+
+A row influences the mean of a metric over all splits in two ways: as a test row by its own set (t), as a calibration
+row by the threshold (c). To first order the variance over new data is Var(t + c)/n, whatever the split. One split
+deviates from the mean by mean_test(t) + mean_cal(c), where a row is either; with r = calibration/test rows,
+
+    Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m.
+
+t is known for each row from thresholds that all rows calibrate; m and e are observed in the splits.
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pippin._compare.comparison import Comparison
 from pippin._compare.methods import Method
-from pippin._compare.splits import Trial
+from pippin._compare.split_evaluation import METRICS, calibrate_on_split, predict_rows
+from pippin._compare.splits import Split, Trial, draw_split
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
-from pippin._theory.laws import beta_binomial
+from pippin._runtime.arrays import Floats, Vector
 from pippin._theory.level import quantile_rank
+from pippin._theory.planning import beta_binomial
 from pippin._theory.scores import Score
 
+if TYPE_CHECKING:
+    from pippin._compare.comparison import Comparison
+
+MOST_SPLITS = 200  # give a variance to within a tenth
+CHUNK = 20  # splits in one matrix product
+DRAWS = 8  # draws of u over which the sets of a randomized score are averaged
 BLOCKS = 10  # pieces of the file, in its order, each tested against the others
 SUSPICIOUS = 0.001  # p-value below which a test fails
+
+
+class Influence(NamedTuple):
+    """Influence of the rows on one metric.
+
+    Attributes:
+        covariance: covariances of t between methods.
+        tested: mean_test(t) of each method and split.
+    """
+
+    covariance: Floats
+    tested: Floats
+
+    def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
+        """Variance over new rows of a mean over all splits; `gaps` is one method's metric minus the other's."""
+        tested = self.tested[one] - self.tested[other]
+        rest = gaps[: len(tested)] - tested
+        together = np.cov(tested, rest)
+        c, ratio = self.covariance, trial.n_calibration / trial.n_test
+        of_tests = (c[one, one] + c[other, other] - 2 * c[one, other]) / trial.n
+        variance = of_tests + ratio * together[1, 1] - 2 * together[0, 1]
+        return max(float(variance), 0.0)
+
+
+def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
+    """Return the influence on each metric; a test row has none on the threshold."""
+    used = min(splits, MOST_SPLITS)
+    rows = np.zeros((len(METRICS) - 1, len(methods), trial.n), dtype=np.float32)
+    for number, method in enumerate(methods):
+        if not method.sharpened:  # the influence of a row through the sharpener is unknown
+            rows[:, number] = _row_metrics(trial, method)
+    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)  # sums of small numbers are exact
+    tested = np.empty((*rows.shape[:2], used))
+    for start in range(0, used, CHUNK):
+        stop = min(start + CHUNK, used)
+        test = np.stack([~draw_split(trial, index).calibration for index in range(start, stop)])
+        tested[..., start:stop] = rows @ test.T.astype(np.float32) / trial.n_test
+    covariances = [np.cov(metric, ddof=0).reshape(len(methods), -1) for metric in rows]
+    none = Influence(np.zeros_like(covariances[0]), np.zeros_like(tested[0]))
+    return dict(zip(METRICS, (none, *map(Influence, covariances, tested)), strict=True))
+
+
+def _row_metrics(trial: Trial, method: Method) -> Floats:
+    """Metrics of each row's set, (metrics, n), when all rows calibrate; means over u for a randomized score."""
+    generator = np.random.default_rng([trial.seed, trial.n])
+    state, rows = np.random.default_rng(trial.seed).bit_generator.state, np.arange(trial.n)
+    repeats = DRAWS if method.score.randomized else 1
+    total = np.zeros((len(METRICS) - 1, trial.n), dtype=np.float32)
+    for _ in range(repeats):
+        everything = Split(0, np.ones(trial.n, dtype=bool), generator.random(trial.n), state)
+        thresholds = calibrate_on_split(trial, method, everything).at(trial.alpha)
+        sets = predict_rows(trial, method, thresholds, rows, everything.u)
+        for row, values in zip(total, (sets.covered, sets.sizes, sets.sizes == 1, sets.sizes == 0), strict=True):
+            row += values
+    return np.divide(total, repeats, out=total)
 
 
 @dataclass(frozen=True)
@@ -44,7 +117,7 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> list[Difference]:
+def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -> list[Difference]:
     """Compute first − second of every pair of scores over the splits, with an interval.
 
     The truth that the interval is about is the mean difference over new rows of the same
@@ -59,11 +132,11 @@ def differences(comparison: Comparison, metric: str, *, level: float = 0.95) -> 
     return [difference(comparison, metric, a, b, level) for i, a in enumerate(scores) for b in scores[i + 1 :]]
 
 
-def difference(comparison: Comparison, metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
+def difference(comparison: "Comparison", metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
     """Compute first − second over the splits, with a t interval.
 
     The splits of one data set overlap, so their spread alone says little about other rows.
-    The variance is that of the rows' influence as test rows and as calibration rows (`influence.py`), plus that of a
+    The variance is that of the rows' influence as test rows and as calibration rows (`influences`), plus that of a
     finite number of splits. It covers neither other data sets nor a classifier trained anew. If there are very many
     rows, the influence is estimated on a sample. If it is unknown, in a comparison read from a file, behind a sharpener
     or for the accuracy of singletons, the variance over splits times the ratio of the larger to the smaller part is
@@ -81,8 +154,8 @@ def difference(comparison: Comparison, metric: str, first: Method, second: Metho
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:
         near = comparison.closer
-        seen = near.metric(metric)
-        over_rows = near.influences[metric].variance_over_rows(one, other, seen[one] - seen[other], near.known_trial())
+        gaps_near = near.metric(metric)[one] - near.metric(metric)[other]
+        over_rows = near.influences[metric].variance_over_rows(one, other, gaps_near, near.known_trial())
         variance = over_rows * near.n / comparison.n + float(gaps.var(ddof=1)) / j
     from scipy.special import stdtrit
 
@@ -98,7 +171,7 @@ class CoverageCheck:
     message: str
 
 
-def check_spread(comparison: Comparison) -> CoverageCheck:
+def check_spread(comparison: "Comparison") -> CoverageCheck:
     """Test coverage over random splits against its exact law, the beta-binomial.
 
     Given the rows, the splits are independent draws, and without ties the number of

@@ -1,18 +1,17 @@
-"""Methods: a score, and the way its thresholds are formed.
+"""Methods: a score, the taxonomy of its thresholds, and options.
 
 A plain method is a score with one threshold. Others have sharpened probabilities, a threshold per class, per group or
-per cluster, RC3P, the singletons of the margin, or sets that are never empty.
+per cluster, RC3P, the IP/MS combination, or sets that are never empty.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-Variant = Literal["recalibrated", "sum", "none"]
-from pippin._conformal.mondrian import PER, Per
+from pippin._conformal.grouping import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
-from pippin._theory.spelling import parse_score
+from pippin._theory.spelling import COMBINED, IpMs, parse_ip_ms, parse_score
 
 # Spelling of each taxonomy after the score.
 SPELLINGS: dict[Per | None, str] = {
@@ -21,7 +20,6 @@ SPELLINGS: dict[Per | None, str] = {
 }
 NONEMPTY = "nonempty"
 SHARPENED = "sharpened"
-COMBINED = "ip/ms"  # the margin's singletons, else IP's sets; a word after it names the variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,7 @@ class Method:
         score: the score.
         per: the taxonomy of the thresholds; None for one threshold.
         nonempty: True if empty sets get the most probable class.
-        margin: the variant of the IP/MS combination, for the score ip; None for a score alone.
+        combination: the IP/MS combination, with the score ip; None for a score alone.
         sharpened: True if the probabilities are sharpened first.
 
     >>> import pippin
@@ -47,17 +45,14 @@ class Method:
     score: Score
     per: Per | None = None
     nonempty: bool = False
-    margin: Variant | None = None
+    combination: IpMs | None = None
     sharpened: bool = False
 
     def __post_init__(self) -> None:
         if self.per is not None and self.per not in PER:
             raise InputError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}")
-        if self.margin is not None and (self.margin not in get_args(Variant) or self.per or self.score != ip()):
-            raise InputError(
-                "Expected a margin that is 'recalibrated', 'sum' or 'none', with the score ip and no per, "
-                f"got {self.margin!r}, {self.score} and {self.per!r}"
-            )
+        if self.combination is not None and (self.per or self.score != ip()):
+            raise InputError(f"Expected the score ip and no per for {COMBINED}, got {self.score} and {self.per!r}")
 
     @property
     def plain(self) -> bool:
@@ -67,7 +62,7 @@ class Method:
     @property
     def marginal(self) -> bool:
         """True if the method has one threshold and sets that may be empty."""
-        return self.per is None and self.margin is None and not self.nonempty
+        return self.per is None and self.combination is None and not self.nonempty
 
     @property
     def by_class(self) -> bool:
@@ -88,9 +83,8 @@ class Method:
         return hash(self.score if self.plain else tuple(vars(self).values()))
 
     def __str__(self) -> str:
-        score = str(self.score) if self.margin is None else COMBINED
-        way = SPELLINGS[self.per] if self.margin in (None, "recalibrated") else self.margin
-        parts = (score, SHARPENED if self.sharpened else "", way, NONEMPTY if self.nonempty else "")
+        words = (SHARPENED if self.sharpened else "", SPELLINGS[self.per], NONEMPTY if self.nonempty else "")
+        parts = (str(self.combination or self.score), *words)
         return " ".join(filter(None, parts))
 
     __repr__ = __str__
@@ -108,7 +102,7 @@ def parse_method(text: Any) -> Method:
     (raps(lam=0.1), 'class and group')
 
     Raises:
-        InputError: the text is no score, or what follows it is no way to form thresholds.
+        InputError: the text is no score, or the words after it are unknown.
     """
     if isinstance(text, Method):
         return text
@@ -119,11 +113,10 @@ def parse_method(text: Any) -> Method:
     score, words = text[:end], text[end:].split()
     nonempty, sharpened = words[-1:] == [NONEMPTY], words[:1] == [SHARPENED]
     rest = " ".join(words[sharpened : -1 if nonempty else None])
-    if score == COMBINED:
-        variant: Any = rest or "recalibrated"
-        if variant not in get_args(Variant):
-            raise InputError(f"Cannot read {rest!r} in {text!r}", "write ip/ms, ip/ms sum or ip/ms none")
-        return Method(ip(), None, nonempty, variant, sharpened)
+    if (combination := parse_ip_ms(score)) is not None:
+        if rest:
+            raise InputError(f"Cannot read {rest!r} in {text!r}", "write ip/ms or ip/ms(variant=sum), without per")
+        return Method(ip(), None, nonempty, combination, sharpened)
     chosen = parse_score(score)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:

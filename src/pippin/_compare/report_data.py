@@ -74,9 +74,9 @@ def study(
 def _evaluate(trial: Trial, method: Method) -> Evaluation:
     """Evaluate the method on the first split."""
     split = draw_split(trial, 0)
-    found, test = sets_of_split(trial, method, split), split.test_rows
+    sets, test = sets_of_split(trial, method, split), split.test_rows
     groups = trial.group[test], trial.group_names
-    return evaluation(found.sizes, found.covered, trial.labels[test], trial.classes, *groups, trial.alpha)
+    return evaluation(sets.sizes, sets.covered, trial.labels[test], trial.classes, *groups, trial.alpha)
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:
@@ -116,9 +116,9 @@ def _curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
     rows, u = split.test_rows[tested], calibrated.u[tested]
     counts, thresholds = np.empty((4, len(STEPS)), dtype=np.int64), np.empty(len(STEPS))
     for i, step in enumerate(STEPS):  # too few rows for a level show in its sets
-        found = predict_rows(trial, method, calibrated.at(step / 1000), rows, u)
-        thresholds[i], sizes = found.threshold, found.sizes
-        counts[:, i] = found.covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
+        sets = predict_rows(trial, method, calibrated.at(step / 1000), rows, u)
+        thresholds[i], sizes = sets.threshold, sets.sizes
+        counts[:, i] = sets.covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()
     covered, total, singletons, empty = counts
     one = None if np.isnan(thresholds).any() else thresholds
     return LevelCurve(method, len(rows), covered, total, singletons, empty, one)

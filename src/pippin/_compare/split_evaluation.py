@@ -9,35 +9,34 @@ the few classes that enter up to the highest one.
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
-from pippin._conformal.calibrate import mondrian_predictor
+from pippin._conformal.by_cell import make_conditional
+from pippin._conformal.cells import make_cells
+from pippin._conformal.combination import Way, combined, find_thresholds, score_labels
+from pippin._conformal.conditional import bounds_at
 from pippin._conformal.coverage_by import Tally, pooled, tally
-from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
-from pippin._conformal.mondrian import Taxonomy, kth_smallest, make_cells
-from pippin._conformal.predictor import mondrian_of
+from pippin._conformal.grouping import Grouping
+from pippin._conformal.marginal import kth_smallest
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
-from pippin._runtime.disk import Checkpoint
-from pippin._runtime.errors import InputError
+from pippin._runtime.disk import SplitCheckpoint
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import run
-from pippin._runtime.warn import warn
 from pippin._sharpening.learning import FEWEST, sharpen_labelled
-from pippin._theory.level import examples_needed, quantile_rank
+from pippin._theory.level import examples_needed, named, quantile_rank
 from pippin._theory.scores import Score, coefficients
-from pippin._theory.shortage import named
-from pippin._theory.spelling import IpMs
 from pippin._validation.labels import Labelled
 
-METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
+METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate")
 SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
 CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits counted in one call, and their rows, at most
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows, at most
@@ -68,12 +67,12 @@ class SplitSets(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def metrics(self) -> tuple[float, ...]:
-        """Values of METRICS; without singletons their accuracy is NaN."""
-        n, single = len(self.sizes), self.sizes == 1
-        covered, singletons, correct = map(np.count_nonzero, (self.covered, single, single & self.covered))
-        empty = np.count_nonzero(self.sizes == 0)
-        accuracy = correct / singletons if singletons else math.nan
-        return self.threshold, covered / n, int(self.sizes.sum()) / n, singletons / n, empty / n, accuracy
+        """Values of METRICS."""
+        sizes = self.sizes
+        covered, single, empty = (
+            np.count_nonzero(part) / len(sizes) for part in (self.covered, sizes == 1, sizes == 0)
+        )
+        return self.threshold, covered, int(sizes.sum()) / len(sizes), single, empty
 
 
 class CalibratedSplit(NamedTuple):
@@ -100,24 +99,24 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per in ("cluster", "rc3p"):
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
-        predictor, note = mondrian_predictor(data, method.score, trial.alpha, generator, Taxonomy(method.per))
+        predictor, note = make_conditional(data, method.score, trial.alpha, generator, Grouping(method.per))
         notes = (note,) if note else ()
         u_test = draws(method.score, len(u_test), generator)
-        rule = mondrian_of(predictor)
-        return CalibratedSplit(lambda alpha: SplitThresholds(rule.at(alpha)[0].limits, notes=notes), u_test)
-    if method.margin is not None:
-        scores, way = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows])), IpMs(method.margin)
+        return CalibratedSplit(lambda alpha: SplitThresholds(bounds_at(predictor, alpha), notes=notes), u_test)
+    if method.combination is not None:
+        both = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows]))
+        way = Way(*astuple(method.combination))
 
         def combination(alpha: float) -> SplitThresholds:
-            found = find_thresholds(scores, alpha, split.generator(), way)
-            return SplitThresholds(Bounds(np.array([[found.ip]])), found.margin, found.notes)
+            thresholds = find_thresholds(both, alpha, split.generator(), way)
+            return SplitThresholds(Bounds(np.array([[thresholds.ip]])), thresholds.margin, thresholds.notes)
 
         return CalibratedSplit(combination, u_test)
-    own = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
+    scores = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
     if method.per is None:
-        return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(own, alpha)]]))), u_test)
+        return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(scores, alpha)]]))), u_test)
     cell, of = trial.cells(method)
-    cells = make_cells(own, cell[rows], of)
+    cells = make_cells(scores, cell[rows], of)
     return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(cells.thresholds(alpha)[of])), u_test)
 
 
@@ -136,14 +135,14 @@ def _predict_block(
 ) -> tuple[Codes, Flags]:
     bounds, margin, _ = thresholds
     by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then sorted rows have the same sets
-    given, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
-    given, labels = given.take(rows), labels[rows]
+    probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
+    probs, labels = probs.take(rows), labels[rows]
     if margin is not None:
-        found = combined(given, margin, bounds.scores.item())
+        sets = combined(probs, margin, bounds.scores.item())
     else:
         group = trial.group[rows] if len(bounds.scores) > 1 else None
-        found = dispatch.members(given, method.score, bounds._replace(group=group), u)
-    sizes, members = dispatch.with_best(given, found) if method.nonempty else found
+        sets = dispatch.members(probs, method.score, bounds._replace(group=group), u)
+    sizes, members = dispatch.with_best(probs, sets) if method.nonempty else sets
     if by_rank:
         return sizes, labels < sizes
     hits = np.repeat(np.arange(len(rows)), sizes)[members == np.repeat(labels, sizes)]
@@ -223,9 +222,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
     """Return a function of some splits that gives the metrics of the score, (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
-        return lambda splits, calibrations, u: np.tile(
-            (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan), (len(splits), 1)
-        )
+        return lambda splits, calibrations, u: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(splits), 1))
     low, high = threshold_band(trial, score, k)
     near = dispatch.near_places(trial.ranked, trial.ranks, score, low, high)
     c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(n_splits * trial.n // PER_PROBABILITY)
@@ -233,9 +230,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
     def count(splits: Sequence[Split], calibrations: Flags, u: Vector) -> Vector:
         counts = np.empty((len(splits), len(METRICS)))
         engine.count_splits(near, c, k, calibrations, u, counts)
-        with np.errstate(invalid="ignore"):
-            counts[:, 5] /= counts[:, 3]  # correct singletons among singletons
-        counts[:, 1:5] /= trial.n_test
+        counts[:, 1:] /= trial.n_test
         for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # legal, but hardly ever
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
@@ -258,23 +253,23 @@ def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
 
 def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[Tally, ...]:
     """Pool coverage by class, group and set size over the first splits, for each method."""
-    found: dict[int, list[Tally]] = {}
+    tallies: dict[int, list[Tally]] = {}
 
     def work(start: int, stop: int) -> None:
         split = draw_split(trial, start)
         labels, groups = trial.labels[split.test_rows], trial.group[split.test_rows]
-        sets = (sets_of_split(trial, method, split) for method in methods)
-        found[start] = [tally(one.sizes, one.covered, labels, groups, trial.n_classes, trial.n_groups) for one in sets]
+        shape, sets = (trial.n_classes, trial.n_groups), (sets_of_split(trial, method, split) for method in methods)
+        tallies[start] = [tally(of_method.sizes, of_method.covered, labels, groups, *shape) for of_method in sets]
 
     run(work, [(index, index + 1) for index in range(splits)])
-    return tuple(pooled(of_method) for of_method in zip(*found.values(), strict=True))
+    return tuple(pooled(of_method) for of_method in zip(*tallies.values(), strict=True))
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:
     """Compute values[method, split, metric] of every method on every split."""
     check_splits(splits)
     values = np.empty((len(methods), splits, len(METRICS)))
-    kept = Checkpoint(checkpoint, trial.fingerprint(methods) if checkpoint else "", values)
+    kept = SplitCheckpoint(checkpoint, trial.fingerprint(methods) if checkpoint else "", values)
     check_methods(trial, methods, splits)
     counters: dict[int, SplitCounter] = {}
     notes: list[str] = []
@@ -286,16 +281,16 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
                 advance(1)
 
     def work(start: int, stop: int) -> None:
-        drawn = [draw_split(trial, index) for index in range(start, stop)]
-        masks, u = (read_only(np.stack(parts)) for parts in zip(*((s.calibration, s.u) for s in drawn), strict=True))
+        batch = [draw_split(trial, index) for index in range(start, stop)]
+        masks, u = (read_only(np.stack(parts)) for parts in zip(*((s.calibration, s.u) for s in batch), strict=True))
         for number, method in enumerate(methods):
             if number in counters:
-                values[number, start:stop] = counters[number](drawn, masks, u)
+                values[number, start:stop] = counters[number](batch, masks, u)
                 continue
-            for split in drawn:
-                found = sets_of_split(trial, method, split)
-                values[number, split.index] = found.metrics()
-                notes.extend(found.notes)
+            for split in batch:
+                sets = sets_of_split(trial, method, split)
+                values[number, split.index] = sets.metrics()
+                notes.extend(sets.notes)
 
     slow = any(method.sharpened for method in methods)
     chunk = 1 if slow else max(1, min(CHUNK, CHUNK_ROWS // trial.n))

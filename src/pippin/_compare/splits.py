@@ -17,8 +17,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha
-from pippin._theory.shortage import warn_of_few
+from pippin._theory.level import as_alpha, warn_of_few
 from pippin._validation.labels import Groups, Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 

@@ -11,16 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.comparison import Comparison, compare, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
-from pippin._conformal.calibrate import calibrate_labelled
-from pippin._conformal.evaluation import MEANINGS
-from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.marginal import Predictor, calibrate_marginal
+from pippin._conformal.metrics import MEANINGS
+from pippin._conformal.sharpened import SharpenedPredictor
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._sharpening.learning import sharpen_labelled
 from pippin._sharpening.sharpener import Sharpener
-from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
 from pippin._theory.spelling import parse_score
@@ -42,13 +41,13 @@ SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """The score chosen, and the rows that are left to calibrate it: `calibrate` uses just those.
+    """Chosen score, and the rows that are left to calibrate it, which `calibrate` uses.
 
     Attributes:
         method: the chosen method.
         alpha: the share of errors allowed.
         preference: the preference in words.
-        tuning_rows: the rows that it was chosen on.
+        tuning_rows: the rows on which it was chosen.
         calibration_rows: the rows that are left to calibrate.
         comparison: the comparison of all candidates.
     """
@@ -63,38 +62,37 @@ class Tuned:
 
     @property
     def score(self) -> Score:
-        """The score, behind a sharpener or not."""
+        """The chosen score, without its sharpener."""
         return self.method.score
 
-    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> ConformalPredictor:
-        """The predictor, calibrated on the rows that the choice has not seen.
+    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> Predictor | SharpenedPredictor:
+        """Calibrate a predictor on the rows that were not used for the choice.
 
-        Behind a sharpener, if that was chosen: it learns on the rows that chose.
+        If a sharpened score was chosen, the sharpener is fitted on the rows of the choice.
 
         Args:
             alpha: the share of errors allowed; by default that of the choice.
-            seed: for a randomised score; a seed or a Generator.
+            seed: for a randomized score; a seed or a Generator.
         """
         level, left = self.alpha if alpha is None else alpha, self._some(self.calibration_rows)
         if not self.method.sharpened:
-            return calibrate_labelled(left, self.score, level, seed)
+            return calibrate_marginal(left, self.score, level, seed)
         sharper = left._replace(rows=self._sharpener.rows(left.rows))
-        step = SharpeningStep((self._sharpener,))
-        return calibrate_labelled(sharper, self.score, level, seed, step=step)
+        return self._sharpener.before(calibrate_marginal(sharper, self.score, level, seed))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Size against singletons of every candidate, the chosen one named; Matplotlib axes.
+        """Plot size against singletons of every candidate, with the chosen one named; Matplotlib axes.
 
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._plotting.front import plot_choice
+        from pippin._plotting.comparison import plot_choice
 
         return plot_choice(self.comparison, self.method, ax)
 
     def _repr_html_(self) -> str:
         chosen = self.comparison.scores.index(self.method)
-        columns = {name: [own[chosen]] for name, own in shown_means(self.comparison.summary()).items()}
+        columns = {name: [values[chosen]] for name, values in shown_means(self.comparison.summary()).items()}
         return html_columns(f"{self!r}.", columns, note=MEANINGS)
 
     def __repr__(self) -> str:
@@ -128,10 +126,10 @@ def tune(
 ) -> Tuned:
     """Choose a score for a preference, on rows that are then not used for calibration.
 
-    A score chosen on the rows that calibrate it no longer covers as promised: the choice
-    favours those rows. So the rows are divided at random once; one part is split again
-    and again to compare the candidates, the other is left for `Tuned.calibrate`. A candidate may
-    be sharpened, such as "socop sharpened": the rows that chose it then also teach its sharpener.
+    A score that is chosen on the rows that calibrate it loses its guarantee: the choice
+    favors those rows. So the rows are divided at random once; one part is split repeatedly
+    to compare the candidates, the other is left for `Tuned.calibrate`. A candidate may
+    be sharpened, such as "socop sharpened": its sharpener is then fitted on the rows of the choice.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
@@ -140,11 +138,11 @@ def tune(
         alpha: the share of errors allowed.
         prefer: "size" for the smallest sets, "singletons" for the most sets with one class.
         max_size: with "singletons", only candidates whose mean size is at most this.
-        tuning_fraction: the share of the rows that chooses.
-        splits: how many times these are divided.
-        seed: divides the rows, and makes the splits.
+        tuning_fraction: the share of the rows on which the score is chosen.
+        splits: the number of random splits of these rows.
+        seed: the seed of the division of the rows and of the splits.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        from_logits: `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -165,13 +163,13 @@ def tune(
     check_seed(seed)
     n = data.rows.n
     order = np.random.default_rng(seed).permutation(n)
-    ours, left = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))
-    if len(ours) < 4 or len(left) < 1:
+    tuning_rows, calibration_rows = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))
+    if len(tuning_rows) < 4 or len(calibration_rows) < 1:
         raise InputError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {n}")
-    some = Labelled(data.rows.take(ours), data.labels[ours], data.classes)
+    some = Labelled(data.rows.take(tuning_rows), data.labels[tuning_rows], data.classes)
     comparison = compare_in(make_trial(some, alpha, 0.5, seed), candidates, splits)
     best, preference = preferred(comparison, prefer, max_size)
-    return Tuned(best, as_alpha(alpha), preference, ours, left, comparison, data)
+    return Tuned(best, as_alpha(alpha), preference, tuning_rows, calibration_rows, comparison, data)
 
 
 def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
@@ -221,14 +219,14 @@ def sweep(
         labels: the true classes, as indices or as names.
         score: a score or its spelling.
         alpha: the share of errors allowed.
-        parameter: the one that is varied; by default the score's first: gamma of RePIP, lam of
+        parameter: the parameter to vary; by default the score's first: gamma of RePIP, lam of
             RAPS and SAPS, beta of PIP, mu of SOCOP.
         values: the values of the parameter.
-        splits: how many times the rows are divided.
+        splits: the number of random splits.
         calibration_fraction: the share of rows that calibrates; the rest tests.
-        seed: makes the splits.
+        seed: the seed of the splits.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        from_logits: `probs` are logits, of which a softmax is taken.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -276,11 +274,11 @@ class Sweep:
 
     @property
     def table(self) -> "polars.DataFrame":
-        """One row per value and split."""
+        """One row per value and split, as a data frame."""
         return self._with_value(self.comparison.table, self.comparison.splits)
 
     def summary(self) -> "polars.DataFrame":
-        """One row per value: the mean and standard deviation of every metric over the splits."""
+        """Compute the mean and standard deviation of every metric over the splits, one row per value."""
         return self._with_value(self.comparison.summary(), 1)
 
     def _with_value(self, table: "polars.DataFrame", each: int) -> "polars.DataFrame":
@@ -289,11 +287,11 @@ class Sweep:
         return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
 
     def plot(self) -> "tuple[Axes, ...]":
-        """Size, and beside it singletons, against the parameter: a point per split, a line through the means.
+        """Plot size and singletons against the parameter: a point per split, a line through the means.
 
-        Two Matplotlib axes.
+        Returns two Matplotlib axes.
         """
-        from pippin._plotting.splits import plot_sweep
+        from pippin._plotting.comparison import plot_sweep
 
         return plot_sweep(self)
 

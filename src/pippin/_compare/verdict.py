@@ -10,8 +10,8 @@ from pippin._compare.evidence import CoverageCheck, Difference, check_order, che
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
 from pippin._compare.tuning import CANDIDATES, FRONTS, families_in, preferred
-from pippin._conformal.evaluation import empty_because
-from pippin._runtime.visible import visible
+from pippin._conformal.metrics import empty_because
+from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
 
 FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # splits for the fronts, at most and at least
@@ -70,8 +70,8 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
     values = {  # of all scores that `tune` would find
         score: of_score
-        for found in (judged, *tried)
-        for score, of_score in zip(found.scores, found.values[:, :splits], strict=True)
+        for compared_scores in (judged, *tried)
+        for score, of_score in zip(compared_scores.scores, compared_scores.values[:, :splits], strict=True)
     }
     everything = replace(judged, scores=tuple(values), values=np.stack(list(values.values())), trial=None)
     compared, tuned = _picks(judged), _picks(everything)

@@ -13,8 +13,7 @@ from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
@@ -221,7 +220,7 @@ class Evaluation:
             ax: where to draw; new axes, if not given.
             what: "class" or "group", the least covered on top, or "size".
         """
-        from pippin._plotting.coverage import plot_coverage
+        from pippin._plotting.sets import plot_coverage
 
         return plot_coverage(self, what, ax)
 

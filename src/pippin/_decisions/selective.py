@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._conformal.serialization import Content, Saved, attributes, classes_content, need, whole_numbers
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import Share, html_table
-from pippin._runtime.warn import warn
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled

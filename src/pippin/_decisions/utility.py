@@ -17,9 +17,8 @@ import numpy as np
 from pippin._conformal.mondrian import by_text
 from pippin._conformal.serialization import need
 from pippin._runtime.arrays import Classes, Vector, read_only
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import html_table, shown_number
-from pippin._runtime.warn import warn
 from pippin._theory.policy import Policy, make_policy
 from pippin._validation.rows import shortened
 

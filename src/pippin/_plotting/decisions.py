@@ -1,83 +1,73 @@
-"""Pictures of decisions: how often each action is taken and what it is certified, and what a multiplier buys."""
+"""Plots of decisions: the share and the certificates of each action, calibration of β, and comparisons."""
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pippin._plotting.drawing import (
-    INK,
-    LINE,
-    LOOKS,
-    QUIET,
-    SPARE,
-    TARGET,
-    beside,
-    drawn,
-    name_rows,
-    new_axes,
-    percent_axis,
-    short,
-)
+from pippin._plotting import drawing
+from pippin._plotting.comparison import look
+from pippin._plotting.drawing import INK, LINE, QUIET, SPARE, TARGET, drawn, short, write_labels
+from pippin._runtime.arrays import Vector
 from pippin._runtime.showing import shown_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pippin._compare.decisions import DecisionComparison, DecisionCurve
     from pippin._decisions.decider import Decider
-    from pippin._decisions.decisions import Decisions
+    from pippin._decisions.results import Decisions
 
 COLOURS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
-NAMED = len(LOOKS)  # lines that have a name in the legend, at most
+NAMED = len(drawing.LOOKS)  # lines that have a name in the legend, at most
+TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of alpha
 
 
 @drawn
 def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
-    """A bar for the share of each action, divided by what is certified, the best first."""
+    """Plot a bar for the share of each action, divided by the utility that is certified, the best first."""
     places, n = list(range(len(decisions.names))), max(1, len(decisions))
-    ax = new_axes(ax, 8, 1.5 + 0.5 * len(places))
+    ax = drawing.new_axes(ax, 8, 1.5 + 0.5 * len(places))
     levels = np.unique(decisions.certificates)[::-1]
     start = np.zeros(len(places))
     for number, level in enumerate(levels.tolist()):
-        own = np.bincount(decisions.codes[decisions.certificates == level], minlength=len(places)) / n
-        colour = SPARE if level == -np.inf else COLOURS[number % len(COLOURS)]
-        label = "nothing" if level == -np.inf else shown_number(level)
-        ax.barh(places, own, left=start, height=0.7, color=colour, edgecolor=INK, linewidth=0.5, label=label)
-        start += own
-    for place, (name, count) in zip(places, decisions.counts().items(), strict=True):
-        certified = decisions.certificates[(decisions.codes == decisions.names.index(name))]
-        known = certified[np.isfinite(certified)]
-        mean = f", certified {known.mean():.3g} on average" if len(known) else ""
-        beside(ax, place, f"{count / n:.1%} of {len(decisions):,}{mean}")
-    name_rows(ax, places, decisions.names)
-    percent_axis(ax, "x")
+        shares = np.bincount(decisions.codes[decisions.certificates == level], minlength=len(places)) / n
+        nothing = level == -np.inf
+        colour = SPARE if nothing else COLOURS[number % len(COLOURS)]
+        style: dict[str, Any] = {"color": colour, "edgecolor": INK, "linewidth": 0.5}
+        ax.barh(places, shares, left=start, height=0.7, label="nothing" if nothing else shown_number(level), **style)
+        start += shares
+    for place, count in enumerate(decisions.counts().values()):
+        certified = decisions.certificates[decisions.codes == place]
+        certified = certified[np.isfinite(certified)]
+        mean = f", certified {certified.mean():.3g} on average" if len(certified) else ""
+        drawing.beside(ax, place, f"{count / n:.1%} of {len(decisions):,}{mean}")
+    drawing.name_rows(ax, places, decisions.names)
+    drawing.percent_axis(ax, "x")
     ax.set_xlim(0, max(start.max(initial=0.0), 1e-9))
-    ax.set_xlabel("share of objects")
-    ax.set_title("Actions, by the utility that is certified", loc="left")
+    write_labels(ax, "Actions, by the utility that is certified", "share of objects")
     if len(levels) <= NAMED:
         ax.legend(title="certified", loc="lower right", fontsize=9.5)
     return ax
 
 
 @drawn
-def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
-    """The share of calibration rows whose certificate would be kept, against β; a line for each cell, its β marked."""
-    decider.need_scores("has no picture")
-    assert decider.cells.scores is not None
-    ax, offsets = new_axes(ax, 7, 3.8), decider.cells.offsets.tolist()
-    cells = [np.asarray(decider.cells.scores[a:b]) for a, b in pairwise(offsets)]
-    names, lowest = _cell_names(decider), 1.0
-    betas = {int(cell): float(beta) for cell, beta in zip(decider.cells.of.ravel(), decider.betas.ravel(), strict=True)}
-    for number, (scores, name) in enumerate(zip(cells, names, strict=True)):
-        if not len(scores):
+def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes":
+    """Plot the share of calibration rows whose certificate is kept, against β; a line and a mark for each cell."""
+    ax, cells = drawing.new_axes(ax, 7, 3.8), [scores[a:b] for a, b in pairwise(decider.cells.offsets.tolist())]
+    few, lowest = len(cells) <= NAMED, 1.0
+    betas = dict(zip(decider.cells.of.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
+    for number, (own, name) in enumerate(zip(cells, _cell_names(decider), strict=True)):
+        if not len(own):
             continue
-        colour = COLOURS[number % len(COLOURS)] if len(cells) <= NAMED else QUIET
-        shares = np.arange(1, len(scores) + 1) / len(scores)
-        x, y = np.concatenate([[0.0], scores]), np.concatenate([[float((scores <= 0).mean())], shares])
+        colour = COLOURS[number % len(COLOURS)] if few else QUIET
+        y = np.concatenate([[float((own <= 0).mean())], np.arange(1, len(own) + 1) / len(own)])
         lowest = min(lowest, float(y[0]))
-        ax.step(x, y, where="post", color=colour, linewidth=1.6, label=short(name) if len(cells) <= NAMED else None)
+        label = short(name) if few else None
+        ax.step(np.concatenate([[0.0], own]), y, where="post", color=colour, linewidth=1.6, label=label)
         if np.isfinite(betas[number]):
-            kept = float((scores <= betas[number]).mean())
+            kept = float((own <= betas[number]).mean())
             ax.plot(betas[number], kept, marker="o", color=colour, markeredgecolor=INK, zorder=4)
     for number, level in enumerate(decider.levels or (decider.alpha,)):
         colour = TARGET if decider.levels is None else COLOURS[number % len(COLOURS)]
@@ -85,11 +75,9 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xlim(left=-0.1)
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
-    percent_axis(ax, "y")
-    ax.set_xlabel("β: larger is more careful")
-    ax.set_ylabel("certificates kept")
+    drawing.percent_axis(ax, "y")
     one = f": β = {shown_number(decider.beta)}" if len(cells) == 1 else f", per {decider.per}"
-    ax.set_title(f"What β buys{one}", loc="left")
+    write_labels(ax, f"What β buys{one}", "β: larger is more careful", "certificates kept")
     if 1 < len(cells) <= NAMED:
         ax.legend(fontsize=9.5)
     ax.grid(axis="y")
@@ -97,9 +85,8 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
 
 def _cell_names(decider: "Decider") -> list[str]:
-    """What the rows of each cell have in common."""
-    of = decider.cells.of
-    found = []
+    """Name each cell by what its rows have in common."""
+    of, names = decider.cells.of, []
     for cell in range(len(decider.cells.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == cell))
         parts = [] if decider.kinds is None else [decider.kinds.names[int(decider.kinds.of[classes[0]])]]
@@ -107,5 +94,39 @@ def _cell_names(decider: "Decider") -> list[str]:
             parts += [str(decider.groups[int(groups[0])]) if len(groups) == 1 else "every group"]
         if not parts or len(classes) == 1 < of.shape[1]:
             parts += [str(decider.classes[int(classes[0])])] if len(classes) == 1 else ["all rows"] * (not parts)
-        found.append(", ".join(parts))
-    return found
+        names.append(", ".join(parts))
+    return names
+
+
+@drawn
+def plot_promises(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
+    """Plot the mean certificate and the mean utility, on two axes."""
+    axes = drawing.new_row(2, 10.4, 4.8, sharey=True)
+    draw_promises(axes, comparison)
+    return axes
+
+
+def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
+    """Draw the mean certificate and the mean utility at every level, a line for each kind of decisions."""
+    left, right = axes
+    for curve in comparison.curves:
+        if curve.promised is None:
+            right.axhline(curve.came[0], color=QUIET, linestyle=":", linewidth=1.8, label=curve.name)
+        else:
+            _draw_curve(left, curve, curve.promised)
+            _draw_curve(right, curve, curve.came)
+    for ax, title in ((left, "Promised: mean certificate"), (right, "Had: mean utility")):
+        write_labels(ax, title, "α, the share of broken certificates allowed", "utility" if ax is left else "")
+        drawing.log_axis(ax, "x", TICKS)
+        ax.axvline(comparison.alpha, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.4)
+        ax.grid()
+    handles, names = right.get_legend_handles_labels()
+    left.get_figure().legend(handles, names, loc="outside lower center", ncols=4, fontsize=9.5)  # type: ignore[union-attr]  # axes have a figure
+
+
+def _draw_curve(ax: "Axes", curve: "DecisionCurve", values: Vector) -> None:
+    (colour, marker, _), size, width, zorder = drawing.FamilyStyle(INK, "o"), 7.0, 2.4, 4
+    if curve.method is not None:
+        (colour, marker, _), size, width, zorder = look(curve.method), 5.0, 1.3, 3
+    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": size, "linewidth": width}
+    ax.plot(curve.levels, values, label=short(curve.name), zorder=zorder, **style)

@@ -1,30 +1,32 @@
-"""How every picture looks, in the report and from `.plot()`: one style, one colour and marker per family of scores.
+"""Style and elements that the plots share, in the report and from `.plot()`.
 
-Nothing else imports Matplotlib below the command line; where it is missing, importing this module says how to get it.
+No other module below the command line imports Matplotlib at its top; if Matplotlib is missing, importing this module
+raises an error that names the extra.
 """
 
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from pippin._runtime.extras import need
-from pippin._runtime.visible import visible
+from pippin._runtime.errors import need
+from pippin._runtime.showing import visible
 
-need("A plot", "report", "matplotlib")  # before the imports, which would fail with less to say
+need("A plot", "report", "matplotlib")  # before the imports, whose error would not name the extra
 
 import matplotlib.style  # noqa: E402 - behind `need`
 from matplotlib.axes import Axes  # noqa: E402 - behind `need`
 from matplotlib.figure import Figure  # noqa: E402 - behind `need`
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter  # noqa: E402 - behind `need`
+from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: E402 - behind `need`
+from matplotlib.transforms import Bbox  # noqa: E402 - behind `need`
 
 P = ParamSpec("P")
 Drawing = TypeVar("Drawing")
 Row = TypeVar("Row")
 
 INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
-LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"  # a line; as asked, or short of it; the rest
+LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"  # a line; bars that reach the target or not
 LONGEST = 34  # characters of a name in a figure
-FIRST, LAST = 30, 10  # rows of a picture that are drawn when there are too many
+FIRST, LAST = 30, 10  # rows of a plot that are drawn if there are too many
 RATIO = 5  # largest over smallest from which an axis is logarithmic
 
 STYLE: dict[str, Any] = {
@@ -48,32 +50,32 @@ STYLE: dict[str, Any] = {
 }
 
 
-class Look(NamedTuple):
-    """What tells a family of scores from the others, in colour and in greyscale; hollow with several thresholds."""
+class FamilyStyle(NamedTuple):
+    """Color and marker of a family of scores, distinct in grayscale too; hollow for methods that are no plain score."""
 
     colour: str
     marker: str
     hollow: bool = False
 
 
-# The colours of Okabe and Ito, which the colour-blind can tell apart.
+# Colors of Okabe and Ito, which can be told apart with color vision deficiency.
 LOOKS = {
-    "ip": Look(MET, "o"),
-    "margin": Look("#cc79a7", "s"),
-    "aps": Look(MISSED, "^"),
-    "raps": Look("#d55e00", "v"),
-    "pip": Look(LINE, "D"),
-    "repip": Look("#009e73", "P"),
-    "socop": Look("#111111", "*"),
-    "saps": Look("#f0e442", "X"),
+    "ip": FamilyStyle(MET, "o"),
+    "margin": FamilyStyle("#cc79a7", "s"),
+    "aps": FamilyStyle(MISSED, "^"),
+    "raps": FamilyStyle("#d55e00", "v"),
+    "pip": FamilyStyle(LINE, "D"),
+    "repip": FamilyStyle("#009e73", "P"),
+    "socop": FamilyStyle("#111111", "*"),
+    "saps": FamilyStyle("#f0e442", "X"),
 }
-OTHER = Look("#7f7f7f", "h")
+OTHER = FamilyStyle("#7f7f7f", "h")
 
 SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
 
 
 def drawn(function: Callable[P, Drawing]) -> Callable[P, Drawing]:
-    """Draws in this package's style, whatever the user's settings are, and leaves those alone."""
+    """Decorate a function to draw in this package's style, without changing the user's settings."""
 
     @wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Drawing:
@@ -84,16 +86,12 @@ def drawn(function: Callable[P, Drawing]) -> Callable[P, Drawing]:
 
 
 def new_axes(ax: Axes | None, width: float = 8, height: float = 3.4) -> Axes:
-    """Those that were given, or new ones of a figure that notebooks show, in inches."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    """Return the axes if given, else new ones of a figure that notebooks show, in inches."""
+    return new_row(1, width, height)[0] if ax is None else ax
 
 
 def new_row(count: int, width: float, height: float, sharey: bool = False) -> tuple[Axes, ...]:
-    """New axes beside each other, in a figure that notebooks show."""
+    """Make axes in a row, in a figure that notebooks show."""
     import matplotlib.pyplot as plt
 
     axes = plt.subplots(1, count, figsize=(width, height), layout="constrained", sharey=sharey, squeeze=False)[1]
@@ -101,88 +99,111 @@ def new_row(count: int, width: float, height: float, sharey: bool = False) -> tu
 
 
 def new_column(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure for a page, with axes under each other that share what runs along."""
+    """Make a figure for a page, with axes in a column that share the x axis."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
 
 
 def short(name: object, longest: int = LONGEST) -> str:
-    """A name that can be seen and leaves room for the drawing."""
+    """Return a name as visible text of limited length."""
     text = " ".join(visible(name).split())
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def percent_axis(ax: Axes, axis: str) -> None:
-    """Shares as percentages."""
-    getattr(ax, f"{axis}axis").set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.4g}%"))
+    """Format an axis of shares as percentages."""
+    getattr(ax, f"{axis}axis").set_major_formatter(lambda x, _: f"{100 * x:.4g}%")
 
 
 def size_axis(ax: Axes, axis: str, low: float, high: float) -> None:
-    """Mean sizes: logarithmic with plain numbers when they differ by much."""
-    if not 0 < RATIO * low < high:
-        return
+    """Format an axis of mean sizes: logarithmic with plain numbers if they differ by much."""
+    if 0 < RATIO * low < high:
+        log_axis(ax, axis, LogLocator(subs=(1, 2, 5)))
+
+
+def log_axis(ax: Axes, axis: str, ticks: Any) -> None:
+    """Make an axis logarithmic, with plain numbers at the ticks of a locator or a sequence."""
     getattr(ax, f"set_{axis}scale")("log")
     here = getattr(ax, f"{axis}axis")
-    here.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    here.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    here.set_minor_formatter(NullFormatter())
-    here.set_minor_locator(FixedLocator([]))
-
-
-def plain_log_axis(ax: Axes, ticks: Sequence[float]) -> None:
-    """A logarithmic x axis with these numbers on it, written plainly."""
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    (here.set_major_locator if isinstance(ticks, LogLocator) else here.set_ticks)(ticks)
+    here.set_major_formatter("{x:g}")
+    here.minorticks_off()
 
 
 def powers_of_ten(ax: Axes) -> None:
-    """A y axis of logarithms, written as the numbers themselves."""
+    """Format a y axis of logarithms as the numbers themselves."""
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda log, _: f"{10**log:g}" if abs(log) < 4 else f"1e{log:g}"))
+    ax.yaxis.set_major_formatter(lambda log, _: f"{10**log:g}" if abs(log) < 4 else f"1e{log:g}")
 
 
-def upright_line(ax: Axes, x: float, told: str, before: bool = False) -> None:
-    """A dashed line at x, in the colour of what was asked for; its meaning stands above it, or above and before it."""
+def write_labels(ax: Axes, title: str, x: str, y: str = "", pad: float | None = None) -> None:
+    """Write the title and the names of the axes."""
+    ax.set_title(title, loc="left", pad=pad, parse_math=False)
+    ax.set_xlabel(x, parse_math=False)
+    ax.set_ylabel(y)
+
+
+def upright_line(ax: Axes, x: float, text: str, before: bool = False) -> None:
+    """Draw a dashed line at x in the color of targets, with a text above it, on its right or (`before`) its left."""
     ax.axvline(x, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.6, gid="level")
-    ax.annotate(
-        told,
-        (x, 1),
-        (-4 if before else 4, 2),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha="right" if before else "left",
-        color=WARNING,
-        fontsize=9.5,
-    ).set_in_layout(False)
+    place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    side, shift = ("right", -4) if before else ("left", 4)
+    ax.annotate(text, (x, 1), (shift, 2), **place, ha=side, color=WARNING, fontsize=9.5).set_in_layout(False)
+
+
+def square(x: float, y: float, reach: float) -> Bbox:
+    """Return the square around a point."""
+    return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
 
 
 def target(ax: Axes, alpha: float) -> None:
-    """The line that coverage is promised to reach."""
+    """Draw the coverage that is guaranteed."""
     upright_line(ax, 1 - alpha, f"1 − α = {1 - alpha:g}")
 
 
+def bar_style(met: Sequence[bool]) -> dict[str, Any]:
+    """Style of bars that reach a target, and (hatched) of those that do not."""
+    hatch = ["" if good else "///" for good in met]
+    return {"color": [MET if good else MISSED for good in met], "hatch": hatch, "edgecolor": INK, "linewidth": 0.5}
+
+
 def arranged(rows: Sequence[Row]) -> tuple[list[Row], list[float], int]:
-    """The rows that are drawn, where they stand, and how many are left out between the first and the last."""
+    """Return the rows that are drawn, their places, and the number left out between the first and the last."""
     hidden = max(0, len(rows) - FIRST - LAST)
     shown = [*rows[:FIRST], *rows[FIRST + hidden :]] if hidden else list(rows)
     return shown, [i + (1.6 if hidden and i >= FIRST else 0.0) for i in range(len(shown))], hidden
 
 
-def tell_hidden(ax: Axes, hidden: int, what: str) -> None:
-    """A note where rows are left out."""
-    note = f"{hidden:,} {what} in between are not drawn"
+def named_rows(
+    ax: Axes | None, order: Sequence[int], names: Sequence[object], notes: Sequence[str], kind: str
+) -> tuple[Axes, list[int], list[float]]:
+    """Prepare axes with a name and a note for each row, the first on top; `kind` is the plural of what the rows are.
+
+    `order` numbers the rows. Returns the axes, the numbers that are shown and their places.
+    """
+    shown, places, hidden = arranged(order)
+    ax = new_axes(ax, 8, 1.3 + 0.27 * (len(shown) + 2 * bool(hidden)))
+    name_rows(ax, places, [names[i] for i in shown])
+    for place, i in zip(places, shown, strict=True):
+        beside(ax, place, notes[i])
+    if hidden:
+        tell_hidden(ax, hidden, kind)
+    return ax, shown, places
+
+
+def tell_hidden(ax: Axes, hidden: int, kind: str) -> None:
+    """Write how many rows are left out."""
+    note = f"{hidden:,} {kind} in between are not drawn"
     ax.text(0.01, FIRST + 0.3, note, va="center", style="italic", color=QUIET)
 
 
 def name_rows(ax: Axes, places: Sequence[float], names: Sequence[object], longest: int = LONGEST) -> None:
-    """Names beside the rows of a picture, the first on top."""
+    """Name the rows, the first on top."""
     ax.set_yticks(places, [short(name, longest) for name in names], parse_math=False)
     ax.set_ylim(max([*places, 0]) + 0.6, -0.6)
 
 
-def beside(ax: Axes, place: float, told: str) -> None:
-    """A note to the right of a row."""
+def beside(ax: Axes, place: float, text: str) -> None:
+    """Write a note to the right of a row."""
     at = ("axes fraction", "data")
-    ax.annotate(told, (1, place), (10, 0), at, "offset points", va="center", fontsize=9.5, color=INK, parse_math=False)
+    ax.annotate(text, (1, place), (10, 0), at, "offset points", va="center", fontsize=9.5, color=INK, parse_math=False)

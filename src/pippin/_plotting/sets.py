@@ -1,31 +1,45 @@
-"""How large sets are: a bar for every size."""
+"""Plots of set sizes, and of coverage by class, group or size."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._plotting.drawing import INK, MET, drawn, new_axes, percent_axis
+from pippin._plotting.drawing import (
+    INK,
+    MET,
+    bar_style,
+    drawn,
+    named_rows,
+    new_axes,
+    percent_axis,
+    target,
+    write_labels,
+)
 from pippin._runtime.arrays import Codes
+from pippin._runtime.errors import InputError
+from pippin._theory.planning import share_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from pippin._conformal.metrics import Evaluation
     from pippin._conformal.sets import PredictionSets
 
-STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # where groups of set sizes begin
+STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar
 EVERY_SIZE = 14  # the largest size up to which each has its own bar
+PLURALS = {"class": "classes", "group": "groups", "size": "sizes"}
 
 
 class SizeGroups(NamedTuple):
-    """The names of the bars, and the bar of every size: large sizes share one."""
+    """Names of the bars, and the bar of every size: large sizes share one."""
 
     names: list[str]
     of: Codes
 
 
 def size_groups(largest: int) -> SizeGroups:
-    """The bars of sets of up to so many classes.
+    """Group the sizes of sets of up to so many classes.
 
     >>> size_groups(2).names, size_groups(70).names[-3:]
     (['0', '1', '2'], ['10–19', '20–49', '50–70'])
@@ -40,29 +54,57 @@ def size_groups(largest: int) -> SizeGroups:
 
 @drawn
 def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
-    """The share of sets of every size, singletons hatched."""
+    """Plot the share of sets of every size, singletons hatched."""
     sizes, counts = np.unique(sets.sizes, return_counts=True)
     ax = new_axes(ax, 6.4, 3.4)
     groups = size_groups(int(sizes[-1]) if len(sizes) else 0)
     draw_sizes(ax, dict(zip(sizes.tolist(), counts.tolist(), strict=True)), groups, MET)
-    told = (
-        f": mean size {sets.sizes.mean():.2f}, {100 * np.mean(sets.sizes == 1):.0f} % singletons" if len(sets) else ""
-    )
-    ax.set_title(f"{len(sets):,} sets{told}", loc="left")
-    ax.set_xlabel("size: classes in the set (singletons hatched)")
-    ax.set_ylabel("share of sets")
+    title = f"{len(sets):,} sets"
+    if len(sets):
+        title += f": mean size {sets.sizes.mean():.2f}, {100 * np.mean(sets.sizes == 1):.0f} % singletons"
+    write_labels(ax, title, "size: classes in the set (singletons hatched)", "share of sets")
     return ax
 
 
 def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, colour: str) -> None:
-    """A bar for the share of every size, that of singletons hatched."""
+    """Draw a bar for the share of every size, that of singletons hatched."""
     shares, places = np.zeros(len(groups.names)), range(len(groups.names))
     for size, count in counts.items():
         shares[groups.of[size]] += count / sum(counts.values())
-    bars = ax.bar(places, shares, color=colour, edgecolor=INK, linewidth=0.6)
-    for bar, name in zip(bars, groups.names, strict=True):
-        bar.set_hatch("///" if name == "1" else "")
+    hatch = ["///" if name == "1" else "" for name in groups.names]
+    ax.bar(places, shares, color=colour, edgecolor=INK, linewidth=0.6, hatch=hatch)
     ax.set_xticks(places, groups.names)
     ax.tick_params(axis="x", rotation=90 if len(groups.names) > EVERY_SIZE + 1 or len(groups.names[-1]) > 2 else 0)
     percent_axis(ax, "y")
     ax.grid(axis="y")
+
+
+@drawn
+def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Axes":
+    """Plot coverage by class or group, the lowest on top, or by size; each with its 95 % interval."""
+    if what not in PLURALS:
+        raise InputError(f"Expected what to be one of {', '.join(map(repr, PLURALS))}, got {what!r}")
+    if what == "group" and not evaluation.group_coverage:
+        raise InputError("These sets were evaluated without groups", "pass groups= to evaluate, one per object")
+    coverage: dict[Any, float] = getattr(evaluation, f"{what}_coverage")
+    by_name: dict[Any, int] = getattr(evaluation, f"{what}_counts")
+    names, values, counts = list(coverage), list(coverage.values()), [by_name[name] for name in coverage]
+    order = sorted(range(len(names)), key=lambda i: 0 if what == "size" else values[i])
+    notes = [f"{value:.1%} of {count:,}" for value, count in zip(values, counts, strict=True)]
+    ax, shown, places = named_rows(ax, order, names, notes, PLURALS[what])
+    draw_shares(ax, places, [values[i] for i in shown], evaluation.alpha)
+    for place, i in zip(places, shown, strict=True):
+        low, high = share_interval(round(values[i] * counts[i]), counts[i])
+        ax.plot([low, high], [place, place], color=INK, linewidth=1.4, clip_on=False)
+    title = f"Coverage by {what}: {evaluation.coverage:.1%} over all"
+    write_labels(ax, title, "coverage, with its 95 % interval", "size" if what == "size" else "", pad=18)
+    return ax
+
+
+def draw_shares(ax: "Axes", places: Sequence[float], values: Sequence[float], alpha: float | None) -> None:
+    """Draw a bar for every share, hatched if it is below 1 − alpha."""
+    ax.barh(places, values, height=0.74, **bar_style([alpha is None or value >= 1 - alpha for value in values]))
+    if alpha is not None:
+        target(ax, alpha)
+    ax.set_xlim(0, 1)
+    percent_axis(ax, "x")

@@ -1,20 +1,21 @@
-"""The picture of what a sharpener mends."""
+"""Plot of the confusions that a sharpener changes."""
 
 from typing import TYPE_CHECKING
 
-from pippin._plotting.drawing import SPARE, drawn, name_rows, new_axes
-from pippin._sharpening.sharpener import Learnt
+from pippin._plotting.drawing import SPARE, drawn, name_rows, new_axes, write_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from pippin._sharpening.sharpener import Learnt
 
 SHOWN = 10
 BEFORE, AFTER = SPARE, "#009e73"
 
 
 @drawn
-def draw_confusions(learnt: Learnt, ax: "Axes | None" = None) -> "Axes":
-    """A line for each confusion that changed, from its share before to its share after."""
+def draw_confusions(learnt: "Learnt", ax: "Axes | None" = None) -> "Axes":
+    """Plot a line for each confusion that changed, from its share before to its share after."""
     shown = learnt.confusions[:SHOWN]
     places = list(range(len(shown)))
     ax = new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))
@@ -24,7 +25,6 @@ def draw_confusions(learnt: Learnt, ax: "Axes | None" = None) -> "Axes":
     ax.plot(after, places, "o", color=AFTER, label="after")
     name_rows(ax, places, [f"{one.true} taken for {one.predicted}" for one in shown], longest=60)
     ax.set_xlim(left=0)
-    ax.set_xlabel("% of the true class, out of fold")
-    ax.set_title("What sharpening mends", loc="left")
+    write_labels(ax, "What sharpening mends", "% of the true class, out of fold")
     ax.legend()
     return ax

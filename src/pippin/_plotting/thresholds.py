@@ -1,41 +1,29 @@
-"""What calibration gave: the scores of the true classes and the threshold among them, or a threshold for each cell."""
+"""Plots of calibration: scores and thresholds, explanations, and the law of coverage of a plan."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._plotting.drawing import (
-    INK,
-    LINE,
-    MET,
-    MISSED,
-    QUIET,
-    SPARE,
-    arranged,
-    beside,
-    drawn,
-    name_rows,
-    new_axes,
-    short,
-    tell_hidden,
-    upright_line,
-)
+from pippin._plotting import drawing
+from pippin._plotting.drawing import INK, LINE, MET, MISSED, QUIET, SPARE, TARGET, drawn, write_labels
 from pippin._runtime.arrays import Flags, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.explanation import Explanation
+    from pippin._conformal.explaining import Explanation
+    from pippin._theory.planning import Plan
 
 BINS = 50
-STEEP = 20  # the highest bar over the middle one, from which on heights are logarithmic
-FAR = 6  # how many times as far as the threshold scores may reach and still be drawn
+STEEP = 20  # highest bar over the middle one from which heights are logarithmic
+FAR = 6  # range of the scores that is drawn, as a multiple of the range up to the threshold
 EXPLAINED = 20  # classes of an explanation that are drawn
+POINTS, REACH = 400, 4.5  # of the density of coverage: points, and standard deviations on either side of the mean
 
 
 class Scored(NamedTuple):
-    """Calibration scores, what each of them counts, and the threshold, where there is one."""
+    """Calibration scores, their weights, and the threshold, if there is one."""
 
     scores: Vector
     weights: Vector | None
@@ -45,46 +33,43 @@ class Scored(NamedTuple):
 
 @drawn
 def plot_scores(scored: Scored, ax: "Axes | None") -> "Axes":
-    """How the scores of the true classes lie, and where the threshold cuts."""
+    """Plot a histogram of the scores of the true classes, divided by the threshold."""
     scores, weights, threshold, name = scored
-    ax, cut = new_axes(ax, 7, 3.4), np.inf if threshold is None else threshold
+    ax, cut = drawing.new_axes(ax, 7, 3.4), np.inf if threshold is None else threshold
     low, high = _range(scores, cut)
-    drawn_heights = []
-    for inside, colour, hatch in ((True, MET, ""), (False, MISSED, "///")):
-        own = (scores <= cut) == inside
-        if not own.any():
+    positive: list[float] = []
+    for inside, text in ((True, "in their sets: "), (False, "left out: ")):
+        here = (scores <= cut) == inside
+        if not here.any():
             continue
         edges = _edges(low, high, cut, inside)
-        heights = np.histogram(scores[own], edges, weights=None if weights is None else weights[own])[0]
-        told = "in their sets: " if inside else "left out: "
-        label = f"{'' if threshold is None else told}{int(own.sum()):,} rows"
-        paint: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INK if hatch else colour, "linewidth": 0}
+        heights = np.histogram(scores[here], edges, weights=None if weights is None else weights[here])[0]
+        label = f"{'' if threshold is None else text}{int(here.sum()):,} rows"
+        colour, hatch, edge = (MET, "", MET) if inside else (MISSED, "///", INK)
+        paint: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": edge, "linewidth": 0}
         ax.bar(edges[:-1], heights, np.diff(edges), align="edge", label=label, **paint)
-        drawn_heights += heights[heights > 0].tolist()
-    if drawn_heights and max(drawn_heights) > STEEP * float(np.median(drawn_heights)):
+        positive += heights[heights > 0].tolist()
+    if positive and max(positive) > STEEP * float(np.median(positive)):
         ax.set_yscale("log")
-        ax.set_ylim(bottom=0.7 * min(drawn_heights))
+        ax.set_ylim(bottom=0.7 * min(positive))
     if np.isfinite(cut):
-        upright_line(ax, cut, f"threshold {cut:.4g}", before=cut > (low + high) / 2)
-    ax.set_title(f"Calibration scores of {short(name)}", loc="left", pad=18, parse_math=False)
+        drawing.upright_line(ax, cut, f"threshold {cut:.4g}", before=cut > (low + high) / 2)
     beyond = int((scores > high).sum())
-    ax.set_xlabel("score of the true class" + (f"; {beyond:,} more beyond" if beyond else ""))
-    ax.set_ylabel("calibration rows" if weights is None else "their weights")
+    label = "score of the true class" + (f"; {beyond:,} more beyond" if beyond else "")
+    rows = "calibration rows" if weights is None else "their weights"
+    write_labels(ax, f"Calibration scores of {drawing.short(name)}", label, rows, pad=18)
     ax.legend()
     return ax
 
 
 def _range(scores: Vector, cut: float) -> tuple[float, float]:
-    """From the smallest to the largest score, or not so far, where few scores are far beyond the threshold."""
-    finite = scores[np.isfinite(scores)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    if low < cut < high and high - low > FAR * (cut - low):
-        high = low + 3 * (cut - low)
-    return low, high
+    """Return the range of the scores, cut if few scores are far beyond the threshold."""
+    low, high = _finite_range(scores)
+    return low, low + 3 * (cut - low) if low < cut < high and high - low > FAR * (cut - low) else high
 
 
 def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
-    """Where bars begin and end, on one side of the threshold, which is an end itself."""
+    """Return the edges of the bars on one side of the threshold, which is an edge itself."""
     bar = ((high - low) or 1.0) / BINS
     start, stop = (low, min(cut, high)) if inside else (cut, high)
     return np.linspace(start, stop if stop > start else start + bar, max(1, round((stop - start) / bar)) + 1)
@@ -94,71 +79,99 @@ def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
 def plot_thresholds(
     names: Sequence[object], thresholds: Vector, notes: Sequence[str], told: tuple[str, str], ax: "Axes | None"
 ) -> "Axes":
-    """A dot for every threshold, the largest on top; infinite ones are arrows. `told` are the title and the axis."""
+    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `told` is the title and the axis."""
     order = np.argsort(-np.asarray(thresholds), kind="stable").tolist()
-    shown, places, hidden = arranged(order)
-    ax = new_axes(ax, 8, 1.3 + 0.27 * (len(shown) + 2 * bool(hidden)))
+    ax, shown, places = drawing.named_rows(ax, order, names, notes, "thresholds")
     at, infinite = _at_edge(np.asarray(thresholds)[shown])
     low = min(0.0, float(at.min()))
     ax.hlines(places, low, at, color=SPARE, linewidth=1.6)
     for which, marker in ((~infinite, "o"), (infinite, ">")):
         ax.plot(at[which], np.array(places)[which], linestyle="", marker=marker, color=LINE, clip_on=False, zorder=4)
-    for place, i in zip(places, shown, strict=True):
-        beside(ax, place, notes[i])
-    name_rows(ax, places, [names[i] for i in shown])
-    if hidden:
-        tell_hidden(ax, hidden, "thresholds")
     ax.set_xlim(left=low)
     title, label = told
-    ax.set_xlabel(label + ("; arrows: infinite" if infinite.any() else ""))
-    ax.set_title(title, loc="left", parse_math=False)
+    write_labels(ax, title, label + ("; arrows: infinite" if infinite.any() else ""))
     ax.grid(axis="x")
     return ax
 
 
 @drawn
 def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
-    """The score of every class, from the threshold that it must not pass; those inside blue, the others hatched."""
+    """Plot the score of every class as a bar from its threshold; hatched for classes outside the set."""
     shown = explanation.classes[:EXPLAINED]
     places = list(range(len(shown)))
-    ax = new_axes(ax, 8, 1.5 + 0.3 * len(shown))
+    ax = drawing.new_axes(ax, 8, 1.5 + 0.3 * len(shown))
     both = np.array([[one.score, one.threshold] for one in shown])
     at, infinite = _at_edge(both.ravel())
     scores, limits = at.reshape(both.shape).T
-    bars = ax.barh(
-        places, scores - limits, left=limits, height=0.62, color=[MET if one.inside else MISSED for one in shown]
-    )
-    for bar, one in zip(bars, shown, strict=True):
-        bar.set(hatch="" if one.inside else "///", edgecolor=INK, linewidth=0.5)
+    ax.barh(places, scores - limits, left=limits, height=0.62, **drawing.bar_style([one.inside for one in shown]))
     marks: dict[str, Any] = {"linestyle": "", "clip_on": False}
     ax.plot(scores, places, color=INK, marker="o", markersize=5, label="score", **marks)
-    ax.plot(limits, places, color="#d55e00", marker="|", markersize=15, markeredgewidth=2.4, label="threshold", **marks)
+    ax.plot(limits, places, color=TARGET, marker="|", markersize=15, markeredgewidth=2.4, label="threshold", **marks)
     for place, one in zip(places, shown, strict=True):
         p = "" if one.p_value is None else f", p = {one.p_value:.3g}"
-        beside(ax, place, f"{'in' if one.inside else 'out'}: {one.probability:.1%}{p}")
-    name_rows(ax, places, [one.name for one in shown])
+        drawing.beside(ax, place, f"{'in' if one.inside else 'out'}: {one.probability:.1%}{p}")
+    drawing.name_rows(ax, places, [one.name for one in shown])
     if left_out := len(explanation.classes) - len(shown):
         ax.text(0, -0.02, f"{left_out:,} less probable classes are not drawn", transform=ax.transAxes, color=QUIET)
     inside = sum(one.inside for one in explanation.classes)
-    ax.set_title(f"{inside:,} of {len(explanation.classes):,} classes are in the set", loc="left")
-    ax.set_xlabel("score, in the set up to the threshold" + ("; at the edge: infinite" if infinite.any() else ""))
+    label = "score, in the set up to the threshold" + ("; at the edge: infinite" if infinite.any() else "")
+    write_labels(ax, f"{inside:,} of {len(explanation.classes):,} classes are in the set", label)
     ax.legend(loc="best", fontsize=9.5)
     return ax
 
 
 def _at_edge(values: Vector) -> tuple[Vector, Flags]:
-    """Values that can be drawn: infinite ones a little beyond the others."""
+    """Return the values with infinite ones moved a little beyond the others, and a mask of these."""
     infinite = np.isinf(values)
-    known = values[~infinite]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    beyond = high + 0.06 * ((high - min(low, 0.0)) or 1.0)
-    return np.where(infinite, beyond, values), infinite
+    low, high = _finite_range(values)
+    return np.where(infinite, high + 0.06 * ((high - min(low, 0.0)) or 1.0), values), infinite
+
+
+def _finite_range(values: Vector) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
 
 
 def cell_names(table: dict[str, list[Any]], per: str) -> list[str]:
-    """What each row of a table of thresholds is called: its class, group or kind, or class and group."""
+    """Name the rows of a table of thresholds: by class, group or kind, or by class and group."""
     kinds = [per] if per in ("group", "kind") else [name for name in ("class", "group") if name in table]
     names = [", ".join(map(str, row)) for row in zip(*(table[kind] for kind in kinds), strict=True)]
     if "cluster" not in table:
         return names
     return [name if own is None else f"{name} ({own})" for name, own in zip(names, table["cluster"], strict=True)]
+
+
+@drawn
+def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
+    """Plot the density of coverage over calibrations, shaded from `low` to `high`, and the target."""
+    ax = drawing.new_axes(ax, 7, 3.4)
+    if plan.finite:
+        _draw_density(ax, plan)
+    else:
+        ax.axvline(1, color=LINE, linewidth=3)
+        ax.set_xlim(1 - 2 * plan.alpha, 1.01)
+    drawing.target(ax, plan.alpha)
+    drawing.percent_axis(ax, "x")
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    few = "calibration examples" if plan.finite else "examples: every set holds all classes"
+    write_labels(ax, f"Coverage from {plan.n:,} {few}", "coverage on new objects, over repeated calibrations", pad=18)
+    return ax
+
+
+def _draw_density(ax: "Axes", plan: "Plan") -> None:
+    from scipy.stats import beta
+
+    reach = REACH * plan.standard_deviation
+    x = np.linspace(max(1e-9, plan.mean - reach), min(1 - 1e-9, plan.mean + reach), POINTS)
+    density = beta.pdf(x, plan.k, plan.n + 1 - plan.k)
+    ax.plot(x, density, color=LINE, linewidth=1.8)
+    inside = (x >= plan.low) & (x <= plan.high)
+    share = f"{100 * (1 - plan.delta):g} % of calibrations: {plan.low:.3f} to {plan.high:.3f}"
+    ax.fill_between(x[inside], density[inside], color=MET, alpha=0.5, linewidth=0, label=share)
+    if plan.test_low is not None and plan.test_high is not None:
+        label = f"as measured on {plan.test:,} rows: {plan.test_low:.3f} to {plan.test_high:.3f}"
+        ends, height = [plan.test_low, plan.test_high], 0.06 * float(density.max())
+        ax.plot(ends, [height, height], color=INK, marker="|", markersize=10, linewidth=1.4, label=label)
+    ax.legend(loc="upper left", fontsize=9.5)
+    ax.set_ylim(0, 1.45 * float(density.max()))

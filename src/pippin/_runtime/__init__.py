@@ -1,1 +1,1 @@
-"""What a process needs: the disk, threads, progress."""
+"""Array types, errors, files, threads, progress and display."""

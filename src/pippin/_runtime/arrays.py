@@ -1,4 +1,4 @@
-"""The kinds of array that all rooms share, each named once."""
+"""Array types that all packages share."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32] | NDArray[np.float64]  # probabilities as they came
+Floats = NDArray[np.float32] | NDArray[np.float64]  # probabilities as given
 Vector = NDArray[np.float64]  # scores, p-values, weights, of any number of axes
 Codes = NDArray[np.int64]  # classes or groups by number, one per row; counts
 Indices = NDArray[np.int32]  # classes, rows or ranks by number, many of them
@@ -20,7 +20,7 @@ NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def read_only(array: NDArray[T]) -> NDArray[T]:
-    """A view that cannot be written through; the owner's array stays as it is, and one that is so already is taken."""
+    """Return a read-only view, or the array itself if it is read-only."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -29,7 +29,7 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
 
 
 def named(codes: NDArray[np.integer[Any]], classes: Classes) -> NDArray[Any]:
-    """Classes by name; by number where they have none.
+    """Return the names of classes, or their numbers if they have no names.
 
     >>> named(np.array([1, 0]), ("crop", "weed"))
     array(['weed', 'crop'], dtype='<U4')

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and what a stopped run leaves for the next."""
+"""Atomic writes of files and folders, checkpoints, and arrays on disk."""
 
 import errno
 import io
@@ -23,9 +23,9 @@ FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def write_whole(path: "str | PathLike[str]", data: bytes, *, lasting: bool = True) -> None:
-    """Writes the file under another name and renames it, so that it is never seen half-written.
+    """Write the file under another name and rename it, so that it is never half-written.
 
-    Where it is not to be `lasting`, a machine that fails may leave it empty, but a process that is killed not.
+    If not `lasting`, a power failure may leave an empty file, but a killed process does not.
     """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -43,19 +43,19 @@ def write_whole(path: "str | PathLike[str]", data: bytes, *, lasting: bool = Tru
 
 @contextmanager
 def naming_target(path: Path) -> Iterator[None]:
-    """Errors of the disk inside are a sentence that names the file that was to be written, not its draft."""
+    """Raise errors of the disk as a sentence that names the target file, not its draft."""
     try:
         yield
     except OSError as error:
         remedy = "free some space, or choose another place" if error.errno in FULL else "choose another place"
-        told = type(error)(f"Cannot write {path} ({error.strerror or error}): {remedy}.")
-        told.errno = error.errno
-        raise told from error
+        named = type(error)(f"Cannot write {path} ({error.strerror or error}): {remedy}.")
+        named.errno = error.errno
+        raise named from error
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """The folder under another name, to be filled; only then it takes the place of what was there, whole."""
+    """Yield a new folder to fill, which then replaces the folder of that name as a whole."""
     draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
     try:
         with naming_target(folder):
@@ -71,14 +71,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_plain(path: Path) -> bytes:
-    """A file's bytes. What is no file is not even opened: a pipe that nobody writes to would never end."""
+    """Read a file's bytes; anything but a plain file is refused, since reading from a pipe without a writer blocks."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "no plain file", str(path))
     return path.read_bytes()
 
 
-class Checkpoint:
-    """Finished splits on disk: `values[:, :done]` is filled at once from an earlier, stopped run.
+class SplitCheckpoint:
+    """Finished splits on disk: `values[:, :done]` is filled from an earlier, stopped run.
 
     Without a path nothing is kept. A file of another experiment is refused, not overwritten.
     """
@@ -90,10 +90,10 @@ class Checkpoint:
             return
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as kept:
-                known, earlier = str(kept["fingerprint"]), kept["values"]
+                stored, earlier = str(kept["fingerprint"]), kept["values"]
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
-        if known != fingerprint:
+        if stored != fingerprint:
             raise InputError(
                 f"{path} belongs to another run (other data, scores, alpha, fraction or seed)",
                 "delete it or choose another output folder",
@@ -102,7 +102,7 @@ class Checkpoint:
         values[:, : self.done] = earlier[:, : self.done]
 
     def keep(self, done: int) -> None:
-        """Notes that the first `done` splits are finished."""
+        """Write the first `done` splits."""
         self.done = done
         if self.path is not None:
             buffer = io.BytesIO()
@@ -111,7 +111,7 @@ class Checkpoint:
 
 
 def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:
-    """Rows one after the other, as this kind of numbers; past so many bytes in a file without a name.
+    """Concatenate rows as numbers of type `kind`; beyond `most` bytes in an anonymous file.
 
     >>> import numpy as np
     >>> joined_on_disk(iter([np.eye(2), np.ones((1, 2))]), np.float32, 8).tolist()
@@ -125,8 +125,8 @@ def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) ->
             size, width = size + rows.nbytes, rows.shape[1]
             held.append(rows)
             if size > most:
-                for one in held:
-                    file.write(one.data)
+                for block in held:
+                    file.write(block.data)
                 held.clear()
         if size <= most:
             return np.concatenate([np.empty((0, width), dtype=kind), *held])
@@ -135,7 +135,7 @@ def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) ->
 
 
 def room_beside(array: NDArray[Any], shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """Room for numbers: on disk, in a file without a name, where the array lies on disk; else in memory."""
+    """Allocate an array: in an anonymous file if `array` is a memory map, else in memory."""
     base: Any = array
     while base is not None and not isinstance(base, np.memmap):
         base = getattr(base, "base", None)

@@ -1,4 +1,8 @@
-"""What a caller gave cannot be used: said once, as data that other rooms can pass on in their own words."""
+"""Errors of inputs and missing libraries, and warnings at the caller's line."""
+
+import sys
+import warnings
+from importlib.util import find_spec
 
 
 class InputError(ValueError):
@@ -6,14 +10,14 @@ class InputError(ValueError):
 
     Args:
         what: the sentence without its remedy and full stop.
-        remedy: what to do, for someone who has arrays in Python.
-        in_files: the same for someone who has files, where it differs.
-        row: the row that `what` is said of, counted from 0.
+        remedy: what to do with arrays in Python.
+        in_files: what to do with files, where it differs.
+        row: the row that `what` is about, counted from 0.
 
     Attributes:
         what (str): the sentence without its remedy, the row in it.
-        remedy (str | None): what to do, for someone who has arrays in Python.
-        in_files (str | None): the same for someone who has files, where it differs.
+        remedy (str | None): what to do with arrays in Python.
+        in_files (str | None): what to do with files, where it differs.
         row (int | None): the row, counted from 0.
 
     >>> error = InputError("sums to 4, expected 1", "pass from_logits=True", "add --logits", row=3)
@@ -28,20 +32,20 @@ class InputError(ValueError):
     def __init__(
         self, what: str, remedy: str | None = None, in_files: str | None = None, row: int | None = None
     ) -> None:
-        told = what if row is None else f"Row {row} {what}"
-        super().__init__(f"{told}: {remedy}." if remedy else f"{told}.")
-        self.what, self.remedy, self.in_files, self.row, self._said = told, remedy, in_files, row, what
+        sentence = what if row is None else f"Row {row} {what}"
+        super().__init__(f"{sentence}: {remedy}." if remedy else f"{sentence}.")
+        self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what
 
     def later(self, rows: int) -> "InputError":
-        """The same error where so many rows come before those that were looked at.
+        """Return the error with its row counted from an earlier one.
 
         Args:
-            rows: how many.
+            rows: the number of rows before those that were checked.
         """
-        return self if self.row is None else InputError(self._said, self.remedy, self.in_files, self.row + rows)
+        return self if self.row is None else InputError(self._without_row, self.remedy, self.in_files, self.row + rows)
 
     def at(self, place: object) -> "InputError":
-        """The same error of one part of several.
+        """Return the error of one part of several.
 
         Args:
             place: the part, such as `Model 2`.
@@ -49,7 +53,7 @@ class InputError(ValueError):
         return InputError(f"{place}: {self.what}", self.remedy, self.in_files)
 
     def in_file(self, name: object) -> "InputError":
-        """The same error for someone whose data are in a file.
+        """Return the error of data in a file.
 
         Args:
             name: the file.
@@ -57,8 +61,32 @@ class InputError(ValueError):
         return InputError(f"{name}: {self.what}", self.in_files or self.remedy)
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[str, str | None, str | None, int | None]]:
-        return InputError, (self._said, self.remedy, self.in_files, self.row)
+        return InputError, (self._without_row, self.remedy, self.in_files, self.row)
 
 
 class UnknownScoreError(InputError):
-    """A score that nobody has registered, here or yet."""
+    """A score whose family is not registered."""
+
+
+class MissingExtraError(ImportError):
+    """A library is missing; the message names the extra that installs it."""
+
+
+def need(what: str, extra: str, *libraries: str) -> None:
+    """Raise a MissingExtraError unless all libraries are installed.
+
+    >>> need("Flying", "wings", "numpy", "feathers")
+    Traceback (most recent call last):
+    pippin._runtime.errors.MissingExtraError: Flying needs feathers: pip install "pippin-conformal[wings]".
+    """
+    missing = [library for library in libraries if find_spec(library) is None]
+    if missing:
+        raise MissingExtraError(f'{what} needs {", ".join(missing)}: pip install "pippin-conformal[{extra}]".')
+
+
+def warn(message: str) -> None:
+    """Warn at the nearest caller outside of this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pippin":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

@@ -1,16 +1,16 @@
-"""A progress bar for work that lasts: after a second, and only on a terminal."""
+"""Progress bar, shown after a second and only on a terminal."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 1.0  # seconds of silence
+PATIENCE = 1.0  # seconds before the bar is shown
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, done: int = 0, rate: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yields a function that is told how many more are done, after so many; `rate` shows how many that is a second."""
+    """Yield a function that advances the bar by a number of items; `done` is the start, `rate` shows items a second."""
     if not sys.stderr.isatty():
         yield lambda more: None
         return

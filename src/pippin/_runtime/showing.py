@@ -1,22 +1,41 @@
-"""Tables as a notebook shows them: HTML without a style sheet, in the colours of the page around it."""
+"""Display: tables of notebooks as HTML without a style sheet, and names with unprintable characters escaped."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
-
-from pippin._runtime.visible import visible
 
 CELL = "padding:0.25em 0.8em;text-align:{side};white-space:{wrap};border-bottom:1px solid rgba(128,128,128,0.25)"
 TABLE = "border-collapse:collapse;margin:0.5em 0;font-variant-numeric:tabular-nums"
 CHIP = "display:inline-block;padding:0 0.55em;margin:0.1em 0.3em 0.1em 0;border-radius:0.9em;background:{tint}"
 BAR = "background:linear-gradient(to right,{tint} {percent:.1f}%,transparent {percent:.1f}%)"
 QUIET = "margin:0.2em 0;font-size:0.9em;opacity:0.8"
-MARK = "background:rgba(0,114,178,0.14)"  # of rows that are meant
+MARK = "background:rgba(0,114,178,0.14)"  # of marked rows
 BLUE, AMBER, GREY = "rgba(0,114,178,0.30)", "rgba(230,159,0,0.38)", "rgba(128,128,128,0.22)"
+
+UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format, lone surrogates, separators of lines and paragraphs
+JOINERS = "\u200c\u200d"  # scripts and emoji are written with these
+
+
+def visible(text: object) -> str:
+    r"""Return the text on one line, each character without a shape of its own escaped as in Python.
+
+    >>> print(visible("\x1b[31mred\x00\n\u202egreen"))
+    \x1b[31mred\x00\n\u202egreen
+    >>> print(visible("Kornblume [red] 小麦"))
+    Kornblume [red] 小麦
+    """
+    return "".join(map(_visible_character, str(text)))
+
+
+def _visible_character(character: str) -> str:
+    unseen = unicodedata.category(character) in UNSEEN and character not in JOINERS
+    noncharacter = ord(character) & 0xFFFE == 0xFFFE  # in Unicode and XML
+    return character.encode("unicode_escape").decode() if unseen or noncharacter else character
 
 
 class Chips(NamedTuple):
-    """A cell of names, each in a frame of its own."""
+    """Cell of names, each in a frame."""
 
     names: Sequence[str]
     tint: str = GREY
@@ -24,7 +43,7 @@ class Chips(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A cell with a percentage and a bar behind it."""
+    """Cell with a percentage and a bar behind it."""
 
     value: float
     tint: str = BLUE
@@ -42,9 +61,9 @@ def html_table(
     left_out: int = 0,
     note: str = "",
 ) -> str:
-    """A table below a sentence; columns of numbers stand to the right, marked rows have a background.
+    """Make a table below a caption; columns of numbers are aligned right, marked rows have a background.
 
-    `left_out` counts the rows that are not shown; `note` says below what the words above mean.
+    `left_out` is the number of rows that are not shown; `note` stands below the table.
 
     >>> html_table("Two < three.", ["n"], [["2"]], left_out=1).count("<td")
     2
@@ -61,12 +80,12 @@ def html_table(
         parts.append(f"<tr{style}>{cells}</tr>")
     if left_out > 0:
         parts.append(f'<tr><td colspan="{len(heads)}" style="{_style("left")}">and {left_out:,} more</td></tr>')
-    told = f'<p style="{QUIET}">{_safe(note)}</p>' if note else ""
-    return "".join([*parts, "</tbody></table>", told])
+    below = f'<p style="{QUIET}">{_safe(note)}</p>' if note else ""
+    return "".join([*parts, "</tbody></table>", below])
 
 
 def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: int = 12, note: str = "") -> str:
-    """The first rows of columns as a table.
+    """Make a table of the first rows of columns.
 
     >>> "0.3333" in html_columns("A third.", {"share": [1 / 3]})
     True
@@ -77,7 +96,7 @@ def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: in
 
 
 def html_facts(caption: str, facts: Mapping[str, Any], *, note: str = "") -> str:
-    """Names and what belongs to them, a line each.
+    """Make a table of names and values, one per row.
 
     >>> html_facts("One.", {"rows": 1000}).count("1,000")
     1
@@ -86,7 +105,7 @@ def html_facts(caption: str, facts: Mapping[str, Any], *, note: str = "") -> str
 
 
 def html_sentence(sentence: str) -> str:
-    """A sentence as a paragraph.
+    """Make a paragraph of a sentence.
 
     >>> html_sentence("1 < 2")
     '<p>1 &lt; 2</p>'
@@ -95,7 +114,7 @@ def html_sentence(sentence: str) -> str:
 
 
 def shown_number(value: float) -> str:
-    """A number with four digits.
+    """Format a number with four digits.
 
     >>> shown_number(0.123456), shown_number(float("inf")), shown_number(12)
     ('0.1235', '∞', '12')
@@ -104,7 +123,7 @@ def shown_number(value: float) -> str:
 
 
 def shown_share(value: float) -> str:
-    """A share as people say it.
+    """Format a share as a percentage.
 
     >>> shown_share(0.9011)
     '90.1 %'

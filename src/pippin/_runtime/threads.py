@@ -1,4 +1,4 @@
-"""A small pool of threads that survives forks and never grows past what was asked."""
+"""Pool of threads of limited size that survives forks."""
 
 import os
 import threading
@@ -18,19 +18,19 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def n_threads() -> int:
-    """`PIPPIN_NUM_THREADS`, else the number of cores that this process may use."""
-    asked = os.environ.get("PIPPIN_NUM_THREADS")
-    if asked is None:
+    """Return `PIPPIN_NUM_THREADS`, else the number of cores that this process may use."""
+    value = os.environ.get("PIPPIN_NUM_THREADS")
+    if value is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not asked.strip().isdigit() or int(asked) < 1:
-        raise InputError(f"Expected PIPPIN_NUM_THREADS to be a whole number of at least 1, got {asked!r}")
-    return int(asked)
+    if not value.strip().isdigit() or int(value) < 1:
+        raise InputError(f"Expected PIPPIN_NUM_THREADS to be a whole number of at least 1, got {value!r}")
+    return int(value)
 
 
 def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> None:
-    """Calls work(start, stop) for every piece; of several errors the first piece's is raised.
+    """Call work(start, stop) for every piece, in threads; of several errors the first piece's is raised.
 
-    A worker that calls it does the work itself: the others may all be waiting.
+    Called from a worker, it runs in that worker: the others may all be waiting.
     """
     pieces = list(pieces)
     if len(pieces) == 1 or n_threads() == 1 or threading.current_thread().name.startswith(NAME):
@@ -52,10 +52,10 @@ def feed(
     pieces: Iterable[tuple[int, int]],
     alone: bool = False,
 ) -> None:
-    """Calls work(start, stop, make(start, stop)) for every piece, making the next one meanwhile.
+    """Call work(start, stop, make(start, stop)) for every piece, in threads, while the next one is made.
 
-    For a `make` that holds the interpreter and a `work` that does not; if both hold it, threads
-    only get in each other's way, and `alone` does without.
+    For a `make` that holds the interpreter lock and a `work` that releases it; if both hold it, `alone` runs
+    without threads.
     """
     most = n_threads()
     if alone or most == 1 or threading.current_thread().name.startswith(NAME):
@@ -65,10 +65,10 @@ def feed(
     futures: deque[Future[None]] = deque()
     try:
         for start, stop in pieces:
-            made = make(start, stop)
+            prepared = make(start, stop)
             if len(futures) == most:
                 futures.popleft().result()
-            futures.append(_shared_pool().submit(work, start, stop, made))
+            futures.append(_shared_pool().submit(work, start, stop, prepared))
         for future in futures:
             future.result()
     finally:
@@ -85,7 +85,7 @@ def _shared_pool() -> ThreadPoolExecutor:
 
 
 def _forget_pool() -> None:
-    """A forked child has none of its parent's threads."""
+    """Reset the pool in a forked child, which has none of its parent's threads."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 

@@ -1,3 +1,3 @@
-"""The version of this package, for all that write it down."""
+"""Version of this package."""
 
 __version__ = "0.1.0"

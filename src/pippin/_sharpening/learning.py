@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
 from pippin._sharpening.features import FEW_CLASSES, Singles, fit_inputs, logarithms
 from pippin._sharpening.model import KINDS, Member, MemberKind, SharpeningModel, TrainingRows, fit_member

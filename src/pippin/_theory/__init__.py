@@ -1,1 +1,1 @@
-"""Mathematics without data: the formula, scores by name, exact levels, the laws of coverage."""
+"""Mathematics without data: formula of the scores, spelling, exact levels, law of coverage, policies."""

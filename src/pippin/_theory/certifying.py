@@ -1,4 +1,4 @@
-"""Certifying an error rate among those acted on: exact binomial tails along a fixed sequence of thresholds.
+"""Certification of an error rate among the rows acted on: exact binomial tails along a fixed sequence of thresholds.
 
 Of the rows whose confidence reaches a threshold that was fixed in advance, the number of errors is
 binomial. So P(Bin(acted, error) ≤ wrong) is a p-value for "the share of errors exceeds `error`".
@@ -10,53 +10,53 @@ Bates, Candès, Jordan, Lei (2021), Learn then test.
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from pippin._runtime.arrays import Codes, Vector
-from pippin._theory.laws import beta_cdf
 
 STEP = 0.02  # of log-odds between two thresholds
 HIGHEST = 14.0  # the log-odds of the first threshold
 STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the thresholds that have a level of their own
-FEWEST = 20  # acted on, before a share of errors is worth extrapolating
-MOST = 1 << 40  # examples that nobody will collect
+FEWEST = 20  # rows acted on from which a share of errors is extrapolated
+MOST = 1 << 40  # largest number of examples that is tried
 
 
 def sequence(n_classes: int) -> Vector:
-    """The log-odds of the thresholds, falling: no largest probability is below 1/K, and −∞ acts on every row."""
+    """Return the log-odds of the thresholds, falling: the largest probability is at least 1/K; −∞ acts on every row."""
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
 
 
-def tail(wrong: int, acted: int, error: float) -> float:
-    """P(Bin(acted, error) ≤ wrong).
+def tail(wrong: Any, acted: Any, error: float) -> Any:
+    """Compute P(Bin(acted, error) ≤ wrong), of numbers or arrays.
 
-    >>> round(tail(1, 3, 0.5), 12)
+    >>> float(tail(1, 3, 0.5).round(12))
     0.5
     """
-    return 1.0 if wrong >= acted else beta_cdf(1 - error, acted - wrong, wrong + 1)
+    from scipy.special import betainc
+
+    return np.where(wrong >= acted, 1.0, betainc(np.maximum(acted - wrong, 1), wrong + 1, 1 - error))
 
 
 def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
-    """The last threshold of the sequence that can be certified; None, if there is none."""
+    """Return the last threshold of the sequence that can be certified; None if there is none."""
     level, last = 0.0, None
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
-    for i, (n, errors) in enumerate(zip(acted.tolist(), wrong.tolist(), strict=True)):
+    for i, p in enumerate(tail(wrong, acted, error).tolist()):
         level += delta / len(STARTS) if i in starts else 0.0
-        if not level:
-            continue
-        if tail(errors, n, error) <= level:
+        if level and p <= level:
             last = i
         else:
             level = 0.0
     return last
 
 
-@lru_cache(1 << 14)  # whoever calibrates often asks for the same few shares
+@lru_cache(1 << 14)  # repeated calibrations have the same few shares
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """How many must be acted on to certify `error`, if such a share of them is wrong; None, if no number would do.
+    """Compute how many rows must be acted on to certify `error` if `share` of them are wrong; None if impossible.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)
@@ -65,7 +65,7 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
         return None
 
     def enough(n: int) -> bool:
-        return tail(math.ceil(share * n), n, error) <= delta / len(STARTS)
+        return bool(tail(math.ceil(share * n), n, error) <= delta / len(STARTS))
 
     high = 1
     while not enough(high):
@@ -80,10 +80,10 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
-    """How many rows would certify something, by the best of the shares of errors seen; None, if no number."""
-    found = []
+    """Estimate how many rows would certify a threshold, from the shares of errors at each; None if no number will."""
+    estimates = []
     for i in np.flatnonzero(acted >= FEWEST)[:: max(1, len(acted) // 50)].tolist():
         needed = acted_needed(wrong[i] / acted[i], error, delta)
         if needed is not None:
-            found.append(math.ceil(needed * n / acted[i]))
-    return min(found, default=None)
+            estimates.append(math.ceil(needed * n / acted[i]))
+    return min(estimates, default=None)

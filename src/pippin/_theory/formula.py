@@ -1,11 +1,11 @@
-"""The one formula of all scores, and what each of them puts into it: columns of coefficients over ranks.
+"""Formula of all scores, and the coefficients of each: columns over the ranks.
 
 Sort a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
 
     s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r)
     M_1 = b·p[2],  M_r = Σ_{j<r} w_j·p[j]
 
-with u uniform in (0, 1) for a randomised score. SOCOP alone is not linear:
+with u uniform in (0, 1) for a randomized score. SOCOP alone is not linear:
 
     s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
 
@@ -27,11 +27,11 @@ OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
 
 
 class Coefficients(NamedTuple):
-    """The formula's numbers for K classes.
+    """Coefficients of a score for K classes.
 
     `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN for
-    every linear score. `reach` says how many of the best classes count beside a class's own
-    probability: 0 for IP, 1 for the margin (whose best class looks at the second), else all.
+    every linear score. `reach` is the number of best classes whose probabilities enter the score of
+    another class: 0 for IP, 1 for the margin (the score of the best class has the second), else all.
     """
 
     constant: float
@@ -42,12 +42,12 @@ class Coefficients(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A named score before its parameters are filled in.
+    """Family of scores: named parameters, and the coefficients as a function of them.
 
     Attributes:
-        defaults: its parameters, each a number, a truth value or a tuple of numbers.
-        coefficients: a function of the ranks 1 … K and of the parameters that gives what is
-            not 0 in the formula: `constant` c, `second` b, and the columns `own` a,
+        defaults: the parameters, each a number, a truth value or a tuple of numbers.
+        coefficients: a function of the ranks 1 … K and of the parameters that returns the coefficients that are
+            not 0: `constant` c, `second` b, and the columns `own` a,
             `own_u` a', `above` w, `penalty` g, `penalty_u` g', each a number or one per rank.
 
     >>> import pippin
@@ -62,7 +62,7 @@ class Family(NamedTuple):
 
 
 def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """The score s at `rank` (counted from 0): of numbers in compiled code, of whole arrays in NumPy."""
+    """Compute the score s at `rank` (from 0), of numbers in compiled code and of arrays in NumPy."""
     if np.isnan(price):
         own = table[rank, OWN] + u * table[rank, OWN_U]
         return (constant + own * p) + mass + (table[rank, PENALTY] + u * table[rank, PENALTY_U])
@@ -70,7 +70,7 @@ def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: 
 
 
 def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """The formula with the numbers of `c`."""
+    """Compute the formula with the coefficients `c`."""
     return formula(c.table, c.constant, c.price, rank, p, mass, u)
 
 
@@ -79,7 +79,7 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """The coefficients that a family's function names; all others are 0."""
+    """Make the table of the coefficients that a family returns; all others are 0."""
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)
@@ -89,22 +89,15 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """How many of the best classes count beside a class's own probability."""
+    """Compute `Coefficients.reach`."""
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():
         return len(table)
     return int(second != 0.0 or bool((table[0] != table[1]).any()))
 
 
-def is_adaptive(c: Coefficients) -> bool:
-    """Whether u·p + M + g is the whole formula, as in APS and RAPS."""
-    if not math.isnan(c.price) or c.constant != 0:
-        return False
-    return bool((c.table[:, OWN] == 0).all() and (c.table[:, OWN_U] == 1).all() and (c.table[:, PENALTY_U] == 0).all())
-
-
 def first_fall(c: Coefficients) -> int | None:
-    """The first rank at which a linear score can be smaller than at the rank before; None if it never falls.
+    """Find the first rank at which a linear score can be smaller than at the rank before; None if it never falls.
 
     s(r + 1) − s(r) is linear in p[r] and p[r + 1], so it is least where p[r + 1] is 0 or
     p[r], p[r] is 0 or as large as it can be, and u is 0 or 1.

@@ -1,17 +1,22 @@
-"""The level in exact arithmetic: the one place where an alpha becomes a fraction, and a fraction a rank."""
+"""Significance level in exact arithmetic, ranks of quantiles, and warnings of too few calibration examples."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pippin._runtime.errors import InputError
+from pippin._runtime.arrays import Classes, Indices
+from pippin._runtime.errors import InputError, warn
+
+MOST_NAMED = 5  # cells that a warning names
 
 
 def as_alpha(alpha: Any) -> float:
-    """The level, checked to lie strictly between 0 and 1."""
+    """Check that the level lies strictly between 0 and 1."""
     try:
         level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
     except (TypeError, ValueError, OverflowError):
@@ -25,10 +30,9 @@ def as_alpha(alpha: Any) -> float:
 
 
 def exact_alpha(alpha: Any) -> Fraction:
-    """The level as the simplest fraction that rounds to it: 0.1 is exactly 1/10, and 1/3 a third.
+    """Return the level as the simplest fraction that rounds to it: 0.1 is exactly 1/10, and 1/3 a third.
 
-    So a level means the same wherever it has been, in a file or in another precision than the
-    caller's: a float stands for one fraction.
+    So a float stands for one fraction, also after it was written to a file or converted to another precision.
 
     >>> exact_alpha(0.3), exact_alpha(1 / 3)
     (Fraction(3, 10), Fraction(1, 3))
@@ -38,7 +42,7 @@ def exact_alpha(alpha: Any) -> Fraction:
 
 @lru_cache(maxsize=2048)
 def simplest(number: float) -> Fraction:
-    """The fraction of the smallest denominator that rounds to a positive number.
+    """Find the fraction of the smallest denominator that rounds to a positive number.
 
     >>> simplest(0.6666666666666666), simplest(0.125)
     (Fraction(2, 3), Fraction(1, 8))
@@ -49,7 +53,7 @@ def simplest(number: float) -> Fraction:
 
 
 def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """Of all fractions strictly between two, the one of the smallest denominator (by continued fractions)."""
+    """Find the fraction of the smallest denominator strictly between two others, by continued fractions."""
     whole = low.numerator // low.denominator
     if whole + 1 < high:
         return Fraction(whole + 1)
@@ -60,7 +64,7 @@ def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def quantile_rank(n: int, alpha: Any) -> int:
-    """k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
+    """Compute k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
 
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
@@ -69,12 +73,12 @@ def quantile_rank(n: int, alpha: Any) -> int:
 
 
 def rank_at(n: int, top: int, bottom: int) -> int:
-    """The same, of a level that is a fraction already: top/bottom."""
+    """Compute `quantile_rank` for the level top/bottom."""
     return -((n + 1) * (top - bottom) // bottom)
 
 
 def examples_needed(alpha: Any) -> int:
-    """The fewest calibration examples that give a finite threshold.
+    """Compute the smallest number of calibration examples with a finite threshold.
 
     >>> examples_needed(0.1)
     9
@@ -82,25 +86,66 @@ def examples_needed(alpha: Any) -> int:
     return math.ceil(1 / exact_alpha(alpha)) - 1
 
 
-def confident_rank(n: int, alpha: Any, confidence: float) -> int:
-    """Return the smallest k whose threshold covers 1 − α with probability `confidence` over calibration sets.
+def too_few(n: int, alpha: float, what: str = "calibration examples", level: str = "alpha=") -> str | None:
+    """Return the warning for n examples that cannot give a finite threshold; None if they can.
 
-    The coverage of the k-th smallest of n continuous scores has the law Beta(k, n + 1 − k), and it reaches 1 − α
-    exactly if fewer than k of n uniform numbers are below 1 − α. The result is n + 1 if no k does. Vovk (2012),
-    Conditional validity of inductive conformal predictors.
-
-    >>> confident_rank(1000, 0.1, 0.95), confident_rank(28, 0.1, 0.95), confident_rank(29, 0.1, 0.95)
-    (916, 29, 29)
+    >>> print(too_few(9, 0.1))
+    None
+    >>> print(too_few(8, 0.1))
+    8 calibration examples are too few for alpha=0.1: at least 9 are needed. The threshold is infinite and every set
+    holds all classes.
     """
-    from scipy.stats import binom
+    if quantile_rank(n, alpha) <= n:
+        return None
+    return (
+        f"{n} {what} are too few for {level}{float(alpha):g}: at least {examples_needed(alpha):,} are needed. "
+        "The threshold is infinite and every set holds all classes."
+    )
 
-    return int(binom.ppf(confidence, n, 1 - as_alpha(alpha))) + 1
+
+def warn_of_few(n: int, alpha: float) -> None:
+    """Warn if n calibration examples cannot give a finite threshold, or alpha is likely a confidence level."""
+    if note := too_few(n, alpha):
+        warn(note)
+    warn_of_level(alpha)
 
 
-def confident_examples(alpha: Any, confidence: float) -> int:
-    """Return the fewest calibration examples for a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
+def warn_of_level(alpha: float) -> None:
+    """Warn if alpha is likely a confidence level."""
+    if alpha > 0.5:
+        warn(
+            f"alpha is the share of errors: {alpha:g} asks for {100 * (1 - alpha):.3g} % coverage. "
+            f"Did you mean {1 - alpha:.3g}?"
+        )
 
-    >>> confident_examples(0.1, 0.95)
-    29
+
+def named(
+    few: NDArray[np.intp],
+    counts: NDArray[Any],
+    of: Indices,
+    classes: Classes | None,
+    groups: Sequence[object] | None,
+    clustered: bool = False,
+) -> str:
+    """List the first cells among `few` with their numbers of examples.
+
+    `of[g, k]` is the cell of class k in group g; `classes` is None if cells do not depend on the class, and `groups`
+    likewise.
+
+    >>> named(np.array([1]), np.array([9, 3]), np.array([[0, 1]], dtype=np.int32), ("crop", "weed"), None)
+    'weed has 3'
     """
-    return math.ceil(math.log1p(-confidence) / math.log1p(-as_alpha(alpha)))
+    described = []
+    for cell in few[:MOST_NAMED].tolist():
+        group, k = (int(where[0]) for where in np.nonzero(of == cell))
+        parts = []
+        if classes is not None and clustered:
+            mates = np.flatnonzero(of[group] == cell).tolist()
+            parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
+        elif classes is not None:
+            parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
+        if groups is not None:
+            parts.append(f"group {groups[group]}")
+        described.append(f"{' in '.join(parts)} has {counts[cell]:.0f}")
+    more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
+    return ", ".join(described) + more

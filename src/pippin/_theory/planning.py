@@ -1,8 +1,8 @@
-"""How many calibration examples are enough: the exact law of coverage, before any data are there.
+"""Exact law of coverage, and the number of calibration examples that it asks for.
 
 Given the calibration set, the coverage on new objects is Beta(k, n + 1 − k) distributed,
 k = ⌈(n + 1)(1 − α)⌉, if the scores have no ties (with ties it is at least that large).
-That law knows neither the classifier nor the score, so n can be planned.
+The law depends neither on the classifier nor on the score, so n can be planned before there are data.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
-from pippin._theory.laws import beta_binomial, beta_cdf, beta_quantile
 from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
 
 if TYPE_CHECKING:
@@ -26,25 +26,75 @@ ROUNDING = 1e-12  # of a probability
 FINEST = Fraction(1, 2000)  # the smallest distance from 1 − alpha that `examples_for` plans for
 
 
+def beta_cdf(x: float, a: int, b: int) -> float:
+    """Compute P(Beta(a, b) ≤ x).
+
+    >>> round(beta_cdf(0.5, 2, 1), 12)
+    0.25
+    """
+    from scipy.special import betainc
+
+    return float(betainc(a, b, x))
+
+
+def beta_quantile(share: float, a: int, b: int) -> float:
+    """Compute the inverse of `beta_cdf`.
+
+    >>> round(beta_quantile(0.25, 2, 1), 12)
+    0.5
+    """
+    from scipy.special import betaincinv
+
+    return float(betaincinv(a, b, share))
+
+
+def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float, float]:
+    """Compute the interval of Clopper and Pearson (1934) for the probability behind `successes` of n.
+
+    >>> low, high = share_interval(81, 90)
+    >>> f"{low:.4f} to {high:.4f}"
+    '0.8186 to 0.9532'
+    """
+    low = beta_quantile(outside / 2, successes, n - successes + 1) if successes else 0.0
+    return low, beta_quantile(1 - outside / 2, successes + 1, n - successes) if successes < n else 1.0
+
+
+def beta_binomial(m: int, a: int, b: int) -> Vector:
+    """Compute the probabilities of 0 … m successes whose rate is Beta(a, b).
+
+    Each is made from its neighbor, so nothing cancels, unlike in differences of log-gamma functions (SciPy's way).
+
+    >>> beta_binomial(3, 1, 1)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    i = np.arange(m, dtype=np.float64)
+    ratio = (m - i) * (i + a) / ((i + 1) * (m - i - 1 + b))  # of the probability of i + 1 to that of i
+    start = m * a // (a + b)
+    chances: Vector = np.concatenate([np.cumprod(1 / ratio[:start][::-1])[::-1], [1.0], np.cumprod(ratio[start:])])
+    chances /= chances.sum()
+    return chances
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What n calibration examples give, over repeated calibrations.
+    """Distribution of coverage over repeated calibrations with n examples.
 
     With too few examples for a finite threshold, k is n + 1 and coverage is 1.
 
     Attributes:
         alpha: the share of errors allowed.
-        n: how many calibration examples.
-        delta: how often coverage may lie outside of `low` to `high`.
-        k: which of the n scores in increasing order is the threshold.
+        n: the number of calibration examples.
+        delta: the probability that coverage lies outside of `low` to `high`.
+        k: the rank of the threshold among the n scores in increasing order.
         mean: the mean coverage, k/(n + 1).
-        standard_deviation: how much coverage varies from one calibration to the next.
-        low: coverage is above it but for a share delta/2 of calibrations.
-        high: coverage is below it but for a share delta/2.
-        test: how many test rows were asked about, if any.
-        test_standard_deviation: how much the share covered of so many rows varies, which is more.
-        test_low: as `low`, for the share covered of so many rows.
-        test_high: as `high`, for the same.
+        standard_deviation: the standard deviation of coverage over calibrations.
+        low: the quantile delta/2 of coverage.
+        high: the quantile 1 − delta/2 of coverage.
+        test: the number of test rows, or None.
+        test_standard_deviation: the standard deviation of the coverage that is measured on the test rows, which is
+            larger.
+        test_low: as `low`, for the coverage measured on the test rows.
+        test_high: as `high`, for the coverage measured on the test rows.
     """
 
     alpha: float
@@ -61,7 +111,7 @@ class Plan:
     test_high: float | None = None
 
     def _repr_html_(self) -> str:
-        told = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
+        caption = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
         often = f"in {100 * (1 - self.delta):g} % of calibrations"
         facts: dict[str, Any] = {
             "calibration examples": self.n,
@@ -75,25 +125,25 @@ class Plan:
                 f"measured on {self.test:,} rows, {often}": f"{self.test_low:.4f} to {self.test_high:.4f}",
                 "its standard deviation there": self.test_standard_deviation,
             }
-        return html_facts(f"{told} {often}.", facts)
+        return html_facts(f"{caption} {often}.", facts)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The law of coverage over calibrations, shaded from `low` to `high`; Matplotlib axes.
+        """Plot the density of coverage over calibrations, shaded from `low` to `high`; Matplotlib axes.
 
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._plotting.planning import plot_plan
+        from pippin._plotting.thresholds import plot_plan
 
         return plot_plan(self, ax)
 
     @property
     def finite(self) -> bool:
-        """Whether the threshold is finite; if not, every set holds all classes."""
+        """True if the threshold is finite; if not, every set holds all classes."""
         return self.k <= self.n
 
     def below(self, by: float = 0.0) -> float:
-        """The probability that coverage is less than 1 − alpha − by.
+        """Compute the probability that coverage is less than 1 − alpha − by.
 
         Args:
             by: a distance; 0.01 is one percentage point.
@@ -105,10 +155,10 @@ class Plan:
         return _stray(self.k, self.n + 1 - self.k, _level(self.alpha, -_distance(by, Fraction(0))), 1.0)
 
     def within(self, distance: float) -> float:
-        """The probability that coverage is at most this far from 1 − alpha.
+        """Compute the probability that coverage is at most this far from 1 − alpha.
 
         Args:
-            distance: how far; 0.01 is one percentage point.
+            distance: the distance; 0.01 is one percentage point.
 
         >>> import pippin
         >>> round(pippin.plan(0.1, 2000).within(0.01), 4)
@@ -119,17 +169,17 @@ class Plan:
 
 
 def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | None = None) -> Plan:
-    """What coverage to expect from n calibration examples, and from `test` rows that measure it.
+    """Compute the distribution of coverage with n calibration examples, and as measured on `test` rows.
 
     Args:
         alpha: the share of errors allowed.
-        n: the calibration examples; for a guarantee per class or group, those in it.
-        delta: how often coverage may lie outside `low` to `high`.
-        test: the rows that measure coverage, if they are to be planned too.
+        n: the number of calibration examples; for a guarantee per class or group, of those in it.
+        delta: the probability that coverage lies outside `low` to `high`.
+        test: the number of rows that measure coverage, if it is to be planned too.
 
     >>> import pippin
-    >>> found = pippin.plan(alpha=0.1, n=2000)
-    >>> f"{found.mean:.4f} ± {found.standard_deviation:.4f}, mostly {found.low:.3f} to {found.high:.3f}"
+    >>> planned = pippin.plan(alpha=0.1, n=2000)
+    >>> f"{planned.mean:.4f} ± {planned.standard_deviation:.4f}, mostly {planned.low:.3f} to {planned.high:.3f}"
     '0.9000 ± 0.0067, mostly 0.887 to 0.913'
     """
     count = _count(n, "calibration examples", 0, MOST_EXAMPLES)
@@ -140,22 +190,22 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
     mean = a / (a + b)
     spread = math.sqrt(mean * (1 - mean) / (a + b + 1))
     low, high = (beta_quantile(share, a, b) for share in (outside / 2, 1 - outside / 2)) if b else (1.0, 1.0)
-    known = (as_alpha(alpha), count, outside, k, mean, spread, low, high)
+    fields = (as_alpha(alpha), count, outside, k, mean, spread, low, high)
     if m is None:
-        return Plan(*known)
+        return Plan(*fields)
     if not b:
-        return Plan(*known, m, 0.0, 1.0, 1.0)
+        return Plan(*fields, m, 0.0, 1.0, 1.0)
     law = beta_binomial(m, a, b)
     least = int(np.argmax(np.cumsum(law) > outside / 2))
     most = m - int(np.argmax(np.cumsum(law[::-1]) > outside / 2))
     on_test = math.sqrt(mean * (1 - mean) * (a + b + m) / (m * (a + b + 1)))
-    return Plan(*known, m, on_test, least / m, most / m)
+    return Plan(*fields, m, on_test, least / m, most / m)
 
 
 def examples_for(
     alpha: float = 0.1, *, within: float = 0.01, delta: float = 0.05, side: Literal["both", "below"] = "both"
 ) -> int:
-    """The fewest calibration examples from which on coverage is close to 1 − alpha.
+    """Compute the smallest number of calibration examples from which on coverage is close to 1 − alpha.
 
     Close means: with probability at least 1 − delta, coverage is within `within` of
     1 − alpha (side="both"), or not below 1 − alpha − within (side="below"). Because k
@@ -164,31 +214,31 @@ def examples_for(
 
     Args:
         alpha: the share of errors allowed.
-        within: how far coverage may be from 1 − alpha; 0.01 is one percentage point.
-        delta: how often it may be farther.
-        side: "both", or "below" if coverage above the level is welcome.
+        within: the distance from 1 − alpha that is allowed; 0.01 is one percentage point.
+        delta: the probability of a larger distance.
+        side: "both", or "below" to limit only coverage below 1 − alpha.
 
     >>> import pippin
     >>> pippin.examples_for(alpha=0.1, within=0.01), pippin.examples_for(alpha=0.1, within=0.01, side="below")
     (3450, 2520)
     """
-    share, d = exact_alpha(alpha), _distance(within, FINEST)
+    d, (top, bottom) = _distance(within, FINEST), exact_alpha(alpha).as_integer_ratio()
     allowed = float(_share(delta, "delta"))
     if side not in ("both", "below"):
         raise InputError(f"Expected side to be 'both' or 'below', got {side!r}")
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Whether the statement holds for every N = n + 1 from first to last; for one N, exactly if it does."""
-        (a, b), (a_most, b_most) = ((n - math.floor(n * share), math.floor(n * share)) for n in (first, last))
-        return beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
+        """Return True if the statement surely holds for N = n + 1 from first to last; exact if the two are equal."""
+        (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
+        return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
     def begin(b: int) -> int:
-        return math.ceil(b / share)
+        return -(-b * bottom // top)
 
-    # Of the N with the same b = ⌊Nα⌋, the first or the last is the worst: coverage is Beta(N − b, b), an
-    # exponential family in N. So blocks are looked at from above, several at once where that is enough.
-    b, step = math.floor(_safe_total(share, low, high, allowed) * share), 1
+    # Of the N with the same b = ⌊Nα⌋, the first or the last is the worst: coverage is Beta(N − b, b), an exponential
+    # family in N. The search goes down from a safe N in steps of one b, or of many where a bound for all suffices.
+    b, step = _safe_total(exact_alpha(alpha), low, high, allowed) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)
         if good(begin(lowest), begin(b + 1) - 1):
@@ -200,7 +250,7 @@ def examples_for(
         else:
             break
     bad, fine = begin(b), begin(b + 1)
-    if not b or not good(fine - 1, fine - 1):
+    if not good(fine - 1, fine - 1):
         return fine - 1
     while fine - bad > 1:
         middle = (bad + fine) // 2
@@ -209,7 +259,7 @@ def examples_for(
 
 
 def _safe_total(alpha: Fraction, low: float, high: float, allowed: float) -> int:
-    """An N = n + 1 from which on coverage leaves [low, high] with a probability of at most `allowed`.
+    """Find an N = n + 1 from which on coverage leaves [low, high] with a probability of at most `allowed`.
 
     Coverage is Beta(Np + e, Nα − e), p = 1 − α, with 0 ≤ e < 1. Two facts bound it.
     In e these laws are an exponential family, so the chance to stay within an interval
@@ -224,12 +274,8 @@ def _safe_total(alpha: Fraction, low: float, high: float, allowed: float) -> int
     def settled(total: int) -> bool:
         if total * q <= 2 or any(_mean_divergence(total, p, q, e) > least for e in (0, 1)):
             return False
-        a, b = total * (1 - alpha), total * alpha
-        return all(
-            beta_cdf(low, math.floor(a) + e, math.ceil(b) - e) + beta_cdf(1 - high, math.floor(b) - e, math.ceil(a) + e)
-            <= allowed
-            for e in (0, 1)
-        )
+        (a, a_up), (b, b_up) = ((math.floor(x), math.ceil(x)) for x in (total * (1 - alpha), total * alpha))
+        return all(beta_cdf(low, a + e, b_up - e) + beta_cdf(1 - high, b - e, a_up + e) <= allowed for e in (0, 1))
 
     good = 4
     while not settled(good):
@@ -246,14 +292,14 @@ def _divergence(p: float, x: float) -> float:
 
 
 def _mean_divergence(total: int, p: float, q: float, e: int) -> float:
-    """At least E KL(p, X) for X of the law Beta(Np + e, Nq − e), by ψ(x) ≥ ln x − 1/(2x) − 1/(12x²)."""
+    """Bound E KL(p, X) from above for X of the law Beta(Np + e, Nq − e), by ψ(x) ≥ ln x − 1/(2x) − 1/(12x²)."""
     a, b = total * p + e, total * q - e
     gap = p * math.log(total * p / a) + q * math.log(total * q / b)
     return gap + sum(w * (1 / (2 * x) + 1 / (12 * x * x)) for w, x in ((p, a), (q, b))) - 1 / (2 * total)
 
 
 def _stray(a: int, b: int, low: float, high: float) -> float:
-    """The probability that Beta(a, b) leaves [low, high]; b = 0 stands for the constant 1."""
+    """Compute the probability that Beta(a, b) leaves [low, high]; b = 0 stands for the constant 1."""
     return beta_cdf(low, a, b) + beta_cdf(1 - high, b, a) if b else float(high < 1)
 
 
@@ -262,26 +308,28 @@ def _level(alpha: float, shift: Fraction) -> float:
 
 
 def _share(value: Any, name: str) -> Fraction:
-    try:
-        exact = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        exact = Fraction(0)
+    exact = _as_written(value)
     if not 0 < exact < 1:
         raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 speaks of 95 %")
     return exact
 
 
 def _distance(value: Any, least: Fraction) -> Fraction:
-    try:
-        exact = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        exact = Fraction(-1)
+    exact = _as_written(value)
     if not least <= exact < 1:
         raise InputError(
             f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}",
             "0.01 is one percentage point",
         )
     return exact
+
+
+def _as_written(value: Any) -> Fraction:
+    """Return the decimal number that is written as the value; −1 if it is no number."""
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        return Fraction(-1)
 
 
 def _count(value: Any, what: str, least: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Scores: a family with its parameters filled in, made by a call."""
+"""Scores: a family with the values of its parameters."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,16 @@ from pippin._theory.formula import (
     make_table,
 )
 
-MANY = 64  # ranks at which a score is looked at where nothing is known of the classes yet
+MANY = 64  # ranks at which a score is checked while the number of classes is unknown
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score: its name and parameters. `str` gives the spelling that `parse_score` reads.
+    """Nonconformity score: its name and parameters. `str` gives the spelling that `parse_score` reads.
 
     Attributes:
         name: the family, "repip" for instance.
-        parameters: all its parameters, each a name and a value.
+        parameters: all parameters, each a name and a value.
 
     >>> import pippin
     >>> print(pippin.scores.repip(gamma=0.05))
@@ -53,11 +53,11 @@ class Score:
 
     @cached_property
     def randomized(self) -> bool:
-        """Whether the score draws a u for each object."""
+        """True if the score draws a u for each object."""
         return bool(coefficients(self, MANY).table[:, (OWN_U, PENALTY_U)].any())
 
     def replace(self, **parameters: Value) -> "Score":
-        """The same score with some parameters changed.
+        """Return the score with some parameters changed.
 
         Args:
             parameters: their new values, by name.
@@ -69,19 +69,18 @@ class Score:
         return make_score(self.name, {**dict(self.parameters), **parameters})
 
     def content(self) -> dict[str, Any]:
-        """The score as a file holds it, all parameters spelled out."""
+        """Return the name and all parameters, as in files."""
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     def __str__(self) -> str:
         defaults = FAMILIES[self.name].defaults
-        told = [f"{k}={_spell(v)}" for k, v in self.parameters if v != defaults.get(k)]
-        return f"{self.name}({', '.join(told)})" if told else self.name
+        return spell(self.name, {key: (value, defaults.get(key)) for key, value in self.parameters})
 
     __repr__ = __str__
 
 
 def ip() -> Score:
-    """Inverse probability, or hinge: 1 − p^y. The smallest sets.
+    """Inverse probability (LAC, THR, hinge): 1 − p^y. The smallest sets.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.3, 0.2]], None, pippin.scores.ip())
@@ -101,12 +100,12 @@ def margin() -> Score:
 
 
 def aps(randomized: bool = True) -> Score:
-    """Adaptive prediction sets: Σ_{r<R} p[r] + u·p[R]; u = 1 when not randomised.
+    """Adaptive prediction sets: Σ_{r<R} p[r] + u·p[R]; u = 1 when not randomized.
 
     Romano, Sesia, Candès (2020), Classification with valid and adaptive coverage.
 
     Args:
-        randomized: whether u is drawn for each object; else it is 1.
+        randomized: draw u for each object; else it is 1.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.aps(randomized=False))
@@ -116,14 +115,14 @@ def aps(randomized: bool = True) -> Score:
 
 
 def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
-    """Regularised APS: APS + λ·(R − k_reg)⁺.
+    """Regularized APS: APS + λ·(R − k_reg)⁺.
 
     Angelopoulos, Bates, Malik, Jordan (2021), Uncertainty sets for image classifiers.
 
     Args:
-        lam: λ, what each rank beyond k_reg costs.
-        k_reg: the ranks that cost nothing.
-        randomized: whether u is drawn for each object; else it is 1.
+        lam: λ, the penalty of each rank beyond k_reg.
+        k_reg: the number of ranks without a penalty.
+        randomized: draw u for each object; else it is 1.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.raps(1, 2, randomized=False))
@@ -140,7 +139,7 @@ def pip(beta: float = 1.0) -> Score:
     Melki et al. (2024).
 
     Args:
-        beta: β, how fast the classes above y lose weight with their rank.
+        beta: β, the exponent by which the weights of the classes above y fall with their rank.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.pip())
@@ -150,11 +149,11 @@ def pip(beta: float = 1.0) -> Score:
 
 
 def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
-    """Regularised PIP: PIP + γ·(R − k_reg)⁺. PIP's singletons in smaller sets.
+    """Regularized PIP: PIP + γ·(R − k_reg)⁺. PIP's singletons in smaller sets.
 
     Args:
-        gamma: γ, what each rank beyond k_reg costs.
-        k_reg: the ranks that cost nothing.
+        gamma: γ, the penalty of each rank beyond k_reg.
+        k_reg: the number of ranks without a penalty.
         beta: β of `pip`.
 
     >>> import pippin
@@ -165,13 +164,13 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
 
 
 def saps(lam: float = 0.1, randomized: bool = True) -> Score:
-    """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomised.
+    """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomized.
 
     Huang et al. (2024), Conformal prediction for deep classifier via label ranking.
 
     Args:
-        lam: λ, what each rank beyond the first costs.
-        randomized: whether u is drawn for each object; else it is 1.
+        lam: λ, the penalty of each rank beyond the first.
+        randomized: draw u for each object; else it is 1.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.saps(0.5, randomized=False))
@@ -181,7 +180,7 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
 
 
 def topk() -> Score:
-    """The rank itself: every set has the same size.
+    """Rank of the class: every set has the same size.
 
     >>> import pippin
     >>> pippin.scores.score([[0.2, 0.5, 0.3]], None, pippin.scores.topk())
@@ -191,13 +190,13 @@ def topk() -> Score:
 
 
 def socop(mu: float = 8.0) -> Score:
-    """Singleton-optimised: the cheapest sets when leaving a singleton costs μ classes.
+    """Singleton-optimized: the cheapest sets if a set that is no singleton costs μ classes more.
 
     s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
     μ = 0 gives IP's sets. Wang, Sun, Dobriban (2025), arXiv 2509.24095.
 
     Args:
-        mu: μ, what leaving a singleton costs, in classes.
+        mu: μ, the cost of a set that is no singleton, in classes.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.socop(mu=1))
@@ -207,7 +206,7 @@ def socop(mu: float = 8.0) -> Score:
 
 
 def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vector = (0.0,)) -> Score:
-    """Your own score: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r, from two vectors over the ranks.
+    """Custom linear score: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r, from two vectors over the ranks.
 
     The last value of each holds for all later ranks. IP is `linear((0,))`.
 
@@ -223,7 +222,7 @@ def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vecto
 
 
 def make_score(name: str, parameters: Mapping[str, object]) -> Score:
-    """The score of that name; parameters not given keep their defaults.
+    """Make the score of that name; parameters not given keep their defaults.
 
     Raises:
         InputError: an unknown name or parameter, or a value out of range.
@@ -239,10 +238,10 @@ def make_score(name: str, parameters: Mapping[str, object]) -> Score:
 
 @lru_cache(maxsize=16)
 def coefficients(score: Score, n_classes: int) -> Coefficients:
-    """The score's numbers for `n_classes` ranks.
+    """Compute the coefficients of the score for `n_classes` ranks.
 
     Raises:
-        InputError: a registered family gives something else, or a score that can fall with the rank.
+        InputError: a registered family returns something else, or a score that can fall with the rank.
     """
     family = _family(score.name)
     ranks = np.arange(1, n_classes + 1, dtype=np.float64)
@@ -250,13 +249,13 @@ def coefficients(score: Score, n_classes: int) -> Coefficients:
         return make_table(ranks, family.coefficients(ranks, **dict(score.parameters)))
     terms = family.coefficients(ranks, **dict(score.parameters))
     _check_terms(score, terms, n_classes)
-    made = make_table(ranks, terms)
-    if (rank := first_fall(made)) is not None:
+    table = make_table(ranks, terms)
+    if (rank := first_fall(table)) is not None:
         raise InputError(
             f"The score {score} can be smaller at rank {rank} than at the rank before",
             "sets are the first ranks, so raise its weights or penalties",
         )
-    return made
+    return table
 
 
 def _family(name: str) -> Family:
@@ -270,10 +269,10 @@ def _family(name: str) -> Family:
 
 
 def _check_terms(score: Score, terms: object, n_classes: int) -> None:
-    """Raises an InputError where a registered family gives no columns of the formula."""
-    known = (*COLUMNS, *(name for name in NUMBERS if name != "price"))
-    if not isinstance(terms, Mapping) or not set(terms) <= set(known):
-        raise InputError(f"The score {score} needs coefficients by the names {', '.join(known)}, got {terms!r}")
+    """Raise an InputError unless a registered family returned coefficients of the formula."""
+    allowed = (*COLUMNS, *(name for name in NUMBERS if name != "price"))
+    if not isinstance(terms, Mapping) or not set(terms) <= set(allowed):
+        raise InputError(f"The score {score} needs coefficients by the names {', '.join(allowed)}, got {terms!r}")
     for name, values in terms.items():
         shape = np.shape(values)
         if shape not in ((), (n_classes,) if name in COLUMNS else ()) or not np.isfinite(values).all():
@@ -284,30 +283,25 @@ def _check_terms(score: Score, terms: object, n_classes: int) -> None:
 
 
 def _checked(name: str, key: str, value: object) -> Value:
-    """The value in its canonical type, or an error that says what was expected."""
-    default, ours = FAMILIES[name].defaults[key], name in OURS
-    if isinstance(default, bool):
-        wanted = "True or False"
-        if isinstance(value, bool | np.bool_):
-            return bool(value)
-    elif isinstance(default, int):
-        wanted = "a whole number" + " of at least 0" * ours
-        if _is_real(value) and value == int(value) and (value >= 0 or not ours):
-            return int(value)
-    elif isinstance(default, tuple):
-        numbers = _as_vector(value)
-        wanted, good = "one or more finite numbers", bool(numbers)
-        if key == "weights" and ours:
+    """Return the value in its canonical type, or raise an InputError with the type that is expected."""
+    default, builtin = FAMILIES[name].defaults[key], name in OURS
+    kind: Any = type(default)
+    if kind is bool:
+        wanted, good = "True or False", isinstance(value, bool | np.bool_)
+    elif kind is tuple:
+        wanted, good = "one or more finite numbers", bool(numbers := _as_vector(value))
+        if key == "weights" and builtin:
             wanted, good = f"{wanted}, none negative", good and min(numbers) >= 0
-        elif key == "penalties" and ours:
+        elif key == "penalties" and builtin:
             wanted, good = f"{wanted}, none smaller than the one before", good and list(numbers) == sorted(numbers)
-        if good:
-            return numbers
+        kind = _as_vector
     else:
-        wanted = "a finite number" + " of at least 0" * ours
-        if _is_real(value) and (value >= 0 or not ours):
-            return float(value)
-    raise InputError(f"The score {name} needs {key} to be {wanted}, got {value!r}")
+        wanted = f"a {'whole' if kind is int else 'finite'} number" + " of at least 0" * builtin
+        good = _is_real(value) and (value >= 0 or not builtin) and (kind is float or value == int(value))
+    if not good:
+        raise InputError(f"The score {name} needs {key} to be {wanted}, got {value!r}")
+    checked: Value = kind(value)
+    return checked
 
 
 def is_value(value: object) -> bool:
@@ -324,19 +318,25 @@ def _is_real(value: object) -> TypeGuard[float]:
 
 
 def _as_vector(value: object) -> tuple[float, ...]:
-    """The numbers of a sequence; none, if it is not one of finite numbers."""
+    """Return a sequence of finite numbers as a tuple; an empty one for anything else."""
     numbers = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(numbers, list | tuple) or not all(_is_real(x) for x in numbers):
         return ()
     return tuple(float(x) for x in numbers)
 
 
-def _spell(value: Value) -> str:
+def spell(name: str, parameters: Mapping[str, tuple[object, object]]) -> str:
+    """Spell a score with those parameters whose value, the first of two, is not the default, the second."""
+    changed = [f"{key}={_spell_value(value)}" for key, (value, default) in parameters.items() if value != default]
+    return f"{name}({', '.join(changed)})" if changed else name
+
+
+def _spell_value(value: object) -> str:
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_spell, value)) + ("," if len(value) == 1 else "") + ")"
+        return "(" + ", ".join(map(_spell_value, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return repr(value)
+    return value if isinstance(value, str) else repr(value)
 
 
 PAPER_SCORES: tuple[Score, ...] = (ip(), margin(), aps(), raps(), pip(), repip())

@@ -1,22 +1,72 @@
-"""Scores by their spelling: read from text, and families of others registered under a name."""
+"""Spelling of scores: parsing, registration of custom families, and the IP/MS combination."""
 
 import ast
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import FAMILIES, OURS, Family
-from pippin._theory.scores import MANY, Score, coefficients, is_value, make_score
+from pippin._theory.scores import MANY, Score, coefficients, is_value, make_score, spell
 
-OTHER_NAMES = {"lac": "ip", "hinge": "ip", "thr": "ip", "top_k": "topk", "ms": "margin"}  # what others call ours
+OTHER_NAMES = {"lac": "ip", "hinge": "ip", "thr": "ip", "top_k": "topk", "ms": "margin"}  # names in other libraries
+COMBINED = "ip/ms"
+VARIANTS = ("recalibrated", "sum", "none")
+
+
+@dataclass(frozen=True)
+class IpMs:
+    """Score of the IP/MS combination: the margin's set where it is a singleton, else the set of IP.
+
+    `str` gives the spelling that `parse_ip_ms` reads.
+
+    Attributes:
+        variant: calibration of the two thresholds: "recalibrated", "sum" or "none".
+        fraction: for "recalibrated", the share of the rows that sets the margin's threshold.
+        share: for "recalibrated", the share of alpha at which the margin's threshold is taken; None for the default.
+
+    >>> print(IpMs("sum"), IpMs(fraction=0.25))
+    ip/ms(variant=sum) ip/ms(fraction=0.25)
+    """
+
+    variant: Literal["recalibrated", "sum", "none"] = "recalibrated"
+    fraction: float = 0.5
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {self.variant!r}")
+
+    def __str__(self) -> str:
+        return spell(COMBINED, {field.name: (getattr(self, field.name), field.default) for field in fields(self)})
+
+    __repr__ = __str__
+
+
+def parse_ip_ms(text: Any) -> IpMs | None:
+    """Parse "ip/ms", with or without parameters; None for anything that does not begin so.
+
+    >>> parse_ip_ms("ip/ms(variant=none)"), parse_ip_ms("ip")
+    (ip/ms(variant=none), None)
+
+    Raises:
+        InputError: there are unknown parameters, or other words.
+    """
+    if not isinstance(text, str) or not text.strip().lower().startswith(COMBINED):
+        return None
+    name, parameters = _name_and_parameters(f"combined{text.strip()[len(COMBINED) :]}")
+    if name != "combined":
+        raise InputError(f"Cannot read the score {text!r}", "write ip/ms or ip/ms(variant=sum)")
+    if unknown := sorted(set(parameters) - {field.name for field in fields(IpMs)}):
+        raise InputError(f"The score ip/ms has no parameter {unknown[0]!r}", "it takes variant, fraction and share")
+    return IpMs(**parameters)
 
 
 def register(name: str, family: Family) -> None:
-    """Makes a family of scores known under a name: then `"name(parameter=value)"` is a score everywhere.
+    """Register a family of scores under a name: then `"name(parameter=value)"` is a score everywhere.
 
     A name may be registered again, but not one of the scores that come with this package.
-    `pippin.testing.check_score` holds a score against all laws.
+    `pippin.testing.check_score` checks a score against all laws.
 
     Args:
         name: a word of letters, digits and _.
@@ -42,7 +92,7 @@ def register(name: str, family: Family) -> None:
     earlier = FAMILIES.get(name)
     FAMILIES[name] = Family(dict(family.defaults), family.coefficients)
     try:
-        _read_spelling.cache_clear()
+        _parse_text.cache_clear()
         coefficients.cache_clear()
         coefficients(make_score(name, {}), MANY)
     except BaseException:
@@ -53,9 +103,9 @@ def register(name: str, family: Family) -> None:
 
 
 def parse_score(text: Any) -> Score:
-    """Reads a score's spelling, such as `repip(gamma=0.05, k_reg=2)`; a Score passes through.
+    """Parse the spelling of a score, such as `repip(gamma=0.05, k_reg=2)`; a Score is returned as it is.
 
-    Capitals do not matter, and names that other libraries use are understood: LAC, THR and
+    Case does not matter, and the names of other libraries are understood: LAC, THR and
     hinge are ip, top_k is topk.
 
     Args:
@@ -77,28 +127,28 @@ def parse_score(text: Any) -> Score:
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
         raise InputError(f"Expected a score or its name, got {type(text).__name__}", hint)
-    return _read_spelling(text)
+    return _parse_text(text)
 
 
 @lru_cache(maxsize=64)
-def _read_spelling(text: str) -> Score:
-    name, parameters = read_call(text)
+def _parse_text(text: str) -> Score:
+    name, parameters = _name_and_parameters(text)
     if name is not None:
         lower = name.lower()
-        known = name if name in FAMILIES else OTHER_NAMES.get(lower, lower if lower in FAMILIES else name)
-        return make_score(known, parameters)
+        family = name if name in FAMILIES else OTHER_NAMES.get(lower, lower if lower in FAMILIES else name)
+        return make_score(family, parameters)
     hint = "write a name or name(parameter=value), like repip(gamma=0.05)"
-    if "ip/ms" in text:
-        hint = "that is for calibrate and compare, elsewhere name a single score"
+    if COMBINED in text.lower():
+        hint = "it combines two scores, which only calibrate and compare can do"
     elif "sharpened" in text.split():
-        hint = "that is for compare, elsewhere pass the score alone and sharpen='split' beside it"
+        hint = "that is for compare, elsewhere pass the score alone and sharpen= with it"
     elif {"per", "rc3p", "nonempty"} & set(text.split()):
-        hint = "that is for compare, elsewhere pass the score alone and per='class' beside it"
+        hint = "that is for compare, elsewhere pass the score alone and per='class' with it"
     raise InputError(f"Cannot read the score {text!r}", hint)
 
 
-def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
-    """What a spelling says; no name, if it is none."""
+def _name_and_parameters(text: str) -> tuple[str | None, dict[str, Any]]:
+    """Split a spelling into its name and parameters; the name is None if it is no spelling."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
@@ -113,64 +163,4 @@ def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
 
 
 def _literal(node: ast.expr) -> Any:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
-
-
-IP_MS_VARIANTS = ("recalibrated", "sum", "none")
-
-
-@dataclass(frozen=True)
-class IpMs:
-    """The IP/MS combination: the margin's set where it is a singleton, else IP's. `str` gives its spelling.
-
-    Attributes:
-        variant: "recalibrated" covers at least 1 − alpha: one part of the rows fixes the margin's threshold, the
-            other calibrates IP's. "sum" calibrates both at alpha/2. "none" calibrates both at alpha, as published:
-            all that is proven is 1 − 2·alpha.
-        fraction: for "recalibrated", the part of the rows that fixes the margin's threshold.
-        share: for "recalibrated", the margin's threshold is taken at share × alpha; None chooses it by the rows.
-
-    >>> IpMs("sum"), parse_ip_ms("ip/ms(share=0.5)"), parse_ip_ms("ip")
-    (ip/ms(variant=sum), ip/ms(share=0.5), None)
-    """
-
-    variant: str = "recalibrated"
-    fraction: float = 0.5
-    share: float | None = None
-
-    randomized = False
-
-    def __post_init__(self) -> None:
-        if self.variant not in IP_MS_VARIANTS:
-            raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {self.variant!r}")
-
-    def __str__(self) -> str:
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        parts = [f"{name}={value}" for name, value in own.items() if value != getattr(IpMs, name)]
-        return f"ip/ms({', '.join(parts)})" if parts else "ip/ms"
-
-    __repr__ = __str__
-
-
-def parse_ip_ms(text: Any) -> IpMs | None:
-    """Read the spelling of the IP/MS combination, such as `ip/ms(variant=sum)`; None for any other score."""
-    if isinstance(text, IpMs):
-        return text
-    if not isinstance(text, str) or not text.strip().lower().startswith("ip/ms"):
-        return None
-    name, parameters = read_call("ip_ms" + text.strip()[len("ip/ms") :])
-    if name != "ip_ms" or not set(parameters) <= {field.name for field in fields(IpMs)}:
-        raise InputError(f"Cannot read the score {text!r}", "write ip/ms, ip/ms(variant=sum) or ip/ms(variant=none)")
-    return IpMs(**parameters)
-
-
-def parse_scores(given: Any) -> tuple[Score, ...]:
-    """One score or several, each once.
-
-    Raises:
-        InputError: there is none, or one cannot be read.
-    """
-    several = (given,) if isinstance(given, str | Score) else tuple(given)
-    if not several:
-        raise InputError("Expected at least one score, got none", "pass for example ['ip', 'repip']")
-    return tuple(dict.fromkeys(parse_score(score) for score in several))
+    return node.id if isinstance(node, ast.Name) and node.id in VARIANTS else ast.literal_eval(node)

@@ -1,24 +1,29 @@
-"""Weighted p-values, each rounded once, and how far down they stay above a level.
+"""Weighted p-values, each rounded once, and the scores up to which they exceed a level.
 
 Of n scores in increasing order with the weights w_1 … w_n, a class whose score exceeds b of
 them has, for an object of weight w,
 
     p = (T_b + w)/(T_0 + w),   T_b = w_{b+1} + … + w_n
 
-The number given is the double that is nearest to this quotient, on every machine, so it
-never rises with b, and equal weights give what counting gives. Pairs of doubles find it;
-where they are not sure, whole numbers decide.
+The result is the double nearest to this quotient, on every machine, so it never rises with b, and
+equal weights give the p-values without weights. Pairs of doubles find it; integers decide where their
+error bound leaves two candidates.
+
+Rows of units, such as photographs with their windows, weigh 1 divided by the rows of their unit, and a new object 1.
+If J units and a new one are exchangeable, a row drawn at random from the new one has p > α for its true class with
+probability at least 1 − α (docs/guarantees.md has the proof).
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Codes, Vector, read_only
+from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
 _SLACK = 2.0**-98  # far above what the roundings of pairs add up to, each 2**-104 or less
 _TINY = 2.0**-900  # below it, the second number of a pair may lose digits
@@ -26,7 +31,7 @@ _TINY = 2.0**-900  # below it, the second number of a pair may lose digits
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """T_0 … T_n as whole numbers of `unit`, and as pairs of doubles in units of a power of two near T_0."""
+    """T_0 … T_n as multiples of `unit`, and as pairs of doubles in units of a power of two near T_0."""
 
     exact: list[int]
     unit: Fraction
@@ -35,7 +40,7 @@ class Tails:
     scale: int
 
     def p(self, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """p where `below` scores are smaller, for objects of these weights; the two broadcast.
+        """Compute p where `below` scores are smaller, for objects of these weights; the two broadcast.
 
         >>> tails(np.array([0.1, 0.1, 0.2])).p(np.array([0, 1, 3]), np.array([0.1]))
         array([1. , 0.8, 0.2])
@@ -44,7 +49,7 @@ class Tails:
         return self._settled(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """For each weight the largest b with p > alpha: a class is in the set if no more scores are below its own."""
+        """Find the largest b with p > alpha for each weight: a set holds classes with at most b scores below theirs."""
         low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
         high = np.full(len(weights), len(self.exact))
         while (high - low > 1).any():
@@ -55,11 +60,11 @@ class Tails:
         return low
 
     def _bounds(self, below: NDArray[np.integer], weights: Vector) -> tuple[Vector, Vector]:
-        """Two doubles with the nearest one between them; mostly they are equal."""
+        """Return two doubles around the nearest one; mostly they are equal."""
         with np.errstate(all="ignore"):
-            own = np.ldexp(weights, self.scale)
-            tail, tail_rest = _sum(self.first[below], own)
-            total, total_rest = _sum(self.first[0], own)
+            shifted = np.ldexp(weights, self.scale)
+            tail, tail_rest = _sum(self.first[below], shifted)
+            total, total_rest = _sum(self.first[0], shifted)
             near = tail / total
             product, product_rest = _product(near, total)
             rest = (tail - product) - product_rest + (tail_rest + self.second[below])
@@ -69,21 +74,21 @@ class Tails:
         low, high = near + (rest - slack), near + (rest + slack)
         return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
-    def _settled(self, found: Vector, unsure: NDArray[np.bool_], below: NDArray[np.integer], weights: Vector) -> Vector:
-        """`found`, with the nearest double wherever it is unsure."""
+    def _settled(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
+        """Replace the unsure values by the nearest doubles."""
         places = np.nonzero(unsure)
-        counts, owns = (np.broadcast_to(given, found.shape)[places].tolist() for given in (below, weights))
-        found[places] = list(map(self._rounded, counts, owns))
-        return found
+        counts, of_rows = (np.broadcast_to(array, values.shape)[places].tolist() for array in (below, weights))
+        values[places] = list(map(self._rounded, counts, of_rows))
+        return values
 
     def _rounded(self, below: int, weight: float) -> float:
-        own = Fraction(weight) / self.unit
-        tail, total = (t * own.denominator + own.numerator for t in (self.exact[below], self.exact[0]))
+        top, bottom = (Fraction(weight) / self.unit).as_integer_ratio()
+        tail, total = (t * bottom + top for t in (self.exact[below], self.exact[0]))
         return tail / total  # Python rounds the quotient of whole numbers once
 
 
 def tails(weights: Vector) -> Tails:
-    """The tails of weights that stand in the order of their scores: finite, none negative, some positive."""
+    """Sum the weights, in the order of their scores: finite, none negative, some positive."""
     mantissa, exponent = np.frexp(weights)
     lowest = int(exponent[weights > 0].min())
     shifts = np.where(weights > 0, exponent - lowest, 0).tolist()
@@ -99,14 +104,14 @@ def tails(weights: Vector) -> Tails:
 
 
 def _sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """a + b and what its rounding left (Knuth)."""
+    """Return a + b and its rounding error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:
-    """a·b and what its rounding left (Dekker)."""
+    """Return a·b and its rounding error (Dekker)."""
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
@@ -116,3 +121,17 @@ def _halves(a: Any) -> tuple[Any, Any]:
     wide = a * 134217729.0  # 2**27 + 1
     upper = wide - (wide - a)
     return upper, a - upper
+
+
+def unit_p_values(units: Codes) -> Vector:
+    """Compute p for b = 0 … n from the unit of each score, in increasing order of the scores; each p is rounded once.
+
+    >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
+    array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])
+    """
+    sizes = np.bincount(units)
+    whole = lcm(*np.unique(sizes[sizes > 0]).tolist())
+    parts = [whole // size for size in sizes[units].tolist()]
+    total = whole * (len(sizes) + 1)
+    tails = list(accumulate(reversed(parts), initial=whole))[::-1]
+    return read_only(np.array([tail / total for tail in tails]))  # Python rounds the quotient of whole numbers once

@@ -13,9 +13,8 @@ from typing import Annotated
 
 import typer
 
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import MissingExtraError
-from pippin._runtime.visible import visible
+from pippin._runtime.errors import InputError, MissingExtraError
+from pippin._runtime.showing import visible
 from pippin.cli.calibrate import calibrate
 from pippin.cli.compare import compare
 from pippin.cli.decide import decide

@@ -55,7 +55,7 @@ def calibrate(
     data: DataFiles,
     out: PredictorOut,
     score: Annotated[
-        str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms sum.")
+        str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms(variant=sum).")
     ] = "repip",
     alpha: Alpha = 0.1,
     per: Per = None,
@@ -165,13 +165,13 @@ def _calibrated(
         raise InputError(f"Expected --score to be a score, got {score!r}", "sharpen it with pippin learn")
     if chosen.per is not None or chosen.nonempty:
         raise InputError(f"Expected --score to be a score, got {score!r}", "ask for the rest with --per")
-    if per is not None and (weights is not None or chosen.margin is not None):
+    if per is not None and (weights is not None or chosen.combination is not None):
         both = "--weights" if weights else "ip/ms"
         raise InputError(f"Expected --per without {both}, got both", "choose one of them")
-    if chosen.margin is not None:
+    if chosen.combination is not None:
         if weights is not None:
             raise InputError("Expected --weights with a score, got ip/ms", "choose another score")
-        return pippin.calibrate_combination(rows, truth, alpha, variant=chosen.margin, seed=seed)
+        return pippin.calibrate_combination(rows, truth, alpha, variant=chosen.combination.variant, seed=seed)
     if weights is not None:
         return pippin.calibrate_weighted(rows, truth, read_weights(weights), chosen.score, alpha, seed=seed)
     by_group = per is not None and "group" in per

@@ -53,7 +53,7 @@ def connected(address: str | None) -> Iterator[bool]:
     if address is None:
         yield False
         return
-    from pippin._runtime.extras import need
+    from pippin._runtime.errors import need
 
     need("--scheduler", "dask", "dask", "distributed")
     from distributed import Client, KilledWorker, LocalCluster

@@ -134,7 +134,7 @@ def _report(found: "Study", data: "Data", out: Path, title: str) -> Path | None:
     """The figures and the page, if the extra `report` is installed."""
     if find_spec("matplotlib") is None or find_spec("jinja2") is None:
         return None
-    from pippin._runtime.visible import visible
+    from pippin._runtime.showing import visible
     from pippin.cli.report import write_report
 
     run = {

@@ -77,7 +77,7 @@ def evaluate(
 
 
 def _say(predictor: "ConformalPredictor", name: str, found: "Evaluation", known: bool) -> None:
-    from pippin._runtime.warn import warn
+    from pippin._runtime.errors import warn
 
     print(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
     if found.on_empty:

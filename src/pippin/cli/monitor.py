@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target
 

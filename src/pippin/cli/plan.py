@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pippin._runtime.errors import InputError
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import visible
 from pippin.cli.options import Alpha, Columns, LabelsFile, an_argument, an_option
 
 if TYPE_CHECKING:

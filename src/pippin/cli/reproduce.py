@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pippin._runtime.extras import need
+from pippin._runtime.errors import need
 from pippin.cli.options import Alpha, CalibrationFraction, Columns, OutFolder, Splits, an_argument, command
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 

@@ -1,6 +1,6 @@
 """Calibration, prediction and evaluation on a Dask cluster, one task per partition; needs the extra `dask`."""
 
-from pippin._runtime.extras import need
+from pippin._runtime.errors import need
 
 need("pippin.dask", "dask", "dask", "distributed")
 

@@ -10,7 +10,7 @@ the formula, `score_at`; equal probabilities are ranked by class index.
 import json
 from typing import Any
 
-from pippin._runtime.extras import need
+from pippin._runtime.errors import need
 
 need("pippin.export.onnx", "onnx", "onnx")
 

@@ -15,7 +15,7 @@ __all__ = ["FieldModel", "Look"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'pippin.images' has no attribute {name!r}")
-    from pippin._runtime.extras import need
+    from pippin._runtime.errors import need
 
     need("A field model", "field", "PIL")
     from pippin.images import field_model

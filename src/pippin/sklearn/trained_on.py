@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 from pippin._validation.fingerprints import fingerprints, seen_before
 
 KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbours, Gaussian processes, SVMs, label propagation

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import visible
 from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
 from pippin._validation.rows import Rows, agree, as_rows
 from pippin.tables.columns import Layout, find_columns, no_class, normalized, suspect_columns

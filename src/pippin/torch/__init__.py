@@ -1,6 +1,6 @@
 """Calibration of PyTorch networks, and last layers that turn logits into prediction sets, p-values or actions."""
 
-from pippin._runtime.extras import need
+from pippin._runtime.errors import need
 
 need("pippin.torch", "torch", "torch")
 

@@ -123,7 +123,7 @@ def choose_device(name: str) -> str:
 def __getattr__(name: str) -> object:
     if name != "train":
         raise AttributeError(f"module 'pippin.images.training' has no attribute {name!r}")
-    from pippin._runtime.extras import need
+    from pippin._runtime.errors import need
 
     need("Training on images", "vision", "torch", "transformers", "safetensors", "PIL")
     from pippin.images.training.fit import train

@@ -1,4 +1,4 @@
-"""Mean size against the share of singletons: the compared scores, and a line for each family."""
+"""Plots of comparisons: mean size against singletons, metrics of every split, and sweeps."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
@@ -6,15 +6,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._compare.methods import Method
-from pippin._plotting.drawing import HIGHLIGHT, INK, SYMBOLS, drawn, new_axes, percent_axis, short, size_axis
-from pippin._plotting.splits import look
+from pippin._plotting import drawing
+from pippin._plotting.drawing import HIGHLIGHT, INK, SYMBOLS, FamilyStyle, drawn, short, size_axis, write_labels
+from pippin._runtime.arrays import Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Bbox
 
     from pippin._compare.comparison import Comparison
+    from pippin._compare.methods import Method
+    from pippin._compare.tuning import Sweep
+
+PANELS = {
+    "coverage": ("Coverage", "sets that hold the true class"),
+    "mean_size": ("Size", "classes per set; less is better"),
+    "singleton_rate": ("Singletons", "sets with one class; more is better"),
+}
+SWEPT = ("mean_size", "singleton_rate")
+MOST_DOTS = 2000  # splits drawn as points; of more, evenly chosen ones
+DOTS: dict[str, Any] = {"s": 7, "alpha": 0.45, "linewidths": 0, "rasterized": True}
+CROWDED = 12  # values from which the ticks of a sweep stand upright
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
@@ -24,10 +36,15 @@ SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")  # of 
 AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))  # offsets in points
 
 
+def look(method: "Method") -> FamilyStyle:
+    """Return the style of the score's family; hollow for a method that is not the plain score."""
+    return drawing.LOOKS.get(method.score.name, drawing.OTHER)._replace(hollow=not method.plain)
+
+
 class Dot(NamedTuple):
     """A method and its means."""
 
-    method: Method
+    method: "Method"
     size: float
     singletons: float
 
@@ -52,7 +69,7 @@ class Front(NamedTuple):
 def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
     """Arrange the means for drawing; `fronts` are the comparisons of whole families, by name."""
     compared = _dots(comparison)
-    traces = [trace for found in fronts.values() for trace in _traces(_dots(found))]
+    traces = [trace for family in fronts.values() for trace in _traces(_dots(family))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
     best: list[Dot] = []
     for dot in sorted(every.values(), key=lambda dot: (dot.size, -dot.singletons)):
@@ -67,22 +84,22 @@ def _dots(comparison: "Comparison") -> tuple[Dot, ...]:
 
 
 def _traces(dots: Sequence[Dot]) -> list[Trace]:
-    """A line for each setting of the parameters after the first."""
-    found = []
+    """Divide the members of a family by all parameters but the first."""
+    traces = []
     for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.method.score.parameters[1:])):
         members = tuple(group)
         score = members[0].method.score
         parameter = score.parameters[0][0]
         fixed = [f"{name} = {value:g}" for name, value in score.parameters[1:] if name == "k_reg"]
         title = f"{score.name}, varying {SYMBOLS.get(parameter, parameter)}" + "".join(f", {text}" for text in fixed)
-        found.append(Trace(title, parameter, dash % len(DASHES), members))
-    return found
+        traces.append(Trace(title, parameter, dash % len(DASHES), members))
+    return traces
 
 
 @drawn
 def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax: "Axes | None") -> "Axes":
-    """Draw mean size against the share of singletons, with a legend."""
-    known, ax = read_front(comparison, fronts), new_axes(ax, 8, 5.4)
+    """Plot mean size against the share of singletons, with a legend."""
+    known, ax = read_front(comparison, fronts), drawing.new_axes(ax, 8, 5.4)
     draw_front(ax, known)
     ax.legend(loc="best", fontsize=9.5)
     ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # axes have a figure
@@ -91,40 +108,36 @@ def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax:
 
 
 @drawn
-def plot_choice(comparison: "Comparison", chosen: Method, ax: "Axes | None") -> "Axes":
-    """Draw the mean size and the share of singletons of many candidates; only the chosen one is named."""
-    known, ax = read_front(comparison, {}), new_axes(ax, 8, 5.4)
-    _prepare(ax, known, known.compared)
+def plot_choice(comparison: "Comparison", chosen: "Method", ax: "Axes | None") -> "Axes":
+    """Plot mean size against the share of singletons of many candidates; only the chosen one is named."""
+    known, ax = read_front(comparison, {}), drawing.new_axes(ax, 8, 5.4)
+    with_front(ax, known, f"{short(chosen)}, chosen among {len(known.compared):,} candidates")
     for dot in known.compared:
-        own = dot.method == chosen
+        best = dot.method == chosen
         colour, marker, _ = look(dot.method)
-        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 15 if own else 6, "zorder": 3 + own}
-        ax.plot(dot.size, dot.singletons, markeredgecolor=INK if own else colour, **style)
-        if own:
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 15 if best else 6, "zorder": 3 + best}
+        ax.plot(dot.size, dot.singletons, markeredgecolor=INK if best else colour, **style)
+        if best:
             place: dict[str, Any] = {"textcoords": "offset points", "fontweight": "bold", "parse_math": False}
             ax.annotate(short(chosen), (dot.size, dot.singletons), (12, -14), **place)
-    _finish(ax)
     ax.legend(loc="best", fontsize=9.5)
-    ax.set_title(f"{short(chosen)}, chosen among {len(known.compared):,} candidates", loc="left", parse_math=False)
     return ax
 
 
-def _prepare(ax: "Axes", known: Front, every: Sequence[Dot]) -> None:
-    size_axis(ax, "x", min(dot.size for dot in every), max(dot.size for dot in every))
-    percent_axis(ax, "y")
+def with_front(ax: "Axes", known: Front, title: str = "") -> None:
+    """Prepare the axes, and mark the dots that no other beats in both means."""
+    sizes = [dot.size for dots in (known.compared, *(trace.dots for trace in known.traces)) for dot in dots]
+    size_axis(ax, "x", min(sizes), max(sizes))
+    drawing.percent_axis(ax, "y")
     ax.plot(*_xy(known.best), label="not beaten in both", **BEST)
-
-
-def _finish(ax: "Axes") -> None:
     ax.margins(0.09)
     ax.grid()
-    ax.set_xlabel("← better      size")
-    ax.set_ylabel("singletons      better →")
+    write_labels(ax, title, "← better      size", "singletons      better →")
 
 
 def draw_front(ax: "Axes", known: Front) -> None:
     """Draw mean size against the share of singletons; up and to the left is better."""
-    _prepare(ax, known, [*known.compared, *(dot for trace in known.traces for dot in trace.dots)])
+    with_front(ax, known)
     for trace in known.traces:
         colour, marker, _ = look(trace.dots[0].method)
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
@@ -136,7 +149,6 @@ def draw_front(ax: "Axes", known: Front) -> None:
         ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, zorder=5, mfc=face, mec=edge, mew=width)
     if any(look(dot.method).hollow for dot in known.compared):
         ax.plot([], [], linestyle="", marker="o", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)
-    _finish(ax)
 
 
 def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
@@ -145,12 +157,12 @@ def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
 
 def label_front(ax: "Axes", known: Front) -> None:
     """Name the compared scores, then values along the lines where they cover nothing; the layout is final."""
-    taken = [_box(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(known.compared)))]
+    taken = [drawing.square(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(known.compared)))]
     for trace in known.traces:
         points = ax.transData.transform(np.transpose(_xy(trace.dots)))
         for (x, y), (x2, y2) in pairwise(points):  # a mark every few pixels, so that texts keep clear of the line
             steps = np.linspace(0, 1, int(max(abs(x2 - x), abs(y2 - y)) // 5) + 2)
-            taken += [_box(x + (x2 - x) * t, y + (y2 - y) * t, 1.5) for t in steps]
+            taken += [drawing.square(x + (x2 - x) * t, y + (y2 - y) * t, 1.5) for t in steps]
     for dot in known.compared:
         _write(ax, dot, short(dot.method), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
     for trace in known.traces:
@@ -159,12 +171,6 @@ def label_front(ax: "Axes", known: Front) -> None:
             dot = trace.dots[i]
             text = f"{symbol}={dict(dot.method.score.parameters)[trace.parameter]:g}"
             _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
-
-
-def _box(x: float, y: float, reach: float) -> "Bbox":
-    from matplotlib.transforms import Bbox  # late: `compare` of the command line loads matplotlib in another thread
-
-    return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
 
 
 def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, **font: Any) -> None:
@@ -188,3 +194,74 @@ def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, *
         taken.append(put(best))
     else:
         note.remove()
+
+
+@drawn
+def plot_metric(comparison: "Comparison", metric: str, ax: "Axes | None") -> "Axes":
+    """Plot one metric of every score."""
+    longest = max(len(short(score)) for score in comparison.scores)
+    ax = drawing.new_axes(ax, 6.4 + 0.09 * longest, 1.4 + 0.62 * len(comparison.scores))
+    draw_metric(ax, comparison, metric)
+    name_scores(ax, comparison)
+    return ax
+
+
+def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
+    """Draw a violin for each score, one point per split, and a mark for the mean."""
+    values, places = comparison.metric(metric), range(len(comparison.scores))
+    _metric_axis(ax, "x", metric, values)
+    bodies: Any = ax.violinplot(list(values), places, orientation="horizontal", widths=0.86, showextrema=False)
+    for place, body in enumerate(bodies["bodies"]):
+        colour, _, hollow = look(comparison.scores[place])
+        body.set(facecolor=colour, edgecolor=INK, alpha=0.18 if hollow else 0.45, linewidth=0.7)
+        body.set(linestyle=(0, (4, 2)) if hollow else "-")
+        ax.scatter(*_spread(values[place], place), **DOTS, color=colour)
+    ax.plot(values.mean(axis=1), places, linestyle="", marker="|", markersize=15, mew=2.2, color=INK, zorder=4)
+    if ax.get_xscale() == "linear":
+        ax.locator_params(axis="x", nbins=5)
+    if metric == "coverage":
+        drawing.target(ax, comparison.alpha)
+
+
+def name_scores(ax: "Axes", comparison: "Comparison") -> None:
+    """Name the violins."""
+    drawing.name_rows(ax, range(len(comparison.scores)), comparison.scores)
+
+
+@drawn
+def plot_sweep(swept: "Sweep") -> "tuple[Axes, ...]":
+    """Plot size and singletons against the parameter, on two axes."""
+    axes = drawing.new_row(len(SWEPT), 11, 4.4)
+    for ax, metric in zip(axes, SWEPT, strict=True):
+        draw_sweep(ax, swept, metric)
+    return axes
+
+
+def draw_sweep(ax: "Axes", swept: "Sweep", metric: str) -> None:
+    """Draw one metric against the parameter: one point per split, a line through the means."""
+    places, values = range(len(swept.values)), swept.comparison.metric(metric)
+    colour, marker, _ = look(swept.comparison.scores[0])
+    _metric_axis(ax, "y", metric, values)
+    for place, of_value in zip(places, values, strict=True):
+        ax.scatter(*_spread(of_value, place)[::-1], **DOTS, color=colour)
+    ax.plot(places, values.mean(axis=1), color=INK, linewidth=1.2, marker=marker, markersize=7, mfc="white")
+    ax.set_xlabel(f"{SYMBOLS.get(swept.parameter, swept.parameter)} of {short(swept.score)}", parse_math=False)
+    ax.set_xticks(places, [f"{value:g}" for value in swept.values], fontsize=9.5 if len(places) > 8 else 11)
+    ax.tick_params(axis="x", rotation=90 if len(places) > CROWDED else 0)
+
+
+def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
+    title, label = PANELS[metric]
+    ax.set_title(title, loc="left")
+    ax.set(**{f"{axis}label": label})
+    ax.grid(axis=axis)  # type: ignore[arg-type]  # "x" or "y"
+    if metric == "mean_size":
+        size_axis(ax, axis, float(values.min()), float(values.max()))
+    else:
+        drawing.percent_axis(ax, axis)
+
+
+def _spread(values: Vector, place: int) -> tuple[Vector, Vector]:
+    """Return one point per split, or some of very many, and its place, jittered the same way every time."""
+    chosen = values[:: -(-len(values) // MOST_DOTS)]
+    return chosen, place + np.random.default_rng(0).uniform(-0.2, 0.2, len(chosen))
