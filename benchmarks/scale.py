@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import polars
-from pippin._distributed.batches import Held
+from pippin._engine.protocol import Held
 from scale_traffic import measure_traffic
 
 import pippin

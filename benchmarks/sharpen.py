@@ -158,10 +158,10 @@ def times():
 
 def with_confusions(sharper, probs):
     """The sharpener with one temperature and two members that look at the whole row, of any weights."""
-    from pippin._sharpening.inputs import fit_inputs, logarithms
-    from pippin._sharpening.members import Member
+    from pippin._sharpening.features import fit_inputs, logarithms
+    from pippin._sharpening.model import Member
 
-    from pippin._sharpening.model import Model
+    from pippin.cli.export import Model
 
     z, _ = logarithms(probs[:3_000])
     inputs, psi, _ = fit_inputs(z, None, seed=0)

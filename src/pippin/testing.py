@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pippin._conformal.calibrating import calibrate, score
-from pippin._conformal.loading import load
+from pippin._conformal.calibrate import calibrate, score
+from pippin._conformal.serialization import load
 from pippin._engine.numba_engine import engine as compiled
 from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds, Engine

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pippin
 from pippin._compare.methods import parse_methods
-from pippin._conformal.grouping import PER
+from pippin._conformal.mondrian import PER
 from pippin._theory.spelling import IpMs
 from support.scores import EVERY_SCORE
 

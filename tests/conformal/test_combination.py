@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pippin._conformal.combination import from_content
 from scipy import stats
 
 import pippin
 from pippin._conformal.ip_ms import combined, score_labels, singletons
+from pippin._conformal.predictor import from_content
 from pippin._conformal.serialization import Content
 from pippin._theory.level import quantile_rank
 from pippin._validation.rows import as_rows

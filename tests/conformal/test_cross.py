@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal.cross import from_content
+from pippin._conformal.predictor import from_content
 from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
 from support.predictor_files import brought_back, check_wrong_parts

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pippin._conformal.answers import drawn
 from scipy import stats
 
 import pippin
 from pippin._conformal import answers
 from pippin._conformal.mondrian import make_cells, one_cell
-from pippin._conformal.rules import Asked, ByCells
+from pippin._conformal.rules import ByCells
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
+from pippin._plotting.drawing import drawn
 from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
 from pippin._validation.rows import as_rows
+from pippin.cli.predict_tables import Asked
 from support import peers
 from support.engines import compiled, plain
 from support.rows import KINDS, made_rows, probabilities

@@ -104,9 +104,7 @@ def test_sets_are_the_large_p_values(case, seed, alpha):
         p = predictor.p_values(probs, weights=own, seed=2)
         sets = predictor.predict(probs, weights=own, seed=2)
         assert np.array_equal(sets.mask, p > alpha)
-        assert np.array_equal(
-            sets.contains(labels), predictor.p_values(probs, labels, weights=own, seed=2) > alpha
-        )
+        assert np.array_equal(sets.contains(labels), predictor.p_values(probs, labels, weights=own, seed=2) > alpha)
         order = np.argsort(-probs, axis=1, kind="stable")
         assert all(row == order[i, : len(row)].tolist() for i, row in enumerate(sets))
 

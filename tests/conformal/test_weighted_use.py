@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from pippin._conformal.weighted import from_content
 from scipy import stats
 
 import pippin
+from pippin._conformal.predictor import from_content
 from support.predictor_files import brought_back, check_wrong_parts
 from support.rows import KINDS
 from support.scores import EVERY_SCORE

@@ -13,8 +13,9 @@ import pippin
 from pippin._compare import verdict
 from pippin._compare.methods import parse_methods
 from pippin._compare.split_evaluation import METRICS
-from pippin._plotting import drawing, front, splits
+from pippin._plotting import drawing, splits
 from pippin.cli.report import figures, page, toy_cases, write_sweep, write_toy
+from pippin.cli.report.figures import front
 from support.trials import trial_of
 
 SPLITS = 30

@@ -67,9 +67,7 @@ def test_every_class_has_its_own_threshold(score):
     found = predictor.p_values(new, weights=RATIOS, seed=2)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     some = rng.integers(0, 3, 25)
-    np.testing.assert_array_equal(
-        predictor.p_values(new, some, weights=RATIOS, seed=2), found[np.arange(25), some]
-    )
+    np.testing.assert_array_equal(predictor.p_values(new, some, weights=RATIOS, seed=2), found[np.arange(25), some])
     sets = predictor.predict(new, weights=RATIOS, seed=2)
     np.testing.assert_array_equal(sets.mask, found > 0.2)
     widest = predictor.predict(new, weights=np.full(25, RATIOS.ratios.max()), seed=2)

@@ -13,7 +13,7 @@ from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import METRICS, measure, tally_splits
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._conformal.metrics import MEANINGS, WORDS, told_metric
+from pippin._conformal.evaluation import MEANINGS, WORDS, told_metric
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from pippin._conformal.grouping import PER, Per
+from pippin._conformal.mondrian import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import COMBINED, IpMs, parse_ip_ms, parse_score

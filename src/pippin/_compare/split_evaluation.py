@@ -9,20 +9,18 @@ the few classes that enter up to the highest one.
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
-from pippin._conformal.by_cell import make_conditional
-from pippin._conformal.cells import make_cells
-from pippin._conformal.combination import Way, combined, find_thresholds, score_labels
-from pippin._conformal.conditional import bounds_at
+from pippin._conformal.calibrate import mondrian_predictor
 from pippin._conformal.coverage_by import Tally, pooled, tally
-from pippin._conformal.grouping import Grouping
-from pippin._conformal.marginal import kth_smallest
+from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
+from pippin._conformal.mondrian import Taxonomy, kth_smallest, make_cells
+from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Bounds
@@ -99,16 +97,17 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per in ("cluster", "rc3p"):
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
-        predictor, note = make_conditional(data, method.score, trial.alpha, generator, Grouping(method.per))
+        predictor, note = mondrian_predictor(data, method.score, trial.alpha, generator, Taxonomy(method.per))
         notes = (note,) if note else ()
         u_test = draws(method.score, len(u_test), generator)
-        return CalibratedSplit(lambda alpha: SplitThresholds(bounds_at(predictor, alpha), notes=notes), u_test)
-    if method.combination is not None:
+        rule = mondrian_of(predictor)
+        return CalibratedSplit(lambda alpha: SplitThresholds(rule.at(alpha)[0].limits, notes=notes), u_test)
+    spec = method.combination
+    if spec is not None:
         both = score_labels(trial.ranked.take(rows), read_only(trial.ranks[rows]))
-        way = Way(*astuple(method.combination))
 
         def combination(alpha: float) -> SplitThresholds:
-            thresholds = find_thresholds(both, alpha, split.generator(), way)
+            thresholds = find_thresholds(both, alpha, split.generator(), spec)
             return SplitThresholds(Bounds(np.array([[thresholds.ip]])), thresholds.margin, thresholds.notes)
 
         return CalibratedSplit(combination, u_test)

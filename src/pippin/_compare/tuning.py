@@ -11,15 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.comparison import Comparison, compare, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
-from pippin._conformal.marginal import Predictor, calibrate_marginal
-from pippin._conformal.metrics import MEANINGS
-from pippin._conformal.sharpened import SharpenedPredictor
+from pippin._conformal.calibrate import calibrate_labelled
+from pippin._conformal.evaluation import MEANINGS
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
 from pippin._sharpening.learning import sharpen_labelled
 from pippin._sharpening.sharpener import Sharpener
+from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, ip, margin, pip, raps, repip, socop
 from pippin._theory.spelling import parse_score
@@ -65,7 +66,7 @@ class Tuned:
         """The chosen score, without its sharpener."""
         return self.method.score
 
-    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> Predictor | SharpenedPredictor:
+    def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> ConformalPredictor:
         """Calibrate a predictor on the rows that were not used for the choice.
 
         If a sharpened score was chosen, the sharpener is fitted on the rows of the choice.
@@ -76,9 +77,10 @@ class Tuned:
         """
         level, left = self.alpha if alpha is None else alpha, self._some(self.calibration_rows)
         if not self.method.sharpened:
-            return calibrate_marginal(left, self.score, level, seed)
+            return calibrate_labelled(left, self.score, level, seed)
         sharper = left._replace(rows=self._sharpener.rows(left.rows))
-        return self._sharpener.before(calibrate_marginal(sharper, self.score, level, seed))
+        step = SharpeningStep((self._sharpener,))
+        return calibrate_labelled(sharper, self.score, level, seed, step=step)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot size against singletons of every candidate, with the chosen one named; Matplotlib axes.

@@ -10,7 +10,7 @@ from pippin._compare.evidence import CoverageCheck, Difference, check_order, che
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
 from pippin._compare.tuning import CANDIDATES, FRONTS, families_in, preferred
-from pippin._conformal.metrics import empty_because
+from pippin._conformal.evaluation import empty_because
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
 

@@ -25,8 +25,7 @@ from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, m
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.sharpener import Sharpener
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios

@@ -25,11 +25,9 @@ from pippin._conformal.serialization import Content, need, rising, vector_of
 from pippin._engine import dispatch
 from pippin._engine.numpy_engine.scores import ranked_order
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha, quantile_rank
+from pippin._runtime.errors import InputError, warn
+from pippin._theory.level import as_alpha, quantile_rank, too_few
 from pippin._theory.scores import Score, coefficients
-from pippin._theory.shortage import too_few
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
 from pippin._validation.rows import Rows, agree, as_rows, shortened

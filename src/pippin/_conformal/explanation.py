@@ -10,8 +10,7 @@ from pippin._conformal.rules import Request
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Flags, Vector
-from pippin._runtime.showing import Share, html_table, shown_number
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import Share, html_table, shown_number, visible
 from pippin._theory.scores import Score
 
 if TYPE_CHECKING:

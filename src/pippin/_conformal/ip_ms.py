@@ -24,12 +24,10 @@ from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Classes, Codes, Flags, Seed, Vector
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
+from pippin._runtime.errors import InputError, warn
+from pippin._theory.level import as_alpha, exact_alpha, quantile_rank, too_few
 from pippin._theory.scores import Score, ip, margin
-from pippin._theory.shortage import too_few
-from pippin._theory.spelling import IP_MS_VARIANTS, IpMs
+from pippin._theory.spelling import VARIANTS, IpMs
 from pippin._validation.rows import Rows
 
 
@@ -210,7 +208,7 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
 def ip_ms_from_content(content: Content) -> tuple[IpMsRule, float, int, Classes]:
     """Read an IP/MS rule, each part checked."""
     alpha, n, classes = content.shared()
-    variant = content.take("guarantee", lambda value: value in IP_MS_VARIANTS)
+    variant = content.take("guarantee", lambda value: value in VARIANTS)
     margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
     n_ip = content.whole("n_ip", 1, n)
     return IpMsRule(IpMs(variant), margin_threshold, ip_threshold, n_ip), alpha, n, classes

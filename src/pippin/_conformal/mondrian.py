@@ -18,8 +18,15 @@ from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Held
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha, confident_examples, confident_rank, examples_needed, quantile_rank
-from pippin._theory.shortage import named, warn_of_level
+from pippin._theory.level import (
+    as_alpha,
+    confident_examples,
+    confident_rank,
+    examples_needed,
+    named,
+    quantile_rank,
+    warn_of_level,
+)
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_groups, as_numbered_groups
 from pippin._validation.rows import shortened

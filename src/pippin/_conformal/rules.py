@@ -35,14 +35,11 @@ from pippin._conformal.serialization import Content, check_limits, listed, need,
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.visible import visible
-from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha
+from pippin._runtime.errors import InputError, warn
+from pippin._runtime.showing import visible
+from pippin._theory.level import as_alpha, too_few
 from pippin._theory.scores import Score
-from pippin._theory.shortage import too_few
-from pippin._theory.units import unit_p_values
-from pippin._theory.weighted_tails import Tails, tails
+from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor")

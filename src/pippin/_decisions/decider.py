@@ -16,10 +16,9 @@ from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import decisions, dispatch
 from pippin._runtime.arrays import Classes, Indices, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
+from pippin._theory.level import too_few
 from pippin._theory.policy import Policy
-from pippin._theory.shortage import too_few
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labelled
 from pippin._validation.rows import Rows, agree, as_one_row, as_rows
@@ -231,7 +230,9 @@ class Decider(SavedWithScores):
         """
         from pippin._plotting.decisions import plot_decider
 
-        return plot_decider(self, ax)
+        self.need_scores("has no picture")
+        assert self.cells.scores is not None
+        return plot_decider(self, self.cells.scores, ax)
 
     def describe(self) -> str:
         """Describe the decider and its guarantee in one sentence."""

@@ -15,9 +15,8 @@ from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
 from pippin._engine import decisions as engine_decisions
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, html_table, shown_number, shown_share
-from pippin._runtime.warn import warn
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_classes, as_labels

@@ -18,8 +18,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score

@@ -18,11 +18,9 @@ from pippin._distributed.part import Part, compact, numbered, positioned, united
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
-from pippin._theory.level import as_alpha, examples_needed, quantile_rank
+from pippin._runtime.errors import InputError, warn
+from pippin._theory.level import as_alpha, examples_needed, quantile_rank, warn_of_level
 from pippin._theory.scores import Score
-from pippin._theory.shortage import warn_of_level
 from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
 from pippin._validation.index import same_index

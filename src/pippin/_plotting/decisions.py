@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pippin._compare.decisions import DecisionComparison, DecisionCurve
     from pippin._decisions.decider import Decider
-    from pippin._decisions.results import Decisions
+    from pippin._decisions.decisions import Decisions
 
 COLOURS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 NAMED = len(drawing.LOOKS)  # lines that have a name in the legend, at most

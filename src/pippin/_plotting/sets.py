@@ -23,7 +23,7 @@ from pippin._theory.planning import share_interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.metrics import Evaluation
+    from pippin._conformal.evaluation import Evaluation
     from pippin._conformal.sets import PredictionSets
 
 STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar

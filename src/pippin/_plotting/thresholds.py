@@ -12,7 +12,7 @@ from pippin._runtime.arrays import Flags, Vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._conformal.explaining import Explanation
+    from pippin._conformal.explanation import Explanation
     from pippin._theory.planning import Plan
 
 BINS = 50

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import FAMILIES, OURS, Family
@@ -33,6 +33,8 @@ class IpMs:
     fraction: float = 0.5
     share: float | None = None
 
+    randomized: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {self.variant!r}")
@@ -52,9 +54,11 @@ def parse_ip_ms(text: Any) -> IpMs | None:
     Raises:
         InputError: there are unknown parameters, or other words.
     """
+    if isinstance(text, IpMs):
+        return text
     if not isinstance(text, str) or not text.strip().lower().startswith(COMBINED):
         return None
-    name, parameters = _name_and_parameters(f"combined{text.strip()[len(COMBINED) :]}")
+    name, parameters = read_call(f"combined{text.strip()[len(COMBINED) :]}")
     if name != "combined":
         raise InputError(f"Cannot read the score {text!r}", "write ip/ms or ip/ms(variant=sum)")
     if unknown := sorted(set(parameters) - {field.name for field in fields(IpMs)}):
@@ -132,7 +136,7 @@ def parse_score(text: Any) -> Score:
 
 @lru_cache(maxsize=64)
 def _parse_text(text: str) -> Score:
-    name, parameters = _name_and_parameters(text)
+    name, parameters = read_call(text)
     if name is not None:
         lower = name.lower()
         family = name if name in FAMILIES else OTHER_NAMES.get(lower, lower if lower in FAMILIES else name)
@@ -147,7 +151,7 @@ def _parse_text(text: str) -> Score:
     raise InputError(f"Cannot read the score {text!r}", hint)
 
 
-def _name_and_parameters(text: str) -> tuple[str | None, dict[str, Any]]:
+def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
     """Split a spelling into its name and parameters; the name is None if it is no spelling."""
     try:
         node = ast.parse(text.strip(), mode="eval").body

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._runtime.arrays import Classes, Codes, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 from pippin._validation.index import same_index
 from pippin._validation.rows import Rows, agree, as_rows, shortened
 

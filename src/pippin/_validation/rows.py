@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 
 SUM_TOLERANCE = 1e-3  # how far a row's sum may be from 1
 BLOCK = 1 << 20  # probabilities that are checked at once

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin.cli.options import Worth, an_argument, an_option, command
 from pippin.cli.train import Device
 
@@ -160,7 +159,7 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     """Write the results and their page, and print a summary."""
-    from pippin._runtime.visible import visible
+    from pippin._runtime.showing import visible
     from pippin.cli.report import many
     from pippin.cli.report.field import PAGE, Seen, reason, write_field_page
 

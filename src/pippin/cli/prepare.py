@@ -69,7 +69,7 @@ def read_names(text: str) -> tuple[str, ...]:
 def _print_result(out: Path, result: "Prepared") -> None:
     from rich.table import Column, Table
 
-    from pippin._runtime.visible import visible
+    from pippin._runtime.showing import visible
     from pippin.cli.printing import console
 
     record, screen = result.record, console()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pippin._conformal.evaluation import WORDS
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import visible
 
 if TYPE_CHECKING:
     import polars

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin._runtime.threads import n_threads
 from pippin.images.provenance import graph_metadata
 from pippin.images.reading import CONFIG

@@ -19,8 +19,7 @@ from pippin._decisions.decisions import Decisions, decide
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._runtime.arrays import Vector
 from pippin._runtime.disk import whole_folder, write_whole
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
 from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph

@@ -23,8 +23,7 @@ import polars
 from numpy.typing import NDArray
 
 from pippin._runtime.disk import write_whole
-from pippin._runtime.errors import InputError
-from pippin._runtime.extras import need
+from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import n_threads
 from pippin.images.batch import Journal, Workers, file_checksum, to_bytes, write_json

@@ -17,8 +17,7 @@ from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
 from pippin._runtime.arrays import Classes, Seed, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._runtime.warn import warn
+from pippin._runtime.errors import InputError, warn
 from pippin._theory.formula import ABOVE
 from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.scores import Score, coefficients

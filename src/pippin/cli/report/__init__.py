@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pippin._compare.report_data import Study
 from pippin._compare.tuning import Sweep
 from pippin._runtime.disk import write_whole
-from pippin._runtime.extras import need
-from pippin._runtime.visible import visible
+from pippin._runtime.errors import need
+from pippin._runtime.showing import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

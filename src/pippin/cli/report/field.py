@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pippin._runtime.disk import write_whole
-from pippin._runtime.visible import visible
+from pippin._runtime.showing import visible
 from pippin.cli.report import many, render
 from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
 

@@ -19,11 +19,20 @@ from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
 from pippin._conformal.evaluation import Evaluation
 from pippin._plotting import drawing
-from pippin._plotting.coverage import draw_shares
+from pippin._plotting.comparison import (
+    PANELS,
+    SWEPT,
+    draw_front,
+    draw_metric,
+    draw_sweep,
+    label_front,
+    look,
+    name_scores,
+    read_front,
+)
+from pippin._plotting.decisions import draw_promises
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
-from pippin._plotting.front import draw_front, label_front, read_front
-from pippin._plotting.sets import draw_sizes, size_groups
-from pippin._plotting.splits import PANELS, SWEPT, draw_metric, draw_promises, draw_sweep, look, name_scores
+from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
 from pippin._runtime.disk import write_whole
 from pippin.cli.report.toy_cases import CASES, Case
 

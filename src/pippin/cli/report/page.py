@@ -17,9 +17,8 @@ from pippin._compare.report_data import STEPS, LevelCurve, Study
 from pippin._compare.verdict import on_absent, on_sample
 from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
+from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
 from pippin._plotting.drawing import RATIO
-from pippin._plotting.front import HOLLOW, Dot, read_front
-from pippin._plotting.splits import look
 from pippin._plotting.streams import draw_monitor
 from pippin._runtime.version import __version__
 from pippin._theory.level import quantile_rank

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.disk import write_whole
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
-from pippin._runtime.warn import warn
 from pippin.images.batch import file_checksum, to_bytes
 from pippin.images.reading import read_image
 
