@@ -35,9 +35,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if method.combination is not None:
-                predictor = pippin.calibrate_combination(
-                    probs[inner], labels[inner], alpha, variant=method.combination.variant, seed=generator
-                )
+                predictor = pippin.calibrate(probs[inner], labels[inner], method.combination, alpha, seed=generator)
                 asked = {}
             else:
                 predictor = pippin.calibrate(
@@ -47,7 +45,8 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
         sets = predictor.predict(probs[outer], nonempty=method.nonempty, **asked)
         result = pippin.evaluate(sets, labels[outer])
         threshold = np.nan if method.per or method.combination else predictor.threshold
-        found.append((threshold, result.coverage, result.mean_size, result.singleton_rate, result.empty_rate))
+        rates = result.coverage, result.mean_size, result.singleton_rate, result.empty_rate
+        found.append((threshold, *rates, result.size_coverage.get(1, np.nan)))
         if pooled is not None:
             pooled.append((sets.sizes, sets.contains(labels[outer]), labels[outer], groups[outer]))
     return np.array(found)

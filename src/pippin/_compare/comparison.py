@@ -101,8 +101,9 @@ class Comparison:
         seed: the seed of the splits.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate
-            and empty_rate. The threshold is NaN for a method that has several.
+        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate,
+            empty_rate and singleton_accuracy, the share of singletons that hold the true class. The threshold is NaN
+            for a method that has several, the accuracy where there are no singletons.
         trial: the rows, prepared for splits; None in a comparison that was not made by `pippin.compare`.
     """
 
@@ -131,7 +132,7 @@ class Comparison:
         """Return one metric, (scores, splits).
 
         Args:
-            name: "threshold", "coverage", "mean_size", "singleton_rate" or "empty_rate".
+            name: "threshold", "coverage", "mean_size", "singleton_rate", "empty_rate" or "singleton_accuracy".
         """
         if name not in METRICS:
             raise InputError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}")
@@ -150,16 +151,22 @@ class Comparison:
         )
 
     def summary(self) -> "polars.DataFrame":
-        """Compute the mean and standard deviation of every metric over the splits, one row per score."""
+        """Compute the mean and standard deviation of every metric over the splits, one row per score.
+
+        Those of the singletons' accuracy are over the splits with singletons.
+        """
         import polars
 
         columns: dict[str, Any] = {"score": [str(score) for score in self.scores]}
         for name in METRICS:
             values = self.metric(name)
-            columns[name] = values.mean(axis=1)
+            if name == "singleton_accuracy":
+                values = np.ma.masked_invalid(values)
+            columns[name] = np.ma.filled(values.mean(axis=1), np.nan)
             steady = np.isinf(values).any(axis=1) | (self.splits < 2)
             with np.errstate(invalid="ignore"):
-                columns[f"{name}_sd"] = np.where(steady, 0.0, values.std(axis=1, ddof=min(1, self.splits - 1)))
+                spread = np.ma.filled(values.std(axis=1, ddof=min(1, self.splits - 1)), np.nan)
+            columns[f"{name}_sd"] = np.where(steady, 0.0, spread)
         return polars.DataFrame(columns)
 
     def conditional(self) -> "polars.DataFrame":
@@ -289,4 +296,4 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     for name in METRICS:
         columns[name] = [told_metric(name, value) for value in columns[name]]
     columns["threshold"] = columns.pop("threshold")  # last
-    return {WORDS[name][0] if name in WORDS else name: values for name, values in columns.items()}
+    return {WORDS[name][0] if name in WORDS else name.replace("_", " "): values for name, values in columns.items()}

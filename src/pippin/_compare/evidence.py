@@ -29,6 +29,7 @@ from pippin._theory.scores import Score
 if TYPE_CHECKING:
     from pippin._compare.comparison import Comparison
 
+MEANS = METRICS[1:5]  # means over test rows
 MOST_SPLITS = 200  # give a variance to within a tenth
 CHUNK = 20  # splits in one matrix product
 DRAWS = 8  # draws of u over which the sets of a randomized score are averaged
@@ -61,7 +62,7 @@ class Influence(NamedTuple):
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
     """Return the influence on each metric; a test row has none on the threshold."""
     used = min(splits, MOST_SPLITS)
-    rows = np.zeros((len(METRICS) - 1, len(methods), trial.n), dtype=np.float32)
+    rows = np.zeros((len(MEANS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
         if not method.sharpened:  # the influence of a row through the sharpener is unknown
             rows[:, number] = _row_metrics(trial, method)
@@ -73,7 +74,7 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
         tested[..., start:stop] = rows @ test.T.astype(np.float32) / trial.n_test
     covariances = [np.cov(metric, ddof=0).reshape(len(methods), -1) for metric in rows]
     none = Influence(np.zeros_like(covariances[0]), np.zeros_like(tested[0]))
-    return dict(zip(METRICS, (none, *map(Influence, covariances, tested)), strict=True))
+    return dict(zip(("threshold", *MEANS), (none, *map(Influence, covariances, tested)), strict=True))
 
 
 def _row_metrics(trial: Trial, method: Method) -> Floats:
@@ -81,7 +82,7 @@ def _row_metrics(trial: Trial, method: Method) -> Floats:
     generator = np.random.default_rng([trial.seed, trial.n])
     state, rows = np.random.default_rng(trial.seed).bit_generator.state, np.arange(trial.n)
     repeats = DRAWS if method.score.randomized else 1
-    total = np.zeros((len(METRICS) - 1, trial.n), dtype=np.float32)
+    total = np.zeros((len(MEANS), trial.n), dtype=np.float32)
     for _ in range(repeats):
         everything = Split(0, np.ones(trial.n, dtype=bool), generator.random(trial.n), state)
         thresholds = calibrate_on_split(trial, method, everything).at(trial.alpha)

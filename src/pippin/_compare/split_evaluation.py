@@ -34,7 +34,7 @@ from pippin._theory.level import examples_needed, named, quantile_rank
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.labels import Labelled
 
-METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate")
+METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
 SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
 CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits counted in one call, and their rows, at most
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows, at most
@@ -65,12 +65,12 @@ class SplitSets(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def metrics(self) -> tuple[float, ...]:
-        """Values of METRICS."""
-        sizes = self.sizes
-        covered, single, empty = (
-            np.count_nonzero(part) / len(sizes) for part in (self.covered, sizes == 1, sizes == 0)
-        )
-        return self.threshold, covered, int(sizes.sum()) / len(sizes), single, empty
+        """Values of METRICS; without singletons their accuracy is NaN."""
+        n, single = len(self.sizes), self.sizes == 1
+        covered, singletons, correct = map(np.count_nonzero, (self.covered, single, single & self.covered))
+        empty = np.count_nonzero(self.sizes == 0)
+        accuracy = correct / singletons if singletons else math.nan
+        return self.threshold, covered / n, int(self.sizes.sum()) / n, singletons / n, empty / n, accuracy
 
 
 class CalibratedSplit(NamedTuple):
@@ -221,7 +221,9 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
     """Return a function of some splits that gives the metrics of the score, (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
-        return lambda splits, calibrations, u: np.tile((math.inf, 1.0, trial.n_classes, 0.0, 0.0), (len(splits), 1))
+        return lambda splits, calibrations, u: np.tile(
+            (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan), (len(splits), 1)
+        )
     low, high = threshold_band(trial, score, k)
     near = dispatch.near_places(trial.ranked, trial.ranks, score, low, high)
     c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(n_splits * trial.n // PER_PROBABILITY)
@@ -229,7 +231,9 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
     def count(splits: Sequence[Split], calibrations: Flags, u: Vector) -> Vector:
         counts = np.empty((len(splits), len(METRICS)))
         engine.count_splits(near, c, k, calibrations, u, counts)
-        counts[:, 1:] /= trial.n_test
+        with np.errstate(invalid="ignore"):
+            counts[:, 5] /= counts[:, 3]  # correct singletons among singletons
+        counts[:, 1:5] /= trial.n_test
         for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # legal, but hardly ever
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
