@@ -84,6 +84,8 @@ def test_each_candidate_once_and_plain_ones_as_scores():
         ("ip/ms per class", "Cannot read 'per class'"),
         ("ip/ms(variant=most)", r"Cannot read the score 'ip/ms\(variant=most\)'"),
         ("ip/ms(variant='most')", "Expected the variant 'recalibrated', 'sum' or 'none', got 'most'"),
+        ("ip/ms(fraction='half')", "Expected a fraction of the rows strictly between 0 and 1, got 'half'"),
+        ("ip/ms(share=2)", "Expected a share of alpha above 0 and at most 1, got 2"),
         ("ip/ms(lam=1)", "The score ip/ms has no parameter 'lam': it takes variant, fraction and share"),
         (7, "Expected a score or its name, got int"),
     ],

@@ -242,7 +242,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
 
 
 def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
-    """A number below the thresholds of practically all splits, and one that practically none exceeds."""
+    """Return a number below the thresholds of practically all splits, and one that practically none exceeds."""
     n, share = trial.n, k / (trial.n_calibration + 1)
     spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
     first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)

@@ -72,7 +72,7 @@ class Trial:
 
     @cached_property
     def closer(self) -> "Trial":
-        """These rows, or a random sample of MOST_ROWS of them."""
+        """Random sample of MOST_ROWS of these rows; all of them if there are no more."""
         if self.n <= MOST_ROWS:
             return self
         chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))

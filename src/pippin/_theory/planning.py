@@ -6,6 +6,7 @@ The law depends neither on the classifier nor on the score, so n can be planned 
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -249,13 +250,10 @@ def examples_for(
             b -= 1
         else:
             break
-    bad, fine = begin(b), begin(b + 1)
-    if not good(fine - 1, fine - 1):
-        return fine - 1
-    while fine - bad > 1:
-        middle = (bad + fine) // 2
-        bad, fine = (bad, middle) if good(middle, middle) else (middle, fine)
-    return fine - 1
+    totals = range(begin(b), begin(b + 1))
+    if not good(totals[-1], totals[-1]):
+        return totals[-1]
+    return totals[bisect_left(totals, True, key=lambda total: good(total, total))] - 1
 
 
 def _safe_total(alpha: Fraction, low: float, high: float, allowed: float) -> int:
@@ -277,14 +275,10 @@ def _safe_total(alpha: Fraction, low: float, high: float, allowed: float) -> int
         (a, a_up), (b, b_up) = ((math.floor(x), math.ceil(x)) for x in (total * (1 - alpha), total * alpha))
         return all(beta_cdf(low, a + e, b_up - e) + beta_cdf(1 - high, b - e, a_up + e) <= allowed for e in (0, 1))
 
-    good = 4
-    while not settled(good):
-        good *= 2
-    bad = good // 2
-    while good - bad > 1:
-        middle = (bad + good) // 2
-        good, bad = (middle, bad) if settled(middle) else (good, middle)
-    return good
+    enough = 4
+    while not settled(enough):
+        enough *= 2
+    return enough // 2 + bisect_left(range(enough // 2, enough), True, key=settled)
 
 
 def _divergence(p: float, x: float) -> float:

@@ -297,7 +297,7 @@ def _checked(name: str, key: str, value: object) -> Value:
         kind = _as_vector
     else:
         wanted = f"a {'whole' if kind is int else 'finite'} number" + " of at least 0" * builtin
-        good = _is_real(value) and (value >= 0 or not builtin) and (kind is float or value == int(value))
+        good = is_real(value) and (value >= 0 or not builtin) and (kind is float or value == int(value))
     if not good:
         raise InputError(f"The score {name} needs {key} to be {wanted}, got {value!r}")
     checked: Value = kind(value)
@@ -305,10 +305,10 @@ def _checked(name: str, key: str, value: object) -> Value:
 
 
 def is_value(value: object) -> bool:
-    return isinstance(value, bool) or _is_real(value) or (isinstance(value, tuple) and all(map(_is_real, value)))
+    return isinstance(value, bool) or is_real(value) or (isinstance(value, tuple) and all(map(is_real, value)))
 
 
-def _is_real(value: object) -> TypeGuard[float]:
+def is_real(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     try:
@@ -320,7 +320,7 @@ def _is_real(value: object) -> TypeGuard[float]:
 def _as_vector(value: object) -> tuple[float, ...]:
     """Return a sequence of finite numbers as a tuple; an empty one for anything else."""
     numbers = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(numbers, list | tuple) or not all(_is_real(x) for x in numbers):
+    if not isinstance(numbers, list | tuple) or not all(is_real(x) for x in numbers):
         return ()
     return tuple(float(x) for x in numbers)
 

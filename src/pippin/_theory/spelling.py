@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import FAMILIES, OURS, Family
-from pippin._theory.scores import MANY, Score, coefficients, is_value, make_score, spell
+from pippin._theory.scores import MANY, Score, coefficients, is_real, is_value, make_score, spell
 
 OTHER_NAMES = {"lac": "ip", "hinge": "ip", "thr": "ip", "top_k": "topk", "ms": "margin"}  # names in other libraries
 COMBINED = "ip/ms"
@@ -38,6 +38,10 @@ class IpMs:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise InputError(f"Expected the variant 'recalibrated', 'sum' or 'none', got {self.variant!r}")
+        if not is_real(self.fraction) or not 0 < self.fraction < 1:
+            raise InputError(f"Expected a fraction of the rows strictly between 0 and 1, got {self.fraction!r}")
+        if self.share is not None and (not is_real(self.share) or not 0 < self.share <= 1):
+            raise InputError(f"Expected a share of alpha above 0 and at most 1, got {self.share!r}")
 
     def __str__(self) -> str:
         return spell(COMBINED, {field.name: (getattr(self, field.name), field.default) for field in fields(self)})
