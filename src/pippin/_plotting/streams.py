@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pippin._online.state import History
 from pippin._plotting.drawing import INK, LINE, TARGET, drawn, new_axes, new_column, powers_of_ten
 from pippin._theory.martingale import log_risk_capital
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from pippin._online.monitor import Monitor
     from pippin._online.risk_monitor import RiskMonitor
+    from pippin._online.state import History
 
 WINDOWS = 40  # of coverage, at most
 
@@ -57,7 +57,7 @@ def _labeled(ax: "Axes", label: str, title: str, **legend: Any) -> "Axes":
 
 
 @drawn
-def plot_stream(misses: History, alpha: float, ax: "Axes | None" = None) -> "Axes":
+def plot_stream(misses: "History", alpha: float, ax: "Axes | None" = None) -> "Axes":
     """Plot the coverage in windows of labels, and two standard errors around the target."""
     ax, n_blocks = new_axes(ax), len(misses.values)
     starts = np.arange(0, n_blocks, max(1, math.ceil(n_blocks / WINDOWS)))
