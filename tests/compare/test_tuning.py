@@ -81,7 +81,7 @@ def test_what_is_sharpened_learns_on_the_rows_that_chose():
     wanted = pippin.calibrate(data.probs[left], data.labels[left], "socop", sharpen=sharper, classes=data.classes)
     predictor = tuned.calibrate()
     assert predictor.n_calibration == len(left)
-    assert predictor.base.threshold == wanted.base.threshold
+    assert predictor.threshold == wanted.threshold
     with pytest.raises(ValueError, match="scores, sharpened or not, got ip per class"):
         pippin.tune(data.probs, data.labels, ["ip per class"])
 

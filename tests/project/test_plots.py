@@ -282,8 +282,8 @@ def test_selective_predictors_show_their_thresholds():
 
 def test_a_sharpened_predictor_shows_the_one_behind():
     sharper = pippin.sharpen(P[:60], Y[:60], classes=C)
-    predictor = sharper.before(pippin.calibrate(sharper(P[300:]), Y[300:], "ip", classes=C))
-    assert predictor.plot().lines[0].get_xdata()[0] == predictor.base.threshold
+    predictor = pippin.calibrate(P[300:], Y[300:], "ip", classes=C, sharpen=sharper)
+    assert predictor.plot().lines[0].get_xdata()[0] == predictor.threshold
 
 
 def test_an_explanation_shows_scores_and_thresholds():
@@ -322,9 +322,9 @@ def test_without_matplotlib_it_is_one_sentence():
 def test_everything_with_a_picture_has_plot():
     """Of the public classes, those that hold a result; the others hold nothing to draw."""
     without = {
-        *("Alarm", "Calibration", "Combination", "ConformalPredictor", "Confusion", "Decision", "DecisionEvaluation"),
+        *("Alarm", "Calibration", "Confusion", "Decision", "DecisionEvaluation"),
         *("Family", "InputError", "Method", "PointPredictions", "Scan", "Score", "SelectivePredictions"),
-        *("SharpenedMixture", "Ticket", "Utility"),
+        *("Ticket", "Utility"),
     }
     modules = (pippin, pippin.decisions, pippin.distributed, pippin.online, pippin.scores, pippin.shift)
     public = {name: getattr(module, name) for module in modules for name in module.__all__}

@@ -464,6 +464,8 @@ class ConformalPredictor(SavedWithScores):
             thresholds = np.array([table["threshold"][row] for row in rows])
             text = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
             return plot_thresholds([names[row] for row in rows], thresholds, notes, text, ax)
+        if isinstance(self._rule, MondrianRule):
+            self._rule.need_scores("has no picture")
         scores = self.calibration_scores
         if scores is None:
             raise InputError(f"{self!r} has no calibration scores, so it has no picture", "look at describe()")
