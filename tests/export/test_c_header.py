@@ -13,6 +13,7 @@ from pippin._engine import dispatch
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
 from support.engines import one_bound
+from support.one_threshold import one_threshold
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
@@ -104,7 +105,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
         labels = drawn_labels(rows, rng)
         u = rng.random(len(rows))
         predictor = pippin.calibrate(rows, labels, score, 0.2, seed=0)
-        endless = pippin.ConformalPredictor(score, 0.1, float("inf"), 3, range(n_classes), None)
+        endless = one_threshold(score, 0.1, float("inf"), 3, range(n_classes))
         cases += [(predictor, rows, u), (endless, rows, u)]
     loaded = library([predictor for predictor, _, _ in cases], tmp_path)
     for number, (predictor, rows, u) in enumerate(cases):
@@ -131,7 +132,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
     labels = np.argsort(-probs, axis=1)[np.arange(30), 4 + np.arange(30) % 5]
     scores = dispatch.label_scores(as_rows(probs), labels, chosen, u)
     thresholds = [float(t) for s in scores for t in (s, np.nextafter(s, -9))]
-    heads = [pippin.ConformalPredictor(chosen, 0.1, threshold, 30, range(12), None) for threshold in thresholds]
+    heads = [one_threshold(chosen, 0.1, threshold, 30, range(12)) for threshold in thresholds]
     (tmp_path / "heads.c").write_text("".join(c_header(head, f"head{i}") for i, head in enumerate(heads)))
     apis = [f"-DHEAD{i}_API=" for i in range(60)]
     fusing = ["gcc", "-std=gnu11", "-O2", "-march=native", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror"]
@@ -198,14 +199,14 @@ def test_how_long_one_object_takes(tmp_path, capsys):
 
 def test_rows_that_are_no_distribution(tmp_path):
     """−1, for what the core refuses too."""
-    loaded = library([pippin.ConformalPredictor(pippin.scores.pip(), 0.1, 1.0, 9, range(3), None)], tmp_path)
+    loaded = library([one_threshold(pippin.scores.pip(), 0.1, 1.0, 9, range(3))], tmp_path)
     rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
     assert found_sets(loaded.pippin0_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
 
 
 def test_u_is_not_looked_at_without_need(tmp_path):
     """A score that is not randomised gives the same set for any u, NaN among them."""
-    loaded = library([pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.2, 9, range(3), None)], tmp_path)
+    loaded = library([one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(3))], tmp_path)
     rows = np.tile([0.5, 0.4, 0.1], (2, 1))
     assert found_sets(loaded.pippin0_predict, rows, [0.0, np.nan])[0] == [2, 2]
 
@@ -213,7 +214,7 @@ def test_u_is_not_looked_at_without_need(tmp_path):
 def test_names_reach_c_whatever_they_hold(tmp_path):
     """Quotes, backslashes, trigraphs, line breaks, digits behind an escape, other alphabets."""
     names = ('a"b', "c\\d", "??=e", "\n7", "maïs 7", "крот", "%s", "*/")
-    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.6, 9, names, None)
+    predictor = one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, names)
     loaded = library([predictor], tmp_path)
     assert [loaded.pippin0_class_name(k).decode() for k in range(8)] == list(names)
     assert loaded.pippin0_class_name(8) == loaded.pippin0_class_name(-1) == b""
@@ -221,7 +222,7 @@ def test_names_reach_c_whatever_they_hold(tmp_path):
 
 def test_the_header_needs_nothing(tmp_path):
     """No include, no call of anything but its own functions; two heads fit in one program."""
-    predictor = pippin.ConformalPredictor(pippin.scores.raps(), 0.1, 0.6, 9, range(5), None)
+    predictor = one_threshold(pippin.scores.raps(), 0.1, 0.6, 9, range(5))
     text = c_header(predictor)
     assert "#include" not in text
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
@@ -241,7 +242,7 @@ def test_the_command_writes_a_header(tmp_path):
 
     from pippin.cli import app
 
-    predictor = pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.25, 9, ("crop", "weed"), None)
+    predictor = one_threshold(pippin.scores.repip(), 0.1, 1.25, 9, ("crop", "weed"))
     predictor.save(tmp_path / "p.json")
     done = CliRunner().invoke(app, ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h")])
     assert done.exit_code == 0

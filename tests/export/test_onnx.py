@@ -16,6 +16,7 @@ from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
 from support.engines import sets_of_core
 from support.exported import run_onnx
+from support.one_threshold import one_threshold
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
@@ -42,7 +43,7 @@ def test_sets_are_the_cores(score, dtype):
         probs = np.concatenate([made_rows(kind, 25, n_classes, 1) for kind in KINDS]).astype(dtype)
         labels = drawn_labels(probs, rng)
         predictor = pippin.calibrate(probs, labels, score, 0.1, seed=0)
-        endless = pippin.ConformalPredictor(score, 0.1, float("inf"), 3, range(n_classes), None)
+        endless = one_threshold(score, 0.1, float("inf"), 3, range(n_classes))
         for at in (predictor, predictor.at(0.5), endless):
             u = rng.random(len(probs))
             found = run_onnx(head_model(at, "probs", dtype.__name__), **feed_of(at, "probs", probs, u))
@@ -69,7 +70,7 @@ def test_logits(dtype):
     # Half way to the next score, so that the last bit of a softmax does not matter.
     scores = np.unique(pippin.scores.score(probs, None, "repip"))
     at = int(np.searchsorted(scores, predictor.threshold))
-    between = pippin.ConformalPredictor(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20), None)
+    between = one_threshold(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20))
     assert_same(run_onnx(head_model(between, "logits", dtype.__name__), logits=logits), between, probs, np.zeros(300))
 
 
@@ -138,7 +139,7 @@ def test_what_the_graph_ends_in_tells_probabilities_from_logits():
 def test_minus_zero_is_zero():
     """SOCOP divides by p: a probability of −0.0 is in no set, and sizes are those of the classes listed."""
     probs = np.array([[0.7, 0.3, -0.0], [1.0, -0.0, -0.0], [0.5, -0.0, 0.5]], dtype=np.float32)
-    predictor = pippin.ConformalPredictor(pippin.scores.socop(), 0.1, 9.0, 9, range(3), None)
+    predictor = one_threshold(pippin.scores.socop(), 0.1, 9.0, 9, range(3))
     found = run_onnx(head_model(predictor), probs=probs)
     assert_same(found, predictor, probs, np.zeros(3))
     np.testing.assert_array_equal((found["classes"] >= 0).sum(axis=1), found["sizes"])
@@ -146,7 +147,7 @@ def test_minus_zero_is_zero():
 
 def test_the_output_is_chosen_by_name():
     """Where several fit, the error lists them."""
-    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.6, 9, range(3), None)
+    predictor = one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(3))
     model = classifier(17, extra=("logits",))
     with pytest.raises(ValueError, match=r"got the outputs probs, logits \(2 fit\): name the one"):
         appended_model(model, predictor)
@@ -157,7 +158,7 @@ def test_the_output_is_chosen_by_name():
     from_probs = run_onnx(appended_model(model, predictor, "probs", "probs"), x=x)
     np.testing.assert_array_equal(from_logits["mask"], from_probs["mask"])
     with pytest.raises(ValueError, match="of floats with 7 columns"):
-        appended_model(classifier(17), pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.6, 9, range(7), None))
+        appended_model(classifier(17), one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(7)))
 
 
 @pytest.fixture
@@ -208,7 +209,7 @@ def test_the_command_writes_graphs(tmp_path, export):
 
 def test_without_onnx_the_remedy_is_told(tmp_path):
     """From Python and from the command."""
-    pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.6, 9, range(3), None).save(tmp_path / "p.json")
+    one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(3)).save(tmp_path / "p.json")
     without = "import sys; sys.modules['onnx'] = None; "
     run = subprocess.run([sys.executable, "-c", f"{without}import pippin.export.onnx"], capture_output=True, text=True)
     assert 'pip install "pippin-conformal[onnx]"' in run.stderr.strip().splitlines()[-1]

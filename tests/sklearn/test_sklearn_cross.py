@@ -48,7 +48,7 @@ def test_it_is_the_core_on_out_of_fold_probabilities(cv):
     """The same scores in each fold, the same sets, at two levels; predict is by the mean."""
     clf = fitted(cv=cv, score="pip", alpha=0.15)
     predictor, said = by_hand(clf, "pip", 0.15)
-    assert all(map(np.array_equal, clf.predictor_.fold_scores, predictor.fold_scores))
+    assert all(map(np.array_equal, clf.predictor_._rule.fold_scores, predictor._rule.fold_scores))
     assert clf.predict_set(NEW).labels() == predictor.predict(said).labels()
     assert clf.predict_set(NEW, alpha=0.4).labels() == predictor.at(0.4).predict(said).labels()
     assert np.array_equal(clf.predict_proba(NEW), said.mean(axis=0))
@@ -93,7 +93,7 @@ def test_a_fold_that_lacks_a_class(lonely):
     seen = clf.folds_ != blind
     alone = GaussianNB(var_smoothing=0.1).fit(X[seen], Y[seen]).predict_proba(NEW)
     assert np.array_equal(np.delete(clf._fold_probs(NEW)[blind], column, axis=1), alone)
-    assert clf.predictor_.fold_scores[blind][-1] == 1
+    assert clf.predictor_._rule.fold_scores[blind][-1] == 1
     assert clf.predict_set(NEW).classes == tuple(sorted([*NAMES, lonely]))
 
 
@@ -279,7 +279,7 @@ def test_a_shift_end_to_end():
 
     (x, y), (new, truth) = drawn(4000, -2), drawn(4000, -1.2)
     w, w_new = estimate_ratios(x, new, random_state=0)
-    weighted = pippin.calibrate(said(x), y, "ip", 0.1, weights=w).predict(said(new), w_new)
+    weighted = pippin.calibrate(said(x), y, "ip", 0.1, weights=w).predict(said(new), weights=w_new)
     plain = pippin.calibrate(said(x), y, "ip", 0.1).predict(said(new))
     assert abs(pippin.metrics.coverage(weighted, truth) - 0.9) < 0.04
     assert pippin.metrics.coverage(plain, truth) < 0.8

@@ -17,6 +17,7 @@ import pippin
 import pippin.torch as pt
 from pippin.torch import row_kernel
 from pippin.torch.scores import TorchLimits, TorchScore
+from support.one_threshold import one_threshold
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -43,8 +44,8 @@ def differing(
     given = torch.from_numpy(labels).repeat_interleave(2).to(x.device)[::2]  # not contiguous
     found = pt.calibrate(x, given, score, alpha, from_probs=not logits, **options)
     wanted = pippin.calibrate(host, labels, score, alpha, **options)
-    thresholds = [np.atleast_1d(made.threshold if per is None else made.thresholds) for made in (found, wanted)]
-    scores = [made.scores if per is None else made.cells.scores for made in (found, wanted)]
+    thresholds = [made.thresholds for made in (found, wanted)]
+    scores = [made.calibration_scores for made in (found, wanted)]
     counts = {
         "thresholds": int((thresholds[0] != thresholds[1]).sum()),
         "scores": int((scores[0] != scores[1]).sum()),
@@ -110,7 +111,7 @@ def long_rows() -> torch.Tensor:
 
 def rows_left_by_kernel() -> int:
     """Number of long rows with small sets whose set or label score the row kernel leaves to a full ranking."""
-    x, data = long_rows(), pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.4, 99, range(2_500), None)
+    x, data = long_rows(), one_threshold(pippin.scores.repip(), 0.1, 1.4, 99, range(2_500))
     head, n = pt.ConformalHead(data), len(x)
     views = (bits.view(torch.float64) for bits in (head.table_bits, head.number_bits, head.limit_bits))
     table, numbers, limits = views

@@ -13,6 +13,7 @@ import pippin.torch as pt
 from pippin._engine import dispatch
 from pippin._validation.rows import as_rows, softmax
 from support.engines import sets_of_core
+from support.one_threshold import one_threshold
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE
 
@@ -53,7 +54,7 @@ def test_a_threshold_at_a_score_is_met_exactly(score):
     scores = dispatch.label_scores(as_rows(probs), labels, score, u)
     for i in range(60):
         for threshold, wanted in ((scores[i], True), (np.nextafter(scores[i], -9), False)):
-            predictor = pippin.ConformalPredictor(score, 0.1, float(threshold), 60, range(90), None)
+            predictor = one_threshold(score, 0.1, float(threshold), 60, range(90))
             head = pt.ConformalHead(predictor, from_probs=True)
             sets = head(torch.from_numpy(probs[i]), u=torch.tensor(u[i]), mask=True)
             assert bool(sets.mask[labels[i]]) is wanted
@@ -102,9 +103,8 @@ def test_thresholds_of_every_kind(per, scores):
     probs, labels = torch.tensor(data.probs), torch.tensor(data.labels)
     found = pt.calibrate(probs, labels, "aps", from_probs=True, scores=scores, **options)
     assert repr(found) == repr(wanted)
-    name = "threshold" if per is None else "thresholds"
-    np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    kept, known = (made.scores if per is None else made.cells.scores for made in (found, wanted))
+    np.testing.assert_array_equal(found.thresholds, wanted.thresholds)
+    kept, known = found.calibration_scores, wanted.calibration_scores
     assert np.array_equal(kept, known) if scores else kept is None
 
 
@@ -134,7 +134,7 @@ def test_exported_program():
 def test_the_operation_keeps_torchs_contract():
     """Shapes under compilation are those of a run; nothing given is changed."""
     head = pt.ConformalHead(
-        pippin.ConformalPredictor(pippin.scores.repip(), 0.1, 1.2, 9, range(90), None), from_probs=True
+        one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(90)), from_probs=True
     )
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
@@ -165,7 +165,7 @@ def test_state_and_moves_keep_every_bit():
 
 def test_leading_axes_and_length_of_the_list():
     """Any leading axes; max_size shortens the list only."""
-    predictor = pippin.ConformalPredictor(pippin.scores.topk(), 0.1, 5.0, 9, range(100), None)
+    predictor = one_threshold(pippin.scores.topk(), 0.1, 5.0, 9, range(100))
     sets = pt.ConformalHead(predictor, max_size=3)(torch.randn(2, 4, 100), mask=True)
     assert sets.sizes.shape == (2, 4)
     assert sets.classes.shape == (2, 4, 3)
@@ -176,7 +176,7 @@ def test_leading_axes_and_length_of_the_list():
 
 def test_rows_with_nan_have_empty_sets():
     """Even where every other set is full."""
-    head = pt.ConformalHead(pippin.ConformalPredictor(pippin.scores.pip(), 0.1, float("inf"), 9, range(70), None))
+    head = pt.ConformalHead(one_threshold(pippin.scores.pip(), 0.1, float("inf"), 9, range(70)))
     logits = torch.randn(2, 70)
     logits[0, 3] = torch.nan
     assert head(logits).sizes.tolist() == [0, 70]
@@ -216,7 +216,7 @@ def test_calibrate_takes_a_model_and_a_loader():
 
 def test_errors_say_what_to_do():
     """What was expected, what came, and the remedy."""
-    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.5, 9, range(4), None)
+    predictor = one_threshold(pippin.scores.ip(), 0.1, 0.5, 9, range(4))
     with pytest.raises(ValueError, match=r"Expected 4 classes in the last axis, got shape \(2, 3\)"):
         pt.ConformalHead(predictor)(torch.randn(2, 3))
     with pytest.raises(ValueError, match="max_size from 1 to 4"):
