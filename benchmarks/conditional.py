@@ -27,7 +27,7 @@ def measure(probs: Any, labels: Any, repeats: int) -> dict[str, Any]:
                     "sort": partial(np.sort, probs, axis=1),
                     "p_values": partial(predictor.p_values, probs),
                     "smoothed": partial(predictor.p_values, probs, smoothed=True, seed=0),
-                    "forced": partial(predictor.forced, probs),
+                    "point_predictions": partial(predictor.point_predictions, probs),
                     "calibrate_marginal": partial(pippin.calibrate, probs, labels, score),
                     "calibrate": partial(pippin.calibrate, probs, labels, score, per=per),
                 }
@@ -44,7 +44,7 @@ def table(figures: dict[str, Any]) -> Table:
         "× are multiples of one np.sort of the matrix (one thread)",
     )
     for row in figures["rows"]:
-        ratios = (f"{row[name] / row['sort']:.2f}" for name in ("p_values", "smoothed", "forced"))
+        ratios = (f"{row[name] / row['sort']:.2f}" for name in ("p_values", "smoothed", "point_predictions"))
         conditional = f"{row['calibrate'] / row['calibrate_marginal']:.2f}"
         shown.add_row(row["score"], row["per"], f"{row['sort']:.2f}", *ratios, conditional)
     return shown

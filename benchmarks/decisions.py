@@ -63,7 +63,7 @@ def times() -> None:
         decider = pippin.decisions.calibrate(probs, labels, utility, 0.1)
         calibrate = best(lambda u=utility: pippin.decisions.calibrate(probs, labels, u, 0.1))
         decide = best(lambda d=decider: d.decide(probs))
-        print(f"{name}: calibrate_decisions {calibrate / read:.1f} reads, decide {decide / read:.1f} reads")
+        print(f"{name}: decisions.calibrate {calibrate / read:.1f} reads, decide {decide / read:.1f} reads")
     row = probs[0].copy()
     one = best(lambda: [decider.decide_one(row) for _ in range(2000)])
     print(f"one of 1,000 classes: decide_one {one / 2e-3:.1f} µs")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import polars
-from pippin._engine.protocol import Held
 from scale_traffic import measure_traffic
 
 import pippin

@@ -94,8 +94,8 @@ candidates += [f"linear(weights=[{w}])" for w in (0, 0.2, 0.4, 0.6, 0.8, 1)] + [
 ]
 
 
-def mean_size(score, rows):
-    """Classes per set, of the rows that calibrated."""
+def size_on(score, rows):
+    """Mean size of the sets of `rows`, calibrated on the same rows."""
     return mean_size(
         calibrate(data.probs[rows], data.labels[rows], score).predict(data.probs[rows])
     )
@@ -107,7 +107,7 @@ for seed in range(150):
         np.random.default_rng(seed).permutation(4986), [50, 100]
     )
     for found, chosen_on in ((tempted, rows), (honest, other)):
-        best = min(candidates, key=lambda score: mean_size(score, chosen_on))
+        best = min(candidates, key=lambda score: size_on(score, chosen_on))
         sets = calibrate(data.probs[rows], data.labels[rows], best).predict(
             data.probs[test]
         )

@@ -80,9 +80,9 @@ for name in (
     )
 
 # %%
-# If what you act on must be right, ask for that: ``calibrate_selective`` bounds the
-# errors *among the objects acted on*, and with ``per="class"`` among those taken for
-# each class.
+# If what you act on must be right, ask for that: ``pippin.decisions.select`` bounds
+# the errors *among the objects acted on*, and with ``per="class"`` among those taken
+# for each class.
 
 selective = pippin.decisions.select(
     data.probs[:2000], data.labels[:2000], error=0.05, classes=data.classes

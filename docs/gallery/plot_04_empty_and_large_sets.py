@@ -96,10 +96,8 @@ for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
 
 for nonempty in (False, True):
     sets = loose.predict(new, nonempty=nonempty)
-    print(
-        f"nonempty={nonempty!s:5}: {pippin.metrics.coverage(sets, truth):.1%} covered, 70 "
-        "% asked for"
-    )
+    covered = pippin.metrics.coverage(sets, truth)
+    print(f"nonempty={nonempty!s:5}: {covered:.1%} covered, 70 % asked for")
 
 # %%
 # **A score that cannot stop.** PIP adds up what stands above a class, and beyond a few

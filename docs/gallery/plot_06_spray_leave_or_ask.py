@@ -139,5 +139,5 @@ print(
 # -------
 # - :doc:`/decisions`: how it works, acting only when sure, any expected loss
 # - :doc:`plot_15_onnx_and_c`: the same decisions in C, on a device
-# - :class:`pippin.decisions.Utility`, :func:`pippin.decisions.calibrate`, :func:`pippin.decisions.decide`,
-#   :func:`pippin.decisions.evaluate`
+# - :class:`pippin.decisions.Utility`, :func:`pippin.decisions.calibrate`,
+#   :func:`pippin.decisions.decide`, :func:`pippin.decisions.evaluate`

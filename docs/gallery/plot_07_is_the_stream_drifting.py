@@ -125,5 +125,5 @@ print("RiskMonitor:", risk.describe())
 #   state
 # - :doc:`/shift`: blur, dusk, another camera: what is noticed, and after how many
 #   photographs
-# - :class:`pippin.online.Monitor`, :class:`pippin.online.RiskMonitor`, :class:`pippin.online.Stream`;
-#   ``pippin monitor`` on the command line
+# - :class:`pippin.online.Monitor`, :class:`pippin.online.RiskMonitor`,
+#   :class:`pippin.online.Stream`; ``pippin monitor`` on the command line

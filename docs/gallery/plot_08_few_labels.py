@@ -86,8 +86,9 @@ plt.show()
 #
 # A few hundred labels, and a network that is fixed
 # -------------------------------------------------
-# If you cannot train the classifier, spend labels on what it confuses: ``learn``
-# sharpens the probabilities on some rows and calibrates on the others.
+# If you cannot train the classifier, spend labels on what it confuses:
+# ``sharpen="split"`` sharpens the probabilities on some rows and calibrates on the
+# others.
 
 data = pippin.load_example()
 rows, labels, new = data.probs[:500], data.labels[:500], data.probs[500:]
@@ -140,5 +141,5 @@ print(told[0].message)
 # -------
 # - :doc:`/guarantees`: cross-conformal prediction, and what is proven of it
 # - :doc:`/sharpening`: learning what a classifier confuses
-# - :class:`pippin.sklearn.CrossConformalClassifier`, :func:`pippin.calibrate_cross`,
-#   :func:`pippin.learn`
+# - :class:`pippin.sklearn.CrossConformalClassifier`, :func:`pippin.calibrate`
+#   (``folds=``, ``sharpen=``)

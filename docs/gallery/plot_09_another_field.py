@@ -60,7 +60,7 @@ def by_covariates(here, labels, there):
     w_here, w_there = estimate_ratios(look(here), look(there), random_state=0)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
     weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
-    return plain.predict(there), weighted.predict(there, w_there)
+    return plain.predict(there), weighted.predict(there, weights=w_there)
 
 
 plain, weighted = by_covariates(here, labels, there)
@@ -111,7 +111,7 @@ def by_labels(here, labels, there):
     ratios = pippin.shift.label_ratios(here, labels, there)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
     weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=ratios)
-    return plain.predict(there), weighted.predict(there, ratios)
+    return plain.predict(there), weighted.predict(there, weights=ratios)
 
 
 plain, weighted = by_labels(here, labels, there)
@@ -201,17 +201,17 @@ plt.show()
 # weights, and a :doc:`monitor <plot_07_is_the_stream_drifting>` says when they are due.
 #
 # **Few rows that weigh much.** Where the fields hardly overlap, a handful of rows carry
-# the calibration. ``effective_sample_size`` says how many equal ones they are worth:
+# the calibration. ``n_effective`` says how many equal ones they are worth:
 
 here, labels, there, truth = harder(seed=0)
 w_here, _ = estimate_ratios(look(here), look(there), random_state=0)
 weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
-print(f"{weighted.n_calibration:,} rows, worth {weighted.effective_sample_size:,.0f}")
+print(f"{weighted.n_calibration:,} rows, worth {weighted.n_effective:,.0f}")
 
 # %%
 # Read on
 # -------
 # - :doc:`/guarantees`: weighted calibration, and what wrong ratios cost
 # - :doc:`/shift`: real photographs, changed in many ways
-# - :func:`pippin.calibrate_weighted`, :func:`pippin.sklearn.estimate_ratios`,
-#   :func:`pippin.shift.label_ratios`
+# - :func:`pippin.calibrate` (``weights=``),
+#   :func:`pippin.sklearn.estimate_ratios`, :func:`pippin.shift.label_ratios`

@@ -113,9 +113,8 @@ predictor
 new = [entry(rng) for _ in range(1000)]
 probs, came, text = next_tokens(new)
 sets = predictor.predict(probs)
-print(
-    f"{pippin.metrics.coverage(sets, came):.1%} of {len(came):,} new tokens are in their sets"
-)
+covered = pippin.metrics.coverage(sets, came)
+print(f"{covered:.1%} of {len(came):,} new tokens are in their sets")
 print(f"{pippin.metrics.mean_size(sets):.2f} words per set")
 
 # %%

@@ -131,5 +131,5 @@ print(elsewhere.stderr.splitlines()[-1].replace(str(file.parent) + "/", ""))
 # - :doc:`/scores`: the formula, its columns, and the laws that ``check_score`` holds a
 #   score against
 # - :doc:`plot_01_which_score`: comparing scores on your data
-# - :class:`pippin.scores.Family`, :func:`pippin.scores.register`, :func:`pippin.testing.check_score`,
-#   :func:`pippin.scores.linear`
+# - :class:`pippin.scores.Family`, :func:`pippin.scores.register`,
+#   :func:`pippin.testing.check_score`, :func:`pippin.scores.linear`
