@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from distributed import Client
 
 import pippin
 import pippin.dask
-from pippin.cli import predict_tables
 
 SCHEDULER = """
 import asyncio
@@ -91,8 +91,10 @@ def measure(client: Client, scan: Any, partitions: int, rows: int) -> None:
         predictor = pippin.dask.calibrate(scan)
 
     def predict() -> None:
-        predict_tables.PIECE = rows
-        for _ in predict_tables._made_far(scan, predictor, predict_tables.Asked((".parquet",), 0, False, None), 0):
+        command: Any = import_module("pippin.cli.predict")
+        command.PART = rows
+        task = command.SetsTask((".arrow",), 0, False, {})
+        for _ in command._parts_from_cluster(predictor, scan, task):
             pass
 
     works = {

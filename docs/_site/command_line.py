@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from docutils import nodes
@@ -14,30 +14,28 @@ KINDS = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 class Commands(SphinxDirective):
-    """A section for each command, with an entry for each option that others can link to."""
+    """A section for each command, with an entry for each option that pages can link to."""
 
     def run(self) -> list[nodes.Node]:
         from pippin.cli import app
 
-        lines = [
-            line for path, command in commands(typer.main.get_command(app), "pippin") for line in told(path, command)
-        ]
+        found = commands(typer.main.get_command(app), "pippin")
+        lines = [line for path, command in found for line in section(path, command)]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A command and all below it, each with what is typed to call it."""
+    """Iterate over a command and its subcommands, each with the words that call it."""
     yield path, command
     for name, below in getattr(command, "commands", {}).items():
         yield from commands(below, f"{path} {name}")
 
 
-def told(path: str, command: Any) -> list[str]:
-    """The section of one command."""
+def section(path: str, command: Any) -> list[str]:
+    """Write the section of one command."""
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
     arguments = [each for each in shown if not each.opts[0].startswith("-")]
-    below = list(getattr(command, "commands", {}))
-    words = ["COMMAND"] if below else [name_of(each) for each in arguments]
+    words = ["COMMAND"] if getattr(command, "commands", {}) else [name_of(each) for each in arguments]
     lines = [path, "-" * len(path), "", *map(escape, inspect.cleandoc(command.help or "").splitlines()), ""]
     lines += ["::", "", f"   {' '.join([path, *words, *(['[OPTIONS]'] if shown else [])])}", ""]
     lines += [f".. program:: {path}", ""]
@@ -48,31 +46,29 @@ def told(path: str, command: Any) -> list[str]:
 
 
 def option(each: Any, callback: Any) -> list[str]:
-    """One argument or option: how it is written, what it does, what it is if it is not given."""
+    """Write one argument or option: its spelling, its help and its default."""
+    spelling, more = name_of(each), [f"Default: ``{each.default}``."] if shows_default(each) else []
     if each.opts[0].startswith("-"):
-        spelled = ", ".join([*each.opts, *each.secondary_opts]) + (
-            "" if each.is_flag else f" {kind_of(each, callback)}"
-        )
-    else:
-        spelled = name_of(each)
-    more = [f"Default: ``{each.default}``."] if shows_default(each) else []
-    if each.required and each.opts[0].startswith("-"):
-        more = ["It must be given."]
+        value = "" if each.is_flag else f" {value_of(each, callback)}"
+        spelling = ", ".join([*each.opts, *each.secondary_opts]) + value
+        more = ["It must be given."] if each.required else more
     help_text = " ".join((each.help or "").split())
-    return [f".. option:: {spelled}", "", f"   {' '.join([escape(help_text), *more])}", ""]
+    return [f".. option:: {spelling}", "", f"   {' '.join([escape(help_text), *more])}", ""]
 
 
 def name_of(argument: Any) -> str:
-    """An argument as it stands in the line."""
+    """Return the name of an argument, in brackets if it is optional."""
     name = (argument.metavar or argument.name).strip("{}[].").upper()
     return f"{name}{'...' if argument.nargs == -1 else ''}" if argument.required else f"[{name}]"
 
 
-def kind_of(each: Any, callback: Any) -> str:
-    """What an option takes."""
+def value_of(each: Any, callback: Any) -> str:
+    """Return the placeholder of an option's value, or its choices."""
     hint = inspect.signature(callback).parameters[each.name].annotation
-    kinds = [kind for kind in KINDS if kind in (hint, *get_args(hint), *get_args(next(iter(get_args(hint)), None)))]
-    return each.metavar or (KINDS[kinds[0]] if kinds else "TEXT")
+    hints = (hint, *get_args(hint), *get_args(next(iter(get_args(hint)), None)))
+    if choices := [get_args(one) for one in hints if get_origin(one) is Literal]:
+        return "|".join(choices[0])
+    return each.metavar or next((KINDS[kind] for kind in KINDS if kind in hints), "TEXT")
 
 
 def shows_default(each: Any) -> bool:

@@ -1,5 +1,6 @@
 """The command line: every command on every format of data, its help and its warnings."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,12 @@ def test_help_and_version(call):
     assert "evaluate" in call("")[1]
     assert "evaluate" in call("--help")[1]
     assert call("--version") == (0, f"pippin {pippin.__version__}\n", "")
+
+
+def test_measures_have_one_unit_on_either_side_of_the_sign(call, folder, no_figures):
+    """Coverage as a share, size as a number, the others in percent, each with its standard deviation."""
+    assert call("compare data.npz --scores ip --splits 20 --out results")[0] == 0
+    row = polars.read_csv("results/summary.csv").row(0, named=True)
+    specs = {"coverage": ".3f", "mean_size": ".2f", "singleton_rate": ".1%", "empty_rate": ".1%"}
+    cells = [f"{row[name]:{spec}} ± {row[f'{name}_sd']:{spec}}" for name, spec in specs.items()]
+    assert re.search(" *│ *".join(map(re.escape, cells)), call("compare data.npz --scores ip --splits 20")[1])

@@ -48,7 +48,7 @@ def test_from_data_to_actions(here, call, name):
     code, out, _ = call("evaluate d.json test.npz")
     told = pippin.decisions.evaluate(wanted, DATA.labels[1500:2500], UTILITY)
     assert f"certificate kept   {told.kept:.4f}" in out
-    assert "The best response, which maximises expected utility and promises nothing, had" in out
+    assert "The best response, which maximizes expected utility and promises nothing, had" in out
     assert "as promised" in out
 
 
@@ -81,7 +81,7 @@ def test_export(here, call):
 def test_compare_writes_the_table_the_picture_and_the_page(here, call):
     code, out, _ = call("compare test.npz --scores ip,pip --splits 5 --alpha 0.1 --utility u.toml --out out")
     assert code == 0
-    assert "What to do: certificates to be kept 90 % of the time" in out
+    assert "What to do: certificates to be kept 90% of the time" in out
     table = polars.read_csv("out/decisions.csv")
     assert table["decisions"].to_list() == [
         "calibrated decisions",

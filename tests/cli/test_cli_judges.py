@@ -67,9 +67,9 @@ def test_empty_sets_are_explained(halves, call, no_figures):
     """Accuracy, why sets are empty, and what to ask for, wherever sets are made or compared."""
     _, out, _ = call("calibrate old.npz --alpha 0.3 --out p.json")
     right = f"{100 * np.mean(_best('old') == _labels('old')):.3g}"
-    assert f"is right {right} % of the time, more often than the 70 % asked for: some sets will be empty" in out
+    assert f"is right {right}% of the time, more often than the 70% asked for: some sets will be empty" in out
     _, out, _ = call("predict p.json new.npz --out s.csv")
-    assert "% of the sets are empty: the classifier is right more often than the 70 % asked for" in out
+    assert "% of the sets are empty: the classifier is right more often than the 70% asked for" in out
     _, out, _ = call("evaluate p.json new.npz")
     assert "% of the sets are empty: ask for alpha=0.2 or less" in " ".join(out.split())
     _, out, _ = call("compare old.npz --alpha 0.3 --splits 20 --scores ip --out out")
@@ -125,17 +125,47 @@ def test_groups_that_are_ids(halves, call, no_figures):
     assert "all its thresholds are infinite, so every set holds all classes" in made.describe()
 
 
-def test_learn_makes_a_predictor_that_every_command_takes(call, tmp_path):
-    """It says what it mends; predict and evaluate use it; what it cannot do is one sentence."""
+@pytest.mark.parametrize("how", ["split", "mixture", "cross"])
+def test_a_sharpened_predictor(call, tmp_path, how):
+    """It names the classes that it tells apart, is the one of Python, and goes through predict and evaluate."""
     probs, labels = confused_rows(600)
     np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
-    code, out, _ = call(f"learn {tmp_path}/d.npz --out {tmp_path}/p.json --alpha 0.1")
+    line = f"calibrate {tmp_path}/d.npz --score socop --alpha 0.1"
+    code, out, _ = call(f"{line} --sharpen {how} --out {tmp_path}/p.json")
     assert code == 0
-    assert "behind a sharpener learnt on 300 rows" in out
+    assert (
+        pippin.load(tmp_path / "p.json").content()
+        == pippin.calibrate(probs, labels, "socop", 0.1, sharpen=how).content()
+    )
+    if how == "split":
+        assert "behind a sharpener learnt on 300 rows" in out
     assert " taken for " in out
-    assert call(f"evaluate {tmp_path}/p.json {tmp_path}/d.npz")[0] == 0
+    code, out, _ = call(f"evaluate {tmp_path}/p.json {tmp_path}/d.npz")
+    assert code == (2 if how == "cross" and "folds" in pippin.load(tmp_path / "p.json").takes else 0)
     assert call(f"predict {tmp_path}/p.json {tmp_path}/d.npz --out {tmp_path}/sets.csv")[0] == 0
     code, _, err = call(f"export {tmp_path}/p.json --c {tmp_path}/head.h")
-    assert (code, "Expected a predictor without a sharpener" in err) == (2, True)
-    code, _, err = call(f"learn {tmp_path}/d.npz --out {tmp_path}/q.json --way sideways")
-    assert (code, err.count("\n")) == (2, 1)
+    assert code == 2
+    assert how != "split" or "Expected a predictor without a sharpener" in err
+
+
+def test_options_of_sharpening(call, tmp_path):
+    """The price of SOCOP is chosen as in Python; options that need others are one sentence."""
+    probs, labels = confused_rows(600)
+    np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
+    line = f"calibrate {tmp_path}/d.npz --score socop --out {tmp_path}/p.json"
+    assert call(f"{line} --sharpen split --learning-fraction 0.4 --max-size 1.5 --seed 3")[0] == 0
+    split = "split(learning_fraction=0.4)"
+    expected = pippin.calibrate(probs, labels, "socop(max_size=1.5)", 0.1, sharpen=split, seed=3)
+    assert pippin.load(tmp_path / "p.json").content() == expected.content()
+    for options, words in (
+        ("--sharpen sideways", "'sideways' is not one of 'split', 'mixture', 'cross'"),
+        ("--learning-fraction 0.4", "Expected --sharpen split beside --learning-fraction, got none"),
+        ("--max-size 2 --sharpen cross", "Expected --sharpen split beside --max-size, got cross"),
+        ("--min-singletons 0.5", "Expected --sharpen split beside --min-singletons, got none"),
+        ("--features", "Expected --sharpen beside --features, got none"),
+        ("--sharpen split --features", "Expected an .npz file with an array features"),
+        ("--score ip --sharpen split --max-size 2", "Expected socop with --max-size or --min-singletons, got ip"),
+        ("--sharpen split --per class", "Expected --sharpen without --per, got both"),
+    ):
+        code, out, err = call(f"{line} {options}")
+        assert (code, out, err.count("\n"), words in err) == (2, "", 1, True), err

@@ -1,13 +1,13 @@
 """The commands on folders of tables: the same files and words as on one, also after a kill -9."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import polars
 import pytest
 
 import pippin
-from pippin.cli import predict_tables
 from pippin.tables import scanning
 from support.cli_data import GROUPS, LABELS, NAMES, PROBS
 from support.killing import killed_in_turn
@@ -20,7 +20,7 @@ def tables(tmp_path, monkeypatch):
     """One table of 60 rows, and the same rows in a folder of three."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scanning, "BATCH", 8)
-    monkeypatch.setattr(predict_tables, "PIECE", 16)
+    monkeypatch.setattr(import_module("pippin.cli.predict"), "PART", 16)
     frame = polars.DataFrame(PROBS, schema=list(NAMES)).with_columns(
         label=polars.Series(NAMES[LABELS]),
         group=polars.Series(GROUPS),
@@ -159,17 +159,17 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", f"sets.{ending}")
     events = [
-        ("pippin.cli.pieces:Pieces.add", 1, "before"),
-        ("pippin.cli.pieces:Pieces.add", 2, "after"),
+        ("pippin.cli.outputs:PartFiles.add", 1, "before"),
+        ("pippin.cli.outputs:PartFiles.add", 2, "after"),
         ("write", 1, "before"),
-        ("pippin.cli.pieces:Pieces.join", 1, "before"),
+        ("pippin.cli.outputs:PartFiles.join", 1, "before"),
         ("os:replace", 1, "before"),
     ]
     assert killed_in_turn(events, *words, modules=MODULES) == [9] * 5
     folder = tables / f".sets.{ending}.pieces"
     assert len(list((folder / "0").glob("[0-9]*"))) == 4
     assert not (tables / f"sets.{ending}").exists()
-    drawn = json.loads((folder / "made_from.json").read_text())["drawn"]
+    drawn = json.loads((folder / "progress.json").read_text())["seed"]
     if ending == "csv":  # a mark, which stays if the finished pieces are not made again
         first = min((folder / "0").glob("[0-9]*"))
         first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))
@@ -183,11 +183,25 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     assert found.read_bytes() == stopped
 
 
+def test_sets_and_p_values_go_on_together(tables, call):
+    """A run that is killed between the files of a part writes both again; other totals and files stay as they are."""
+    call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
+    words = ["predict", "p.json", "parts", "--id", "photo", "--seed", "2", "--out", "sets.csv", "--p-values", "p.csv"]
+    events = [("write", 2, "before"), ("write", 6, "before"), ("os:replace", 3, "before")]
+    assert killed_in_turn(events, *words, modules=MODULES) == [9] * 3
+    assert not (tables / "sets.csv").exists()
+    told = call(" ".join(words))
+    stopped = [(tables / name).read_bytes() for name in ("sets.csv", "p.csv")]
+    assert told[0] == 0
+    assert call(" ".join(words)) == told
+    assert [(tables / name).read_bytes() for name in ("sets.csv", "p.csv")] == stopped
+
+
 def test_another_run_does_not_go_on_with_these(tables, call):
     """Other data, another predictor or other options begin anew."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
-    assert killed_in_turn([("pippin.cli.pieces:Pieces.add", 2, "after")], *words, modules=MODULES) == [9]
+    assert killed_in_turn([("pippin.cli.outputs:PartFiles.add", 2, "after")], *words, modules=MODULES) == [9]
     call("calibrate whole.parquet --id photo --score pip --alpha 0.3 --out p.json")
     assert call(" ".join(words))[0] == 0
     expected = pippin.load("p.json").predict(PROBS).sizes
@@ -216,7 +230,7 @@ def test_wrong_use_of_several(tables, call):
     assert (code, "Expected groups for --per 'group', but x.parquet and 1 more has none" in err) == (2, True)
     call("calibrate whole.parquet --id photo --out p.json")
     code, _, err = call("predict p.json parts --id photo --out parts/c.parquet")
-    assert (code, "another file than the data" in err) == (2, True)
+    assert (code, "Expected --out to be a file of its own" in err) == (2, True)
 
 
 def test_ids_of_several_types_become_text(tables, call):
@@ -235,7 +249,7 @@ def test_ids_of_several_types_become_text(tables, call):
         ("predict p.json none --out z.csv", "none has no rows, expected one at least"),
         ("evaluate p.json none", "none has no rows, expected one at least"),
         ("compare none --out z", "none has no rows, expected one at least"),
-        ("calibrate parts --id photo --score 'pip sharpened' --out z.json", "sharpen it with pippin learn"),
+        ("calibrate parts --id photo --score 'pip sharpened' --out z.json", "sharpen it with --sharpen split"),
         ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out beside --p-values"),
         ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),
         ("calibrate parts {here}/parts/b.csv --id photo --out z.json", "is named twice"),

@@ -13,7 +13,7 @@ import pytest
 import pippin
 from pippin.cli import photographs
 from pippin.cli.report.page import EACH, photo_kinds, photo_section, thumbnail
-from pippin.cli.steps import run_step
+from pippin.cli.reproduce import run_step
 from pippin.tables.reading import read_data
 from support.made_images import CLASSES, make_images
 

@@ -57,7 +57,7 @@ def test_one_word_for_one_thing(compared):
     out, page = compared("ip,pip")
     assert "score ┃ coverage ┃ size ┃ singletons ┃ empty ┃" in out
     for text in (out, page):
-        for word in ("mean_size", "singleton_rate", "classes per set", "with one class"):
+        for word in ("efficiency", "informativeness", "classes per set", "with one class"):
             assert text.count(word) == 1, word
         assert not re.search("mean set size|fewest classes|sets with no class.*sets with no class", text)
     assert "score threshold coverage size singletons empty" in page

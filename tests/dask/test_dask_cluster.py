@@ -1,6 +1,7 @@
 """A real cluster of processes: the same bits as on one machine."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import dask
@@ -15,10 +16,10 @@ import pippin
 import pippin.dask
 from pippin._runtime import progress
 from pippin._theory.formula import FAMILIES
-from pippin.cli import predict_tables
 from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, words_in_small_pieces, write_tables
 from support.partitions import PER
 
+PREDICT = import_module("pippin.cli.predict")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of infinite thresholds, and what Dask says of lost workers
 
 
@@ -135,7 +136,7 @@ def test_the_command_line_on_a_cluster(cluster, tmp_path, monkeypatch, call):
 def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, ending):
     """Those of one machine, in order, with ids and p-values; of Parquet, text and packed text."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(predict_tables, "PIECE", 300)
+    monkeypatch.setattr(PREDICT, "PART", 300)
     write_tables(tmp_path / "tables")
     call("calibrate tables --id photo --score aps --per group --seed 1 --out p.json")
     made = []
@@ -156,14 +157,14 @@ def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call
     words = words_in_small_pieces(tmp_path, monkeypatch, call)
     assert call(f"{words} whole.csv")[0] == 0
 
-    def stopped(source, predictor, asked, start):
-        for number, made in enumerate(here(source, predictor, asked, start)):
+    def stopped(*given):
+        for number, made in enumerate(here(*given)):
             if number == 2:
                 raise KeyboardInterrupt
             yield made
 
-    here = predict_tables._made_here
-    monkeypatch.setattr(predict_tables, "_made_here", stopped)
+    here = PREDICT._parts
+    monkeypatch.setattr(PREDICT, "_parts", stopped)
     assert call(f"{words} sets.csv")[0] == 130
     first = min((tmp_path / ".sets.csv.pieces" / "0").glob("[0-9]*"))
     first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))  # a mark, which stays if it is not made again
@@ -197,8 +198,8 @@ def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, caps
     pippin.dask.evaluate(predictor, pippin.scan("tables", id="photo"))
     assert "partitions" in (told := capsys.readouterr().err)
     assert "4/4" in told
-    asked = predict_tables.Asked((".csv",), 0, False, None)
-    assert len(list(predict_tables._made_far(pippin.scan("tables", id="photo"), predictor, asked, 0))) == 1
+    task = PREDICT.SetsTask((".csv",), 0, False, {})
+    assert len(list(PREDICT._parts_from_cluster(predictor, pippin.scan("tables", id="photo"), task))) == 1
     assert "4000/4000" in capsys.readouterr().err
 
 

@@ -44,7 +44,7 @@ def test_the_last_layer_makes_the_logits_of_them(trained):
 def test_from_the_command_line_to_the_windows_of_a_photograph(trained, images, tmp_path, call):
     """Learnt with features, predicted with features, and the field model finds them by itself."""
     data, out = trained / "probs.npz", tmp_path / "p.json"
-    code, _, err = call(f"learn {data} --features --alpha 0.3 --out {out}")
+    code, _, err = call(f"calibrate {data} --score socop --sharpen split --features --alpha 0.3 --out {out}")
     assert (code, err) == (0, "")
     predictor = pippin.load(out)
     assert "features" in predictor.takes
@@ -65,7 +65,7 @@ def test_features_that_are_missing_are_told(trained, images, tiny, tmp_path, cal
     arrays = kept(trained)
     bare = {name: arrays[name] for name in ("logits", "labels", "classes", "files")}
     np.savez(tmp_path / "bare.npz", **bare)
-    code, _, err = call(f"learn {tmp_path}/bare.npz --features --out {tmp_path}/p.json")
+    code, _, err = call(f"calibrate {tmp_path}/bare.npz --sharpen split --features --out {tmp_path}/p.json")
     assert code == 2
     assert err.startswith("pippin: Expected an .npz file with an array features, but ")
     given = {"classes": CLASSES, "from_logits": True}

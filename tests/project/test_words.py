@@ -1,4 +1,4 @@
-"""One name for one thing: what people read uses the words of the glossary, not the others that the field has."""
+"""One name for one thing: the glossary has every measure and term once."""
 
 import re
 from pathlib import Path

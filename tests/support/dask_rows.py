@@ -1,13 +1,12 @@
 """Rows for tests of clusters, in parts of very different sizes and in tables."""
 
 import gzip
+from importlib import import_module
 from itertools import pairwise
 
 import dask
 import numpy as np
 import polars
-
-from pippin.cli import predict_tables
 
 RNG = np.random.default_rng(6)
 N = 4000
@@ -40,7 +39,7 @@ def write_tables(folder):
 def words_in_small_pieces(folder, monkeypatch, call):
     """The words of a command that predicts all tables, here and in small pieces, but for the file it writes."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(predict_tables, "PIECE", 300)
+    monkeypatch.setattr(import_module("pippin.cli.predict"), "PART", 300)
     write_tables(folder / "tables")
     call("calibrate tables --id photo --score aps --seed 1 --out p.json")
     return "predict p.json tables --id photo --seed 2 --out"

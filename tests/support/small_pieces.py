@@ -1,6 +1,5 @@
-"""Imported by a process that is to be killed: a few rows make a piece there, so that small tables have many."""
+"""Imported by a process that is to be killed: a few rows make a part there, so that small tables have many."""
 
-import pippin.cli.predict_tables
-import pippin.tables.scanning
+from importlib import import_module
 
-pippin.cli.predict_tables.PIECE, pippin.tables.scanning.BATCH = 16, 8
+import_module("pippin.cli.predict").PART, import_module("pippin.tables.scanning").BATCH = 16, 8

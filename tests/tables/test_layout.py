@@ -153,7 +153,7 @@ def test_what_was_named_must_be_there(tmp_path, call):
         ("--id photo", "has no column 'photo' for --id"),
         ("--classes maize,charlok", "has no column 'charlok' for --classes"),
         ("--prefix p_", "has no column that begins with 'p_'"),
-        ("--labels-are numbers", "Expected --labels-are to be names or indices, got 'numbers'"),
+        ("--labels-are numbers", "'numbers' is not one of 'names', 'indices'"),
         ("--logits --normalize", "Expected --normalize with probabilities, got logits"),
     ):
         code, _, err = call(f"calibrate {tmp_path}/d.csv {options} --out {tmp_path}/p.json")

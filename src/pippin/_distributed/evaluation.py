@@ -48,7 +48,7 @@ class EvaluationCounts:
             for name, own in self.groups.items():
                 by_name[str(name)] = by_name[str(name)] + own
             counts = replace(counts, groups=np.stack([by_name[str(name)] for name in names], axis=1))
-        found = judged(counts, predictor.classes, names, predictor.alpha)
+        found = judged(counts, predictor.classes, names, getattr(predictor, "alpha", None))
         return replace(found, n_calibration=predictor.n_calibration, accuracy=self.right / self.n)
 
 

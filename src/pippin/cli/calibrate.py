@@ -1,219 +1,203 @@
 """`pippin calibrate`: a predictor from probabilities and labels."""
 
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+import pippin
+from pippin._compare.methods import Method, parse_method
+from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
+from pippin._engine.dispatch import accuracy
 from pippin._runtime.errors import InputError
-from pippin.cli.cluster import Scheduler, on_cluster
-from pippin.cli.inputs import at_once, read_or_scan
-from pippin.cli.options import (
-    Alpha,
-    Columns,
-    DataFiles,
-    DrawSeed,
-    LabelsFile,
-    PredictorOut,
-    UtilityFile,
-    WeightsFile,
-    an_option,
+from pippin._validation.batched import Batch, needed
+from pippin.cli import options
+from pippin.cli.decide import calibrate_decider
+from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
+from pippin.cli.outputs import check_target
+from pippin.cli.printing import class_table, console
+from pippin.tables.reading import Data, known, need_groups, no_groups, read_features, read_weights
+from pippin.tables.scanning import Scan
+
+TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
+_PER = (
+    "The taxonomy of a Mondrian guarantee. cluster: rare classes share examples. rc3p: per class, with a limit on the "
+    "rank too. kind: with --utility."
 )
-
-if TYPE_CHECKING:
-    from pippin._conformal.predictor import ConformalPredictor
-    from pippin._theory.scores import Score
-    from pippin._validation.batched import Batch
-    from pippin.tables.reading import Data
-    from pippin.tables.scanning import Scan
-
-LEFT_OUT = "Its file leaves out the scores of so many rows: it serves alpha={:g} alone, and has no p-values."
-Per = Annotated[
-    str | None,
-    an_option(
-        "What the guarantee holds for, beyond all objects together: class, group, 'class and group', cluster "
-        "(rare classes share their examples) or rc3p (per class, with a limit on the rank too); with --utility also "
-        "kind."
-    ),
-]
-Unseen = Annotated[
-    str, typer.Option(help="What predict does with a group it has not seen: error, or the marginal threshold.")
-]
+_UNSEEN = "The threshold of a group without calibration rows: an error, or the marginal one."
+_UNITS = "The groups are units, such as the photograph of each window: the guarantee is for a row of a new one."
+_SHARPEN = (
+    "Sharpen the probabilities first. split: some rows fit a sharpener, the others calibrate. mixture: each object "
+    "draws one of five sharpeners. cross: the five together, with a weaker proof."
+)
+_FRACTION = "With --sharpen split, the share of rows that fits the sharpener; if not given, 0.5."
+_MAX_SIZE = "With --sharpen split and socop: choose its price for the most singletons at this mean size."
+_MIN_SINGLETONS = "With --sharpen split and socop: choose its price for the smallest sets, this share singletons."
+_FEATURES = "With --sharpen: use the features that train --features writes."
 
 
-Units = Annotated[
-    bool,
-    typer.Option(
-        "--units",
-        help="The groups of the data are units that come as a whole, such as the photograph of each window: the "
-        "guarantee is for a row of a new one.",
-    ),
-]
+class Taxonomy(NamedTuple):
+    """The cells or units that a guarantee holds for."""
+
+    per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
+    unseen: Annotated[Literal["error", "marginal"], typer.Option(help=_UNSEEN)] = "error"
+    units: Annotated[bool, typer.Option("--units", help=_UNITS)] = False
+
+
+class Sharpening(NamedTuple):
+    """The rows that fit a sharpener, and the preference that SOCOP's price is chosen for."""
+
+    sharpen: Annotated[Literal["split", "mixture", "cross"] | None, options.an_option(_SHARPEN)] = None
+    learning_fraction: Annotated[float | None, options.an_option(_FRACTION)] = None
+    max_size: Annotated[float | None, options.an_option(_MAX_SIZE)] = None
+    min_singletons: Annotated[float | None, options.an_option(_MIN_SINGLETONS)] = None
+    features: Annotated[bool, typer.Option("--features", help=_FEATURES)] = False
 
 
 def calibrate(
-    data: DataFiles,
-    out: PredictorOut,
-    score: Annotated[
-        str, typer.Option(help="The score, such as repip or raps(lam=0.1); or ip/ms, ip/ms(variant=sum).")
-    ] = "repip",
-    alpha: Alpha = 0.1,
-    per: Per = None,
-    unseen: Unseen = "error",
-    units: Units = False,
-    seed: DrawSeed = None,
-    labels: LabelsFile = None,
-    weights: WeightsFile = None,
-    utility: UtilityFile = None,
-    no_scores: Annotated[
-        bool, typer.Option("--no-scores", help="Leave the calibration scores out of the file.")
-    ] = False,
-    scheduler: Scheduler = None,
+    data: options.DataFiles,
+    out: options.PredictorOut,
+    score: Annotated[str, typer.Option(help="The score, such as raps(lam=0.1) or ip/ms(variant=sum).")] = "repip",
+    alpha: options.Alpha = 0.1,
     *,
-    columns: Columns,
+    taxonomy: Taxonomy,
+    sharpening: Sharpening,
+    seed: options.DrawSeed = None,
+    labels: options.LabelsFile = None,
+    weights: options.WeightsFile = None,
+    utility: options.UtilityFile = None,
+    no_scores: Annotated[bool, typer.Option("--no-scores", help="Leave calibration scores out of the file.")] = False,
+    scheduler: options.Scheduler = None,
+    columns: options.ColumnOptions,
 ) -> None:
-    """Turn data that the classifier was not trained on into a predictor."""
-    from pippin._compare.methods import parse_method
-    from pippin._conformal.predictor import ConformalPredictor
-    from pippin._distributed.calibration import MOST_SCORES
-    from pippin._engine.dispatch import accuracy
-    from pippin.cli.outputs import check_target
-    from pippin.cli.printing import class_table, console
-    from pippin.tables.reading import Data
-
+    """Calibrate a predictor on rows that the classifier was not trained on."""
     check_target(out, ".json")
-    if units and (per, weights, utility) != (None, None, None):
-        raise InputError("Expected --units without --per, --weights and --utility, got both", "choose one of them")
-    if utility is not None:
-        from pippin.cli.decide import calibrate_decider
-
-        given = at_once(read_or_scan(data, labels, columns.layout))
-        calibrate_decider(given, utility, alpha, out, per, unseen, weights, no_scores)
-        return
-    _check(per, unseen)
     method = parse_method(score)
-    if scheduler is not None:
-        if labels is not None or weights is not None or units or not method.plain:
-            raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
-        import pippin.dask
-
-        with on_cluster(scheduler, data, columns.layout) as tables:
-            far = pippin.dask.calibrate(tables, None, method.score, alpha, seed=seed, per=per, unseen=unseen)
-        _save(far, out, no_scores)
-        print(f"{out}, made from {tables.name}: {far.describe()}")
-        if far.n_calibration > MOST_SCORES and not no_scores:
-            print(LEFT_OUT.format(alpha))
+    _check_options(method, taxonomy, sharpening, weights, utility)
+    if utility is not None:
+        given = read_all(data, labels, columns.layout)
+        calibrate_decider(given, utility, alpha, out, _cells(given, taxonomy), no_scores)
         return
-    found = read_or_scan(data, labels, columns.layout)
-    right: float | None
-    if units:
-        given = at_once(found)
-        predictor = _by_units(given, score, alpha, seed)
-        right = accuracy(given.rows, given.truth())
-    elif isinstance(found, Data) or weights is not None or not method.plain:
-        given = at_once(found)
-        predictor = _calibrated(given, score, alpha, seed, per, unseen, weights)
-        right = accuracy(given.rows, given.truth())
+    plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
+    if scheduler is not None and (labels is not None or not plain):
+        raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
+    source, note = read(data, labels, columns.layout, scheduler), ""
+    if plain and isinstance(source, Scan):
+        predictor, right = _from_tables(source, method.score, alpha, seed, taxonomy, scheduler)
+        if predictor.n_calibration > MOST_SCORES and not no_scores:
+            note = (
+                f"\nIts file leaves out the scores of so many rows: it serves alpha={alpha:g} alone, without p-values."
+            )
     else:
-        predictor, right = _from_tables(found, method.score, alpha, seed, per, unseen)
-    _save(predictor, out, no_scores)
-    print(f"{out}, made from {found.name}: {predictor.describe()}")
-    if not isinstance(found, Data) and predictor.n_calibration > MOST_SCORES and not no_scores:
-        print(LEFT_OUT.format(alpha))
-    asked = 1 - predictor.alpha
-    if right is not None and right > asked:
-        print(
-            f"The classifier is right {100 * right:.3g} % of the time, more often than the {100 * asked:g} % asked "
-            f"for: some sets will be empty. Ask for --alpha {1 - right:.1g} or less, or predict with --non-empty."
-        )
-    if isinstance(predictor, ConformalPredictor):
-        console().print(class_table(predictor))
+        given = in_memory(source)
+        predictor = _from_rows(given, method, alpha, seed, _cells(given, taxonomy), weights, sharpening)
+        right = None if sharpening.sharpen else accuracy(given.rows, given.truth())
+    if no_scores and not predicts_in_batches(predictor):
+        what = "Expected --no-scores with one threshold, or thresholds per class or group, got another predictor"
+        raise InputError(what, "leave it out, such a predictor has no scores or needs them")
+    predictor.save(out, **({"scores": False} if no_scores else {}))
+    print(f"{out}, made from {source.name}: {predictor.describe()}{note}")
+    _explain(predictor, right)
+
+
+def _check_options(
+    method: Method, taxonomy: Taxonomy, sharpening: Sharpening, weights: Path | None, utility: Path | None
+) -> None:
+    """Raise an InputError for options that need or exclude each other."""
+    (per, unseen, units), sharpen = taxonomy, sharpening.sharpen
+    if method.sharpened or method.per is not None or method.nonempty:
+        remedy = "sharpen it with --sharpen split" if method.sharpened else "ask for the rest with --per"
+        raise InputError(f"Expected --score to be a score, got '{method}'", remedy)
+    chosen = {"--units": units, "--sharpen": sharpen, "--weights": weights, "--per": per, "--utility": utility}
+    given = [name for name, value in (chosen | {"ip/ms": method.combination}).items() if value]
+    for pair in combinations(given, 2):
+        if pair != ("--per", "--utility"):
+            raise InputError(f"Expected {pair[0]} without {pair[1]}, got both", "choose one of them")
+    if per == "kind" and utility is None:
+        raise InputError("Expected --utility beside --per kind, got none", "name the file that has the kinds")
+    if unseen != "error" and "group" not in (per or ""):
+        what = f"Expected --per group beside --unseen {unseen}, got thresholds that know no groups"
+        raise InputError(what, "ask for it, or leave --unseen out")
+    if sharpening.max_size is not None and sharpening.min_singletons is not None:
+        raise InputError("Expected --max-size without --min-singletons, got both", "choose one of them")
+    for name in ("learning_fraction", "max_size", "min_singletons"):
+        if getattr(sharpening, name) is not None and sharpen != "split":
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"Expected --sharpen split beside {option}, got {sharpen or 'none'}", "add it")
+    if method.score.name != "socop" and (sharpening.max_size, sharpening.min_singletons) != (None, None):
+        raise InputError(f"Expected socop with --max-size or --min-singletons, got {method}", "pass --score socop")
+    if sharpening.features and sharpen is None:
+        raise InputError("Expected --sharpen beside --features, got none", "add --sharpen split")
+
+
+def _from_rows(
+    given: Data,
+    method: Method,
+    alpha: float,
+    seed: int | None,
+    cells: Any,
+    weights: Path | None,
+    sharpening: Sharpening,
+) -> Any:
+    """Calibrate on all rows at once."""
+    score: Any = method.combination or method.score
+    sharpen, fraction, *wishes, features = sharpening
+    for name, value in zip(("max_size", "min_singletons"), wishes, strict=True):
+        score = score if value is None else f"socop({name}={value!r})"
+    keywords: Any = {"weights": None if weights is None else read_weights(weights)}
+    keywords["sharpen"] = sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
+    keywords["features"] = read_features(given) if features else None
+    return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, **cells, **keywords)
+
+
+def _cells(given: Data, taxonomy: Taxonomy) -> Any:
+    """Return the keywords of a calibration of cells or units."""
+    by_group = "group" in (taxonomy.per or "")
+    if taxonomy.units or by_group:
+        need_groups(given, "--units" if taxonomy.units else f"--per '{taxonomy.per}'")
+    if taxonomy.units:
+        return {"units": given.groups}
+    return {"per": taxonomy.per, "unseen": taxonomy.unseen, "groups": given.groups if by_group else None}
 
 
 def _from_tables(
-    given: "Scan", score: "Score", alpha: float, seed: int | None, per: str | None, unseen: str
-) -> "tuple[ConformalPredictor, float | None]":
-    """The predictor of tables, read in batches, and how often the classifier is right, if that was counted."""
-    from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
-    from pippin._engine.dispatch import accuracy
-    from pippin.tables.reading import no_groups
+    given: Scan, score: pippin.Score, alpha: float, seed: int | None, taxonomy: Taxonomy, scheduler: str | None
+) -> tuple[Any, float | None]:
+    """Calibrate on tables, in batches or on a cluster; return the classifier's accuracy too if it was counted."""
+    cells: Any = {"per": taxonomy.per, "unseen": taxonomy.unseen}
+    if scheduler is not None:
+        from pippin import dask
 
-    if per is not None and "group" in per and not given.has_groups:
-        raise no_groups(given.name, f"--per '{per}'")
-    calibration = Calibration(score, alpha, classes=given.classes, per=per, unseen=unseen, seed=seed)
+        with connected(scheduler):
+            return dask.calibrate(given, None, score, alpha, seed=seed, **cells), None
+    if "group" in (taxonomy.per or "") and not given.has_groups:
+        raise no_groups(given.name, f"--per '{taxonomy.per}'")
     right = 0.0
 
-    def count(batch: "Batch") -> None:
+    def count(batch: Batch) -> None:
         nonlocal right
-        if batch.first < MOST_SCORES and batch.labels is not None:
-            right += batch.rows.n * accuracy(batch.rows, batch.labels)
+        if batch.first < MOST_SCORES:
+            right += batch.rows.n * accuracy(batch.rows, needed(batch.labels))
 
+    calibration = Calibration(score, alpha, classes=given.classes, seed=seed, **cells)
     predictor = calibrate_batched(given, calibration, count)
     n = predictor.n_calibration
     return predictor, right / n if n <= MOST_SCORES else None
 
 
-def _calibrated(
-    given: "Data", score: str, alpha: float, seed: int | None, per: str | None, unseen: str, weights: Path | None
-) -> "ConformalPredictor":
-    """The predictor of the kind that the options ask for."""
-    import pippin
-    from pippin.tables.reading import known, need_groups, read_weights
-
-    rows, truth, chosen = given.rows, known(given), pippin.scores.parse_method(score)
-    if chosen.sharpened:
-        raise InputError(f"Expected --score to be a score, got {score!r}", "sharpen it with pippin learn")
-    if chosen.per is not None or chosen.nonempty:
-        raise InputError(f"Expected --score to be a score, got {score!r}", "ask for the rest with --per")
-    if per is not None and (weights is not None or chosen.combination is not None):
-        both = "--weights" if weights else "ip/ms"
-        raise InputError(f"Expected --per without {both}, got both", "choose one of them")
-    if chosen.combination is not None:
-        if weights is not None:
-            raise InputError("Expected --weights with a score, got ip/ms", "choose another score")
-        return pippin.calibrate_combination(rows, truth, alpha, variant=chosen.combination.variant, seed=seed)
-    if weights is not None:
-        return pippin.calibrate_weighted(rows, truth, read_weights(weights), chosen.score, alpha, seed=seed)
-    by_group = per is not None and "group" in per
-    if by_group:
-        need_groups(given, f"--per '{per}'")
-    options: Any = {"per": per, "unseen": unseen, "groups": given.groups if by_group else None}
-    predictor: ConformalPredictor = pippin.calibrate(rows, truth, chosen.score, alpha, seed=seed, **options)
-    return predictor
-
-
-def _by_units(given: "Data", score: str, alpha: float, seed: int | None) -> "ConformalPredictor":
-    import pippin
-    from pippin.tables.reading import known, need_groups
-
-    need_groups(given, "--units")
-    photos: Any = given.groups
-    return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, units=photos)
-
-
-def _save(predictor: "ConformalPredictor", out: Path, no_scores: bool) -> None:
-    from pippin._conformal.predictor import ConformalPredictor
-
-    if not no_scores:
-        predictor.save(out)
-    elif isinstance(predictor, ConformalPredictor):
-        predictor.save(out, scores=False)
-    else:
-        raise InputError(
-            f"Expected --no-scores with one threshold or several, got a {type(predictor).__name__}",
-            "leave it out, such a predictor has none or needs its scores",
+def _explain(predictor: Any, right: float | None) -> None:
+    """Print why sets will be empty, the thresholds of each cell, and the most frequent errors of the classifier."""
+    coverage = 1 - predictor.alpha
+    if right is not None and right > coverage:
+        print(
+            f"The classifier is right {100 * right:.3g}% of the time, more often than the {100 * coverage:g}% asked "
+            f"for: some sets will be empty. Ask for --alpha {1 - right:.1g} or less, or predict with --non-empty."
         )
-
-
-def _check(per: str | None, unseen: str) -> None:
-    from pippin._conformal.mondrian import PER, UNSEEN
-
-    if per is not None and per not in PER:
-        raise InputError(f"Expected --per to be one of {', '.join(map(repr, PER))}, got {per!r}", "choose one of them")
-    if unseen not in UNSEEN:
-        raise InputError(f"Expected --unseen to be error or marginal, got {unseen!r}", "choose one of them")
-    if unseen != "error" and "group" not in (per or ""):
-        raise InputError(
-            f"Expected --per group beside --unseen {unseen}, got thresholds that know no groups",
-            "ask for it, or leave --unseen out",
-        )
+    if predictor.per is not None:
+        console().print(class_table(predictor))
+    for sharpener in predictor.sharpeners[:1]:
+        for each in sharpener.explain()[:3]:
+            print(f"  {each.true} taken for {each.predicted}: {each.before:.0%} before, {each.after:.0%} after")
+        if not sharpener.helps:
+            print("The sharpener wins nothing clear out of fold: calibrate on all rows without it may do as well.")

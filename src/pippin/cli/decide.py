@@ -1,134 +1,98 @@
-"""`pippin decide`: actions for new data, and what the other commands do with a utility."""
+"""`pippin decide`: actions for new data; deciders for the commands calibrate and evaluate."""
 
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
+import pippin
 from pippin._runtime.errors import InputError
-from pippin.cli.inputs import read_or_example
-from pippin.cli.options import Beside, Columns, DataFile, PredictorFile, Worth, an_option
+from pippin._validation.labels import ColumnNumbers
+from pippin.cli import options
+from pippin.cli.inputs import read_all, read_inputs, row_inputs
+from pippin.cli.outputs import check_distinct, check_target
+from pippin.decisions import Decider, Decisions, Utility
+from pippin.tables.formats import STDIN
+from pippin.tables.reading import Data, known, naming
+from pippin.tables.writing import decisions_table, write_decisions
 
-if TYPE_CHECKING:
-    from pippin._conformal.predictor import ConformalPredictor
-    from pippin.decisions import Decisions, Utility
-    from pippin.tables.reading import Data
-
-ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
-
-
-class Chosen(NamedTuple):
-    """Decisions, and the utility that they were made for."""
-
-    decisions: "Decisions"
-    utility: "Utility"
+_ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
 
 
 def decide(
-    predictor: PredictorFile,
-    data: DataFile,
-    out: Annotated[Path, an_option(ACTIONS, metavar="FILE")],
+    predictor: options.PredictorFile,
+    data: options.DataFiles,
+    out: Annotated[Path, options.an_option(_ACTIONS, metavar="FILE")],
     *,
-    worth: Worth,
-    beside: Beside,
-    columns: Columns,
+    worth: options.Worth,
+    inputs: options.RowInputs,
+    columns: options.ColumnOptions,
 ) -> None:
     """Write the action for every row, and the utility that is certified for it.
 
     PREDICTOR is a decider, from calibrate --utility; or any predictor, with --utility: then the action is the best in
     the worst case over its prediction set.
     """
-    import pippin
-    from pippin.cli.outputs import check_target
-    from pippin.tables.formats import STDIN
-    from pippin.tables.writing import decisions_table, write_decisions
-
-    printed = out == STDIN  # which is spelled as standard output is
-    if not printed:
+    if out != STDIN:  # "-" is standard output here
         check_target(out, ".csv", ".parquet", ".jsonl")
-    calibrated = pippin.load(predictor)
-    given = read_or_example(data, None, columns.layout)
-    if not printed and out.exists() and data.exists() and out.samefile(data):
-        raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
-    found = acted(calibrated, given, worth, beside).decisions
-    tell = partial(print, file=sys.stderr if printed else sys.stdout)
-    if printed:
-        sys.stdout.buffer.write(decisions_table(found, given.ids).write_csv().encode())
+        check_distinct("--out", out, data)
+    calibrated: Any = pippin.load(predictor)
+    given = read_all(data, None, columns.layout)
+    decisions, _ = _decide(calibrated, given, worth, inputs)
+    tell = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    if out == STDIN:
+        sys.stdout.buffer.write(decisions_table(decisions, given.ids).write_csv().encode())
     else:
-        write_decisions(out, found, given.ids)
-        tell(f"{len(found):,} actions are in {out}.")
-    shares = ", ".join(f"{name} {100 * n / len(found):.3g} %" for name, n in found.counts().items())
+        write_decisions(out, decisions, given.ids)
+        tell(f"{len(decisions):,} actions are in {out}.")
+    shares = ", ".join(f"{name} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
     tell(f"{shares}. {calibrated.describe()}")
 
 
-def acted(predictor: "ConformalPredictor", given: "Data", worth: Worth, beside: Beside) -> Chosen:
-    """What a decider does, or any predictor with a utility."""
-    import pippin
-    from pippin.cli.inputs import asked_of
-    from pippin.tables.reading import naming
-
-    asked, (utility, fallback) = asked_of(predictor, given, beside), worth
-    if isinstance(predictor, pippin.decisions.Decider):
-        if utility is not None or fallback is not None:
-            odd = "--fallback" if utility is None else "--utility"
-            raise InputError(f"Expected a decider without {odd}, since it has its own utility", "leave it out")
+def _decide(predictor: Any, given: Data, worth: options.Worth, inputs: options.RowInputs) -> tuple[Decisions, Utility]:
+    """Decide by a decider, or by the worst case over the sets of a predictor; return the utility too."""
+    keywords = {**read_inputs(predictor, given, inputs), **row_inputs(predictor, given, inputs.seed)}
+    if isinstance(predictor, Decider):
+        for option, value in (("--utility", worth.utility), ("--fallback", worth.fallback)):
+            if value is not None:
+                raise InputError(f"Expected a decider without {option}, since it has its own utility", "leave it out")
         with naming(given.name):
-            return Chosen(predictor.decide(given.rows, groups=asked.get("groups")), predictor.utility)
-    if utility is None:
-        raise InputError(
-            f"Expected a decider, got a {type(predictor).__name__}, which knows no actions",
-            "calibrate one with --utility, or pass --utility to act on the worst case over its sets",
-        )
+            return predictor.decide(given.rows, **keywords), predictor.utility
+    if worth.utility is None:
+        what = "Expected a decider, got a predictor of sets, which knows no actions"
+        raise InputError(what, "calibrate one with --utility, or pass --utility to act on the worst case over its sets")
     with naming(given.name):
-        sets = predictor.predict(given.rows, **asked)
-    with naming(utility):
-        known = pippin.decisions.Utility.read(utility)
-        return Chosen(pippin.decisions.decide(sets, known, fallback=fallback), known)
+        sets = predictor.predict(given.rows, **keywords)
+    with naming(worth.utility):
+        utility = Utility.read(worth.utility)
+        return pippin.decisions.decide(sets, utility, fallback=worth.fallback), utility
 
 
-def calibrate_decider(
-    given: "Data",
-    utility: Path,
-    alpha: float,
-    out: Path,
-    per: str | None,
-    unseen: str,
-    weights: Path | None,
-    no_scores: bool,
-) -> None:
-    """`pippin calibrate --utility`: writes a decider, and says what it promises."""
-    import pippin
-    from pippin.tables.reading import known, naming, need_groups
+def read_utility(path: Path, given: Data) -> Utility:
+    """Read a utility that knows the classes of the data."""
+    with naming(path):
+        utility = Utility.read(path)
+        utility.of(given.labelled.classes)
+    return utility
 
-    if weights is not None:
-        raise InputError("Expected --utility without --weights, got both", "choose one of them")
-    by_group = per is not None and "group" in per
-    if by_group:
-        need_groups(given, f"--per '{per}'")
-    options: Any = {"per": per, "unseen": unseen, "groups": given.groups if by_group else None}
-    with naming(utility):
-        worth = pippin.decisions.Utility.read(utility)
-        worth.of(given.labelled.classes)
-    decider = pippin.decisions.calibrate(given.rows, known(given), worth, alpha, **options)
+
+def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, cells: Any, no_scores: bool) -> None:
+    """`pippin calibrate --utility`: write a decider, and print its guarantee; `cells` are per, groups and unseen."""
+    decider = pippin.decisions.calibrate(given.rows, known(given), read_utility(path, given), alpha, **cells)
     decider.save(out, scores=not no_scores)
     print(f"{out}, made from {given.name}: {decider.describe()}")
-    print(f"On the rows that calibrated: {decider.decide(given.rows, groups=options['groups'])!r}.")
+    print(f"On the rows that calibrated: {decider.decide(given.rows, groups=cells['groups'])!r}.")
 
 
-def tell_decisions(predictor: "ConformalPredictor", given: "Data", chosen: Chosen, truth: Any) -> None:
-    """`pippin evaluate` of decisions: what came of them, beside the best response."""
-    import pippin
-
-    found, utility = chosen
-    evaluated = pippin.decisions.evaluate(
-        found, truth, utility, alpha=predictor.alpha, n_calibration=predictor.n_calibration
-    )
-    best = pippin.decisions.evaluate(
-        pippin.decisions.best_response(given.rows, utility, classes=predictor.classes), truth, utility
-    )
-    shares = ", ".join(f"{name} {100 * share:.3g} %" for name, share in best.shares.items())
-    print(f"{predictor.describe()}\nOn {given.name}: {evaluated}\n\nIt {evaluated.verdict}.")
-    print(
-        f"The best response, which maximises expected utility and promises nothing, had {best.mean_utility:.4f} "
-        f"({shares})."
-    )
+def evaluate_decisions(predictor: Any, given: Data, worth: options.Worth, inputs: options.RowInputs) -> None:
+    """`pippin evaluate` of decisions: print their utility beside that of the best response."""
+    labels = ColumnNumbers(given.truth(predictor.classes))
+    decisions, utility = _decide(predictor, given, worth, inputs)
+    level: Any = {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration}
+    found = pippin.decisions.evaluate(decisions, labels, utility, **level)
+    response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
+    best = pippin.decisions.evaluate(response, labels, utility)
+    shares = ", ".join(f"{name} {100 * share:.3g}%" for name, share in best.shares.items())
+    print(f"{predictor.describe()}\nOn {given.name}: {found}\n\nIt {found.verdict}.")
+    print("The best response, which maximizes expected utility and promises nothing,", end=" ")
+    print(f"had {best.mean_utility:.4f} ({shares}).")

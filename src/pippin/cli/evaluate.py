@@ -1,105 +1,85 @@
-"""`pippin evaluate`: how a predictor does on labelled data."""
+"""`pippin evaluate`: measures of a predictor on labelled data."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pippin._runtime.errors import InputError
-from pippin.cli.cluster import Scheduler, on_cluster
-from pippin.cli.inputs import at_once, read_or_scan
-from pippin.cli.options import Beside, Columns, DataFiles, LabelsFile, NonEmpty, PredictorFile, Worth
+import numpy as np
 
-if TYPE_CHECKING:
-    from pippin._conformal.evaluation import Evaluation
-    from pippin._conformal.predictor import ConformalPredictor
-    from pippin._validation.rows import Rows
+import pippin
+from pippin._distributed.evaluation import count_sets
+from pippin._engine.draws import generator_of
+from pippin._runtime.errors import InputError, warn
+from pippin._validation.batched import needed
+from pippin._validation.labels import ColumnNumbers
+from pippin.cli import options
+from pippin.cli.decide import evaluate_decisions
+from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.tables.reading import Data
+from pippin.tables.scanning import Scan
 
 
 def evaluate(
-    predictor: PredictorFile,
-    data: DataFiles,
+    predictor: options.PredictorFile,
+    data: options.DataFiles,
     *,
-    labels: LabelsFile = None,
-    beside: Beside,
-    non_empty: NonEmpty = False,
-    worth: Worth,
-    scheduler: Scheduler = None,
-    columns: Columns,
+    labels: options.LabelsFile = None,
+    inputs: options.RowInputs,
+    non_empty: options.NonEmpty = False,
+    worth: options.Worth,
+    scheduler: options.Scheduler = None,
+    columns: options.ColumnOptions,
 ) -> None:
-    """Print coverage and set sizes on labelled data, by class and by group; of decisions, what came of them."""
-    import pippin
-    from pippin._engine.dispatch import accuracy
-    from pippin._validation.labels import ColumnNumbers
-    from pippin.cli.inputs import asked_of
-    from pippin.tables.reading import Data, naming
+    """Print coverage and set sizes on labelled data, by class and by group; or the utility of decisions."""
+    calibrated: Any = pippin.load(predictor)
+    decides = worth.utility is not None or isinstance(calibrated, pippin.decisions.Decider)
+    in_batches = predicts_in_batches(calibrated) and not decides
+    if scheduler is not None and (labels is not None or inputs.weights is not None or not in_batches):
+        raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
+    source = read(data, labels, columns.layout, scheduler)
+    if decides:
+        evaluate_decisions(calibrated, in_memory(source), worth, inputs)
+    elif scheduler is not None:
+        from pippin import dask
 
-    calibrated = pippin.load(predictor)
-    if scheduler is not None:
-        import pippin.dask
-
-        known = isinstance(calibrated, pippin.ConformalPredictor)
-        if labels is not None or beside.weights is not None or worth.utility is not None or not known:
-            raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-        with on_cluster(scheduler, data, columns.layout) as tables:
-            far = pippin.dask.evaluate(calibrated, tables, seed=beside.seed, nonempty=non_empty)
-        _say(calibrated, tables.name, far, False)
-        return
-    found = read_or_scan(data, labels, columns.layout)
-    by_threshold = isinstance(calibrated, pippin.ConformalPredictor)
-    if not isinstance(found, Data) and by_threshold and beside.weights is None and worth.utility is None:
-        from pippin.cli.evaluate_tables import evaluate_tables
-
-        _say(calibrated, found.name, *evaluate_tables(calibrated, found, beside.seed, non_empty))
-        return
-    given = at_once(found)
-    truth = given.truth(calibrated.classes)
-    if worth.utility is not None or isinstance(calibrated, pippin.decisions.Decider):
-        from pippin.cli.decide import acted, tell_decisions
-
-        chosen = acted(calibrated, given, worth, beside)
-        tell_decisions(calibrated, given, chosen, ColumnNumbers(truth))
-        return
-    asked = asked_of(calibrated, given, beside, non_empty)
-    with naming(given.name):
-        sets = calibrated.predict(given.rows, **asked)
-    names = [str(calibrated.classes[i]) for i in truth]
-    measured = pippin.evaluate(
-        sets,
-        names,
-        groups=given.groups,
-        alpha=getattr(calibrated, "alpha", None),
-        n_calibration=calibrated.n_calibration,
-    )
-    measured = replace(measured, accuracy=accuracy(given.rows, truth))
-    seen = scores_seen(calibrated)
-    count = seen(given.rows, ColumnNumbers(truth)) if seen else 0
-    _say(calibrated, given.name, measured, 2 * count > measured.n)
+        with connected(scheduler):
+            found = dask.evaluate(calibrated, source, seed=inputs.seed, nonempty=non_empty)
+        _print(calibrated, source.name, found)
+    else:
+        given = source if in_batches else in_memory(source)
+        _print(calibrated, given.name, _measure(calibrated, given, inputs, non_empty))
 
 
-def _say(predictor: "ConformalPredictor", name: str, found: "Evaluation", known: bool) -> None:
-    from pippin._runtime.errors import warn
+def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
+    """Measure the sets of all rows, batch by batch; warn if most of the rows calibrated the predictor."""
+    more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
+    known, repeated, total = _calibration_scores(predictor), 0, None
+    needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
+    for batch in batches(given, *needs, classes=predictor.classes):
+        with batch.naming():
+            labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
+            sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)
+            measured = count_sets(sets, batch.rows, labels, batch.groups)
+        if known is not None:
+            scores = pippin.scores.score(batch.rows, ColumnNumbers(labels), predictor.score)
+            repeated += int(np.isin(scores, known).sum())
+        total = measured if total is None else total + measured
+    assert total is not None
+    if 2 * repeated > total.n:
+        warn("These rows seem to be those that calibrated the predictor, which say nothing of new ones. Take others.")
+    return total.without_ids().evaluation(predictor)
 
+
+def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
     print(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
+    if (share := getattr(found, "singleton_accuracy", None)) is not None:
+        print(f"Of the sets with one class, {share:.1%} hold the true class.")
     if found.on_empty:
         print(found.on_empty)
-    if known:
-        warn("These rows seem to be those that calibrated the predictor, which say nothing of new ones. Take others.")
 
 
-def scores_seen(predictor: "ConformalPredictor") -> "Callable[[Rows, Any], int] | None":
-    """A function that counts rows with a score that a calibration row has too, to the last bit; None if in vain."""
-    import numpy as np
-
-    import pippin
-    from pippin._conformal.predictor import ConformalPredictor
-
-    if (
-        not isinstance(predictor, ConformalPredictor)
-        or predictor.calibration_scores is None
-        or predictor.score.randomized
-    ):
+def _calibration_scores(predictor: Any) -> Any:
+    """Return the distinct calibration scores, by which calibration rows are recognized; None if they are too few."""
+    scores = getattr(predictor, "calibration_scores", None)
+    if scores is None or predictor.score.randomized:
         return None
-    score, known = predictor.score, np.unique(predictor.calibration_scores)
-    if len(known) < 0.5 * len(predictor.calibration_scores):  # few different scores say little
-        return None
-    return lambda rows, truth: int(np.isin(pippin.scores.score(rows, truth, score), known).sum())
+    distinct = np.unique(scores)
+    return None if len(distinct) < 0.5 * len(scores) else distinct

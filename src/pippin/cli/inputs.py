@@ -1,106 +1,111 @@
-"""What the words of a command line stand for: data, scores, numbers, and what a predictor is told beside the rows."""
+"""Data, lists and numbers from the words of a command line, and the inputs of a predictor from files."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pippin._runtime.errors import InputError
-from pippin.cli.options import Beside
-
-if TYPE_CHECKING:
-    from pippin._compare.methods import Method
-    from pippin._conformal.predictor import ConformalPredictor
-    from pippin.tables.columns import Layout
-    from pippin.tables.reading import Data
-    from pippin.tables.scanning import Scan
+import pippin
+from pippin._compare.methods import Method, parse_method, parse_methods
+from pippin._runtime.errors import InputError, need
+from pippin._theory.formula import FAMILIES
+from pippin._theory.scores import PAPER_SCORES, make_score
+from pippin._validation.batched import Batch, watched
+from pippin.cli.options import RowInputs
+from pippin.tables.columns import Layout
+from pippin.tables.reading import Data, example_data, naming, read_data, read_features, read_weights
+from pippin.tables.scanning import Scan, is_scanned, scan_tables
 
 SMALL = 1 << 25  # bytes of one table that is read at once
 
 
-def read_or_example(path: Path | None, labels: Path | None, layout: "Layout | None" = None) -> "Data":
-    """The file's data; the embedded example without a file."""
-    from pippin.tables.columns import Layout
-    from pippin.tables.reading import example_data, read_data
-    from pippin.tables.scanning import is_scanned, scan_tables
-
-    said = layout or Layout()
-    if path is not None:
-        small = path.is_file() and path.stat().st_size <= SMALL
-        if labels is None and not small and path.name != "-" and is_scanned([path]):
-            return scan_tables([path], said).gathered()
-        return read_data(path, labels, said)
-    if labels is not None:
-        raise InputError(f"Expected data for the labels of {labels}, got none", "name the file of probabilities first")
-    if said != Layout():
-        raise InputError("Expected a table whose columns these options describe, got none", "name the file first")
-    return example_data()
+def read(paths: list[Path] | None, labels: Path | None, layout: Layout, scheduler: str | None = None) -> Data | Scan:
+    """Read one small file; return several tables, or a large one, as a Scan; without a path, the embedded example."""
+    if not paths:
+        if labels is not None:
+            raise InputError(f"Expected data for the labels of {labels}, got none", "name the probabilities first")
+        if layout != Layout():
+            raise InputError("Expected a table whose columns these options describe, got none", "name the file first")
+        return example_data()
+    small = len(paths) == 1 and paths[0].is_file() and paths[0].stat().st_size <= SMALL
+    if scheduler is not None or (labels is None and not small and is_scanned(paths)):
+        return scan_tables(paths, layout)
+    if len(paths) > 1:
+        raise InputError(f"Expected one file of data beside --labels, got {len(paths)}", "join them")
+    return read_data(paths[0], labels, layout)
 
 
-def read_or_scan(paths: list[Path], labels: Path | None, layout: "Layout | None") -> "Data | Scan":
-    """Data at hand, or tables that are read in batches: several, or a large one."""
-    from pippin.tables.columns import Layout
-    from pippin.tables.scanning import is_scanned, scan_tables
-
-    one_small = len(paths) == 1 and paths[0].is_file() and paths[0].stat().st_size <= SMALL
-    if labels is not None or one_small or not is_scanned(paths):
-        if len(paths) > 1:
-            raise InputError(f"Expected one file of data beside --labels, got {len(paths)}", "join them")
-        return read_or_example(paths[0], labels, layout)
-    return scan_tables(paths, layout or Layout())
-
-
-def at_once(given: "Data | Scan") -> "Data":
-    """All rows, for what cannot do with less."""
-    from pippin.tables.reading import Data
-
+def in_memory(given: Data | Scan) -> Data:
+    """Read all rows of a Scan."""
     return given if isinstance(given, Data) else given.gathered()
 
 
-def read_scores(text: str) -> "tuple[Method, ...]":
-    """Scores and methods from a list such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` are several.
+def read_all(paths: list[Path] | None, labels: Path | None, layout: Layout) -> Data:
+    """Read all rows at once."""
+    return in_memory(read(paths, labels, layout))
+
+
+def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0) -> Iterator[Batch]:
+    """Iterate over the rows from `start` on, with "labels", "groups" and "ids" where needed; Data is one batch."""
+    if isinstance(given, Data):
+        labels = given.truth(classes) if "labels" in needs else None
+        yield Batch(given.rows, labels, given.groups, given.ids, 0, partial(naming, given.name))
+    else:
+        yield from watched(given, *needs, start=start)
+
+
+def predicts_in_batches(predictor: Any) -> bool:
+    """Return True if a set depends on the row, its group and its position alone."""
+    known = isinstance(predictor, pippin.ConformalPredictor) and len(predictor.sharpeners) < 2
+    return known and predictor.takes <= {"seed", "groups"}
+
+
+def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
+    """Read the features and weights that this predictor takes.
+
+    Raises:
+        InputError: the predictor needs more than a file of rows, or takes no weights.
+    """
+    if "folds" in predictor.takes:
+        what = "Expected a predictor that needs one matrix of probabilities, got a cross-conformal one"
+        raise InputError(what, "use it in Python")
+    if "weights" in predictor.takes and inputs.weights is None:
+        raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")
+    if "weights" not in predictor.takes and inputs.weights is not None:
+        what = "Expected --weights with a predictor that takes weights, got one without"
+        raise InputError(what, "leave --weights out, or calibrate with --weights")
+    found = {} if inputs.weights is None else {"weights": read_weights(inputs.weights)}
+    return found | ({"features": read_features(data)} if "features" in predictor.takes else {})
+
+
+def row_inputs(predictor: Any, batch: Any, seed: Any) -> dict[str, Any]:
+    """Return the seed and the groups of these rows, where the predictor takes them."""
+    given = {"seed": seed, "groups": batch.groups}
+    return {name: value for name, value in given.items() if name in predictor.takes}
+
+
+def read_scores(text: str) -> tuple[Method, ...]:
+    """Parse scores and methods such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` are several.
 
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)
     """
-    from pippin._compare.methods import parse_method, parse_methods
-    from pippin._theory.formula import FAMILIES
-    from pippin._theory.scores import PAPER_SCORES, make_score
-
     every = tuple(make_score(name, {}) for name in FAMILIES if name != "linear")
     several = {"paper": PAPER_SCORES, "all": every}
-    return parse_methods([score for part in _split(text) for score in several.get(part) or (parse_method(part),)])
-
-
-def asked_of(predictor: "ConformalPredictor", data: "Data", beside: Beside, non_empty: bool = False) -> dict[str, Any]:
-    """What this predictor takes beside the rows: groups, features, weights, a seed.
-
-    Raises:
-        InputError: the predictor needs more than a file of rows, or weights that it cannot use.
-    """
-    from pippin.tables.reading import read_features, read_weights
-
-    kind, takes = type(predictor).__name__, predictor.takes
-    if "folds" in takes:
-        raise InputError(
-            f"Expected a predictor that needs one matrix of probabilities, got a {kind}", "use it in Python"
-        )
-    asked: dict[str, Any] = {"nonempty": non_empty}
-    if "seed" in takes:
-        asked["seed"] = beside.seed
-    if "groups" in takes:
-        asked["groups"] = data.groups
-    if "features" in takes:
-        asked["features"] = read_features(data)
-    if "weights" in takes:
-        if beside.weights is None:
-            raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")
-        asked["weights"] = read_weights(beside.weights)
-    elif beside.weights is not None:
-        raise InputError(f"A {kind} takes no weights", "leave --weights out, or calibrate with --weights")
-    return asked
+    parts, depth = [""], 0
+    for character in text:  # split at the commas outside parentheses
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    names = [part.strip() for part in parts]
+    return parse_methods([score for name in names for score in several.get(name) or (parse_method(name),)])
 
 
 def read_values(text: str) -> tuple[float, ...]:
-    """Numbers from a list such as `0,0.01,1`; whole ones stay whole.
+    """Parse numbers such as `0,0.01,1`; whole ones become integers.
 
     >>> read_values("0, 0.01,1")
     (0, 0.01, 1)
@@ -108,18 +113,33 @@ def read_values(text: str) -> tuple[float, ...]:
     try:
         return tuple(int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(
-            f"Expected --values to be numbers between commas, got {text!r}", "write for example 0,0.01,0.1"
-        ) from error
+        what = f"Expected --values to be numbers between commas, got {text!r}"
+        raise InputError(what, "write for example 0,0.01,0.1") from error
 
 
-def _split(text: str) -> list[str]:
-    """The parts between those commas that stand outside parentheses."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Let the cluster at this address, if there is one, compute what Dask computes.
+
+    Raises:
+        InputError: no scheduler answers.
+    """
+    if address is None:
+        yield
+        return
+    need("--scheduler", "dask", "dask", "distributed")
+    from distributed import Client, KilledWorker, LocalCluster
+
+    with ExitStack() as stack:
+        local = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+        where: Any = stack.enter_context(LocalCluster(**local)) if address == "local" else address
+        try:
+            stack.enter_context(Client(where))
+        except (OSError, ValueError) as error:
+            raise InputError(f"No Dask scheduler answers at {address}", "check the address, or pass local") from error
+        try:
+            yield
+        except KilledWorker as error:
+            what = "Workers of the cluster ended again and again over the same rows"
+            remedy = "give them more memory, or raise distributed.scheduler.allowed-failures, and run this again"
+            raise InputError(what, remedy) from error

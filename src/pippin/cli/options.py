@@ -1,137 +1,126 @@
-"""Arguments that several commands share."""
+"""Arguments and options that several commands share, each declared once."""
 
 import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from pippin._runtime.errors import InputError
-
-if TYPE_CHECKING:
-    from pippin.tables.columns import Layout
+from pippin.tables.columns import Layout
 
 
 def an_argument(metavar: str, help_text: str) -> Any:
-    """An argument whose default, if it has one, goes without saying."""
+    """Declare an argument whose default is not shown in the help."""
     return typer.Argument(metavar=metavar, help=help_text, show_default=False)
 
 
 def an_option(help_text: str, *spelling: str, **more: Any) -> Any:
-    """An option whose default, if it has one, goes without saying."""
+    """Declare an option whose default is not shown in the help."""
     return typer.Option(*spelling, help=help_text, show_default=False, **more)
 
 
-_DATA = ".npz, .csv, .csv.gz, .parquet or .npy with one row per object and one column per class, or - for stdin"
+_DATA = (
+    ".npz, .csv, .csv.gz, .parquet or .npy with one row per object and one column per class, or - for stdin; or a "
+    "folder of tables, a pattern such as 'folder/*.parquet', or several"
+)
+_UTILITY = (
+    "The utility of each action for each true class: .csv with a line per action and a column per class, or .toml "
+    "with a table per action and the kinds of classes."
+)
+_SCHEDULER = "A Dask scheduler for reading and predicting, such as tcp://host:8786; local starts one on this machine."
+_WEIGHTS = "Likelihood ratios of the rows, target to source, in a .npy file, for objects of another distribution."
 
-DataFile = Annotated[Path, an_argument("DATA", f"{_DATA}.")]
-_MORE = f"{_DATA}; or a folder of tables, a pattern such as 'folder/*.parquet', or several"
-DataFiles = Annotated[list[Path], an_argument("DATA", f"{_MORE}.")]
-DataOrExample = Annotated[Path | None, an_argument("DATA", f"{_DATA}; without it, an embedded example.")]
-DataFilesOrExample = Annotated[list[Path] | None, an_argument("DATA", f"{_MORE}; without it, an embedded example.")]
-PredictorFile = Annotated[Path, an_argument("PREDICTOR", "What calibrate wrote.")]
+DataFiles = Annotated[list[Path], an_argument("DATA", f"{_DATA}.")]
+DataFilesOrExample = Annotated[list[Path] | None, an_argument("DATA", f"{_DATA}; without it, an embedded example.")]
+PredictorFile = Annotated[Path, an_argument("PREDICTOR", "The file that calibrate wrote.")]
 PredictorOut = Annotated[Path, an_option("The predictor, .json.", metavar="FILE")]
-LabelsFile = Annotated[Path | None, an_option("Labels in a .npy file, for data that hold none.")]
-Alpha = Annotated[float, typer.Option(help="The share of errors allowed; 0.1 asks for 90 % coverage.")]
-CalibrationFraction = Annotated[float, typer.Option(help="The share of rows that calibrates; the rest tests.")]
-Splits = Annotated[int, typer.Option(help="How many times the rows are divided at random.")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Makes the splits; the same seed gives the same results.")]
-DrawSeed = Annotated[int | None, an_option("Makes a randomised score (aps, raps, saps) repeatable.", min=0)]
-WeightsFile = Annotated[
-    Path | None,
-    an_option("Likelihood ratios of the rows, target to source, in a .npy file, for objects of another distribution."),
-]
-NonEmpty = Annotated[
-    bool, typer.Option("--non-empty", help="Put the most probable class into sets that would be empty.")
-]
-UtilityFile = Annotated[
-    Path | None,
-    an_option(
-        "What each action is worth if each class is the true one: .csv with a line per action and a column per "
-        "class, or .toml with a table per action and the kinds of classes.",
-        "--utility",
-        metavar="FILE",
-    ),
-]
-Fallback = Annotated[str | None, an_option("The action where a prediction set is empty, so that it has no worst case.")]
 OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
+LabelsFile = Annotated[Path | None, an_option("Labels in a .npy file, for data that hold none.")]
+Alpha = Annotated[float, typer.Option(help="The miscoverage level; 0.1 asks for 90% coverage.")]
+CalibrationFraction = Annotated[float, typer.Option(help="The share of rows that calibrates; the rest tests.")]
+Splits = Annotated[int, typer.Option(help="The number of random splits.")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Makes the splits; the same seed gives the same results.")]
+DrawSeed = Annotated[int | None, an_option("Makes a randomized score (aps, raps, saps) repeatable.", min=0)]
+WeightsFile = Annotated[Path | None, an_option(_WEIGHTS)]
+NonEmpty = Annotated[bool, typer.Option("--non-empty", help="Put the most probable class into empty sets.")]
+UtilityFile = Annotated[Path | None, an_option(_UTILITY, "--utility", metavar="FILE")]
+Scheduler = Annotated[str | None, an_option(_SCHEDULER, metavar="ADDRESS")]
 
 
-class Beside(NamedTuple):
-    """What a predictor may be told beside the rows."""
+class RowInputs(NamedTuple):
+    """Inputs of a predictor other than the rows."""
 
     seed: DrawSeed = None
     weights: WeightsFile = None
 
 
 class Worth(NamedTuple):
-    """What actions are worth, and what is done where a set has no worst case."""
+    """A utility, and the action where a set has no worst case."""
 
     utility: UtilityFile = None
-    fallback: Fallback = None
+    fallback: Annotated[str | None, an_option("The action for an empty set, which has no worst case.")] = None
 
 
-def _said(help_text: str, *spelling: str, **more: Any) -> Any:
-    return an_option(help_text, *spelling, rich_help_panel="What the columns are", **more)
+class SplitOptions(NamedTuple):
+    """Random splits into calibration and test rows."""
+
+    alpha: Alpha = 0.1
+    calibration_fraction: CalibrationFraction = 0.45
+    seed: SplitSeed = 0
 
 
-def _names_or_indices(said: str | None) -> str | None:
-    if said not in (None, "names", "indices"):
-        raise InputError(f"Expected --labels-are to be names or indices, got {said!r}")
-    return said
+def _of_columns(help_text: str, *spelling: str) -> Any:
+    return an_option(help_text, *spelling, rich_help_panel="The columns of a table")
 
 
-class Columns(NamedTuple):
-    """What the columns of a table are."""
+class ColumnOptions(NamedTuple):
+    """The meaning of the columns of a table."""
 
-    label: Annotated[str | None, _said("The column of true classes, if it is not called label.")] = None
-    id_: Annotated[str | None, _said("A column that names the rows; it comes back with the sets.", "--id")] = None
-    classes: Annotated[str | None, _said("The columns of probabilities, between commas.")] = None
-    prefix: Annotated[str | None, _said("What the columns of probabilities begin with, as in p_.")] = None
-    logits: Annotated[bool, _said("Take a softmax of the columns first.", "--logits")] = False
-    normalize: Annotated[bool, _said("Divide each row by its sum first.", "--normalize")] = False
-    labels_are: Annotated[
-        str | None,
-        _said("names or indices, where whole numbers could be both.", metavar="TEXT", callback=_names_or_indices),
-    ] = None
+    label: Annotated[str | None, _of_columns("The column of true classes, if it is not called label.")] = None
+    id_: Annotated[str | None, _of_columns("A column of row names, which is copied to the output.", "--id")] = None
+    classes: Annotated[str | None, _of_columns("The columns of probabilities, between commas.")] = None
+    prefix: Annotated[str | None, _of_columns("The prefix of the columns of probabilities, as in p_.")] = None
+    logits: Annotated[bool, _of_columns("Take a softmax of the columns first.", "--logits")] = False
+    normalize: Annotated[bool, _of_columns("Divide each row by its sum first.", "--normalize")] = False
+    labels_are: Annotated[Literal["names", "indices"] | None, _of_columns("The meaning of whole-number labels.")] = None
 
     @property
-    def layout(self) -> "Layout":
-        """The same, as tables are read."""
-        from pippin.tables.columns import Layout
-
+    def layout(self) -> Layout:
+        """Convert to the layout that the readers of tables take."""
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
-        said: Any = (self.label, self.id_, names, *self[3:])
-        return Layout(*said)
+        return Layout(self.label, self.id_, names, *self[3:])
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds a command by the name of its function, with an example below its help; the function stays what it is."""
+    """Add a command named after its function, with an example below its help; return the function unchanged."""
 
-    def added(function: Callable[..., None]) -> Callable[..., None]:
+    def add(function: Callable[..., None]) -> Callable[..., None]:
         app.command(epilog=f"Example: pippin {example}")(_with_fields(function))
         return function
 
-    return added
+    return add
 
 
-def _with_fields(command: Callable[..., None]) -> Callable[..., None]:
-    """Where a command has a named tuple among its arguments, the command line has the options that are its fields."""
-    own = inspect.signature(command)
-    groups = {name: one.annotation for name, one in own.parameters.items() if hasattr(one.annotation, "_fields")}
-    asked: list[inspect.Parameter] = []
-    for name, one in own.parameters.items():
-        fields = groups[name].__annotations__ if name in groups else {name: one.annotation}
-        defaults = groups[name]._field_defaults if name in groups else {name: one.default}
-        asked += [one.replace(name=each, default=defaults[each], annotation=kind) for each, kind in fields.items()]
+def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a named tuple by parameters that are its fields."""
+    signature = inspect.signature(function)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, each in signature.parameters.items():
+        if not hasattr(each.annotation, "_fields"):
+            parameters.append(each)
+            continue
+        groups[name] = group = each.annotation
+        for field, kind in group.__annotations__.items():
+            parameters.append(each.replace(name=field, default=group._field_defaults[field], annotation=kind))
 
-    @wraps(command)
-    def called(**given: Any) -> None:
-        made = {name: group(*(given.pop(each) for each in group._fields)) for name, group in groups.items()}
-        command(**given, **made)
+    @wraps(function)
+    def call(**given: Any) -> None:
+        grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
+        function(**given, **grouped)
 
-    called.__signature__ = own.replace(parameters=asked)  # type: ignore[attr-defined]  # a function may hold one
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in asked}
-    return called
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # a function may hold one
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call

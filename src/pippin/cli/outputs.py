@@ -1,41 +1,60 @@
-"""Where results go: looked at before the work begins, and left clean when it fails."""
+"""Files and folders that commands write: checked before the work begins, locked, and never left half-written."""
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from pippin._runtime.disk import naming_target, write_whole
 from pippin._runtime.errors import InputError
-from pippin.cli.locking import alone
+
+LOCK = ".pippin.lock"  # for systems that cannot lock a folder
+ROW_GROUP = 1 << 18  # rows of a Parquet file's row group
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
-    """Raises an InputError if a file with one of these endings cannot be put there."""
+    """Raise an InputError if a file with one of these endings cannot be written there."""
     if path.suffix.lower() not in endings:
         raise InputError(f"Expected {option} to end in {' or '.join(endings)}, got {path}", "rename it")
     if path.is_dir():
         raise InputError(f"Expected {option} to be a file, but {path} is a folder", "name a file in it")
-    if not path.parent.is_dir():
-        raise InputError(
-            f"Expected {option} in a folder that exists, got {path}", f"make the folder {path.parent} first"
-        )
-    _check_writable(path.parent, option)
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"Expected {option} in a folder that exists, got {path}", f"make the folder {folder} first")
+    _check_writable(folder, option)
+
+
+def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
+    """Raise an InputError if the file is one of the others."""
+    for other in others:
+        if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
+            raise InputError(f"Expected {option} to be a file of its own, got {path} twice", "rename it")
+
+
+def _check_writable(folder: Path, option: str) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"Expected {option} where files may be written, but {folder} is not", "choose another place")
 
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[None]:
-    """Makes the folder where it is missing, for this run alone; if it fails, what was made is removed while empty.
+    """Make and lock a folder for the results; after an error, remove the folders that were made and are empty.
 
     Raises:
-        InputError: nothing can be written there, or another run is writing there now.
+        InputError: the folder is not writable, or locked by another run.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    blocked = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), None)
-    if blocked is not None:
-        raise InputError(f"Expected --out to be a folder, but {blocked} is a file", "choose another name")
-    _check_writable(next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()), "--out")
+    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not existing.is_dir():
+        name = (path, *path.parents)[len(missing)]
+        raise InputError(f"Expected --out to be a folder, but {name} is a file", "choose another name")
+    _check_writable(existing, "--out")
     path.mkdir(parents=True, exist_ok=True)
-    with alone(path):
+    with locked(path):
         try:
             yield
         except BaseException:
@@ -45,6 +64,103 @@ def output_folder(path: Path) -> Iterator[None]:
             raise
 
 
-def _check_writable(folder: Path, option: str) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"Expected {option} where files may be written, but {folder} is not", "choose another place")
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a lock of the operating system, which ends with the process; an InputError if another process holds it."""
+    with ExitStack() as stack:
+        try:
+            _lock(folder, stack)
+        except (BlockingIOError, PermissionError):
+            remedy = "wait until it has ended, or choose another output folder"
+            raise InputError(f"Another run is writing into {folder} now", remedy) from None
+        except OSError:  # some network file systems cannot lock folders
+            pass
+        yield
+
+
+def _lock(folder: Path, stack: ExitStack) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        stack.callback((folder / LOCK).unlink, missing_ok=True)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+        stack.callback(os.close, handle)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, handle)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class PartFiles:
+    """Output files that are written in parts, from which a run that was stopped continues.
+
+    `progress.json` is the commit point: it is replaced after the files of a part are complete.
+
+    Attributes:
+        seed: the seed of the run that began the parts.
+        totals: sums over the parts, the number of rows first.
+    """
+
+    def __init__(self, folder: Path, targets: Sequence[Path], made_from: Any, seed: int) -> None:
+        self._folder, self._targets = folder, targets
+        self._made_from = json.loads(json.dumps(made_from))
+        self.seed, self._parts, self.totals = seed, 0, [0, 0, 0]
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            earlier = json.loads((folder / "progress.json").read_bytes())
+            if earlier["made_from"] == self._made_from:
+                self.seed, self._parts, self.totals = earlier["seed"], earlier["parts"], earlier["totals"]
+
+    def add(self, contents: Sequence[bytes], *amounts: int) -> None:
+        """Write a part of every target, and add the amounts to the totals."""
+        for number, content in enumerate(contents):
+            (self._folder / str(number)).mkdir(exist_ok=True)
+            write_whole(self._part(number, self._parts), content, lasting=False)
+        self._parts += 1
+        self.totals = [total + amount for total, amount in zip(self.totals, amounts, strict=True)]
+        progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts, "totals": self.totals}
+        write_whole(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
+
+    def join(self) -> None:
+        """Make every target from its parts: Parquet files from Arrow tables, others by concatenation."""
+        for number, target in enumerate(self._targets):
+            parts = [self._part(number, part) for part in range(self._parts)]
+            draft = self._folder / f"draft{target.suffix}"
+            with naming_target(target):
+                if target.suffix.lower() == ".parquet":
+                    import polars
+
+                    table = polars.scan_ipc(parts, glob=False)
+                    table.sink_parquet(draft, row_group_size=ROW_GROUP, maintain_order=True)
+                else:
+                    with open(draft, "wb") as stream:
+                        for path in parts:
+                            with open(path, "rb") as part:
+                                shutil.copyfileobj(part, stream, 1 << 22)
+                        stream.flush()
+                        os.fsync(stream.fileno())
+                os.replace(draft, target)
+
+    def _part(self, number: int, part: int) -> Path:
+        return self._folder / str(number) / f"{part:09}"
+
+
+@contextmanager
+def part_files(targets: Sequence[Path], made_from: Any, seed: int) -> Iterator[PartFiles]:
+    """Collect parts in a hidden folder beside the first target, and join them at the end.
+
+    An interrupted run leaves the folder for the next run with equal `made_from`; invalid data remove it.
+    """
+    folder = targets[0].with_name(f".{targets[0].name}.pieces")
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        parts = PartFiles(folder, targets, made_from, seed)
+        try:
+            yield parts
+        except ValueError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        parts.join()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,144 +1,232 @@
 """`pippin predict`: prediction sets for new data."""
 
+import hashlib
+import io
 import secrets
 import sys
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
+import pippin
+from pippin._distributed.part import positioned
+from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
-from pippin.cli.cluster import Scheduler, connected, tables_of
-from pippin.cli.inputs import at_once, read_or_scan
-from pippin.cli.options import Beside, Columns, DataFiles, NonEmpty, PredictorFile, an_option
+from pippin._runtime.progress import progress_bar
+from pippin._validation.batched import Batch, no_rows
+from pippin.cli import options
+from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.cli.outputs import check_distinct, check_target, part_files
+from pippin.tables.formats import STDIN
+from pippin.tables.reading import Data
+from pippin.tables.scanning import Scan
+from pippin.tables.writing import id_column, sets_lines, sets_table
 
-if TYPE_CHECKING:
-    import polars
+PART = 1 << 19  # rows of a part file
+_SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
+_P_VALUES = "Also write point predictions with confidence and credibility, and all p-values: .csv or .parquet."
 
-    from pippin._validation.rows import Rows
-    from pippin.tables.writing import Ids
 
-P_VALUES = "Point predictions with confidence, credibility and all p-values are in {}."
-SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
-PValuesFile = Annotated[
-    Path | None,
-    an_option(
-        "Also write for every row the class with the largest p-value, its confidence and credibility, and the "
-        "p-value of each class: .csv or .parquet.",
-        "--p-values",
-        metavar="FILE",
-    ),
-]
+class SetsTask(NamedTuple):
+    """Everything but the rows that the contents of a part follow from; pickled for workers of a cluster."""
+
+    endings: tuple[str, ...]  # of the file of sets, and of the file of p-values if there is one
+    seed: int
+    non_empty: bool
+    inputs: dict[str, Any]  # features and weights
+    id_type: Any = None  # polars type
+
+
+class SetsPart(NamedTuple):
+    """Some rows of every output file, with the total size of their sets and the number of empty ones."""
+
+    rows: int
+    total: int
+    empty: int
+    contents: tuple[bytes, ...]
 
 
 def predict(
-    predictor: PredictorFile,
-    data: DataFiles,
-    out: Annotated[Path, an_option(SETS, metavar="FILE")],
+    predictor: options.PredictorFile,
+    data: options.DataFiles,
+    out: Annotated[Path, options.an_option(_SETS, metavar="FILE")],
     *,
-    beside: Beside,
-    non_empty: NonEmpty = False,
-    p_values: PValuesFile = None,
-    scheduler: Scheduler = None,
-    columns: Columns,
+    inputs: options.RowInputs,
+    non_empty: options.NonEmpty = False,
+    p_values: Annotated[Path | None, options.an_option(_P_VALUES, "--p-values", metavar="FILE")] = None,
+    scheduler: options.Scheduler = None,
+    columns: options.ColumnOptions,
 ) -> None:
     """Write the prediction set of every row.
 
     A set is the id of its row, if there are ids, the row's number, counted from 0, the set's size, and its labels,
-    most probable first. In .csv the labels are
-    joined by |, with a backslash before a | or backslash within a name. Large tables are read in
-    batches and written as they are read; a run that was stopped goes on where it was.
+    most probable first. In .csv the labels are joined by |, with a backslash before a | or backslash within a name.
+    Large tables are read in batches and written in parts; run a command that was stopped again to continue it.
     """
-    import pippin
-    from pippin.cli.inputs import asked_of
-    from pippin.cli.outputs import check_target
-    from pippin.tables.formats import STDIN
-    from pippin.tables.reading import Data, naming
-    from pippin.tables.writing import sets_table, write_sets, write_table
-
-    printed = out == STDIN  # which is spelled as standard output is
-    if not printed:
+    if out != STDIN:  # "-" is standard output here
         check_target(out, ".csv", ".parquet", ".jsonl")
-    calibrated = pippin.load(predictor)
-    by_threshold = isinstance(calibrated, pippin.ConformalPredictor)
-    if scheduler is not None and (beside.weights is not None or not by_threshold):
+    calibrated: Any = pippin.load(predictor)
+    in_batches = predicts_in_batches(calibrated)
+    if scheduler is not None and not in_batches:
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-    found = read_or_scan(data, None, columns.layout) if scheduler is None else tables_of(data, columns.layout)
-    files = data if isinstance(found, Data) else [source.path for source in found.tables]
+    source = read(data, None, columns.layout, scheduler)
+    files = [each.path for each in source.tables] if isinstance(source, Scan) else data
+    _check_distinct(out, p_values, files, isinstance(source, Scan))
+    given = source if in_batches else in_memory(source)
+    targets = [out, *([] if p_values is None else [p_values])]
+    endings = tuple(".csv" if target == STDIN else target.suffix.lower() for target in targets)
+    seed = secrets.randbits(64) if inputs.seed is None else inputs.seed
+    task = SetsTask(endings, seed, non_empty, read_inputs(calibrated, given, inputs))
+    make = partial(_parts if scheduler is None else _parts_from_cluster, calibrated, given)
+    with connected(scheduler):
+        if isinstance(given, Data) or out == STDIN:
+            totals = _write(make(task), targets)
+        else:
+            stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+            checksum, names = hashlib.sha256(predictor.read_bytes()).hexdigest(), [target.name for target in targets]
+            made_from = [checksum, stats, given.layout, inputs.seed, non_empty, names]
+            totals = _write_in_parts(make, task, targets, made_from)
+    _summarize(totals, getattr(calibrated, "alpha", 1 - calibrated.guarantee), out, p_values)
+
+
+def _check_distinct(out: Path, p_values: Path | None, files: list[Path], scanned: bool) -> None:
     if p_values is not None:
-        _check(p_values, out, files)
-        if printed and not isinstance(found, Data):
+        check_target(p_values, ".csv", ".parquet", option="--p-values")
+        check_distinct("--p-values", p_values, [out, *files])
+        if out == STDIN and scanned:
             raise InputError("Expected a file for --out beside --p-values of tables, got -", "name a file")
-    if not printed and out.exists() and any(path.exists() and out.samefile(path) for path in files):
-        raise InputError(f"Expected --out to be another file than the data, got {out} for both", "rename it")
-    tell = partial(print, file=sys.stderr if printed else sys.stdout)
-    if not isinstance(found, Data) and isinstance(calibrated, pippin.ConformalPredictor):
-        from pippin.cli.predict_tables import predict_tables
-
-        if beside.weights is not None:
-            raise InputError(f"A {type(calibrated).__name__} takes no weights", "leave --weights out")
-        given_to = (calibrated, predictor, found, [out, p_values], beside.seed, non_empty)
-        with connected(scheduler) as far:
-            n, total, empty = predict_tables(*given_to, far=far)
-        _tell(tell, None if printed else out, n, total, empty, calibrated.alpha)
-        if p_values is not None:
-            tell(P_VALUES.format(p_values))
-        return
-    given = at_once(found)
-    shared = secrets.randbits(64) if beside.seed is None else beside.seed  # sets and p-values use the same u
-    asked = asked_of(calibrated, given, beside._replace(seed=shared), non_empty)
-    with naming(given.name):
-        sets = calibrated.predict(given.rows, **asked)
-        asked.pop("nonempty")
-        table = None if p_values is None else p_values_table(calibrated, given.rows, given.ids, asked)
-    if printed:
-        sys.stdout.buffer.write(sets_table(sets, given.ids, joined=True).write_csv().encode())
-    else:
-        write_sets(out, sets, given.ids)
-    counts = len(sets), int(sets.sizes.sum()), int((sets.sizes == 0).sum())
-    _tell(tell, None if printed else out, *counts, getattr(calibrated, "alpha", 1 - calibrated.guarantee))
-    if p_values is not None and table is not None:
-        write_table(p_values, table)
-        tell(P_VALUES.format(p_values))
+    if out != STDIN:
+        check_distinct("--out", out, files)
 
 
-def _tell(tell: Callable[[str], None], out: Path | None, n: int, total: int, empty: int, alpha: float) -> None:
-    if out is not None:
+def _summarize(totals: Sequence[int], alpha: float, out: Path, p_values: Path | None) -> None:
+    tell = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    n, total, empty = totals
+    if out != STDIN:
         tell(f"{n:,} sets of mean size {total / n:.2f} are in {out}.")
     if empty / n > alpha / 2:
-        tell(
-            f"{100 * empty / n:.2g} % of the sets are empty: the classifier is right more often than the "
-            f"{100 * (1 - alpha):g} % asked for. Calibrate with a smaller alpha, or add --non-empty."
-        )
+        tell(f"{100 * empty / n:.2g}% of the sets are empty: the classifier is right more often than the", end=" ")
+        tell(f"{100 * (1 - alpha):g}% asked for. Calibrate with a smaller alpha, or add --non-empty.")
+    if p_values is not None:
+        tell(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")
 
 
-def _check(p_values: Path, out: Path, data: list[Path]) -> None:
-    from pippin.cli.outputs import check_target
+def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
+    """Write a single part into files, or any number to standard output; return the totals."""
+    totals = [0, 0, 0]
+    for part in parts:
+        for target, content in zip(targets, part.contents, strict=True):
+            if target == STDIN:
+                sys.stdout.buffer.write(content)
+            else:
+                write_whole(target, content)
+        totals = [total + amount for total, amount in zip(totals, part[:3], strict=True)]
+    return totals
 
-    check_target(p_values, ".csv", ".parquet", option="--p-values")
-    same = p_values.exists() and any(path.exists() and p_values.samefile(path) for path in data)
-    if p_values.absolute() == out.absolute() or same:
-        raise InputError(f"Expected --p-values to be a file of its own, got {p_values} twice", "rename it")
+
+def _write_in_parts(make: Any, task: SetsTask, targets: list[Path], made_from: Any) -> list[int]:
+    """Write files that are joined at the end, behind the parts of an earlier run; return the totals."""
+    with part_files(targets, made_from, task.seed) as written:
+        endings = tuple(ending.replace(".parquet", ".arrow") for ending in task.endings)
+        for part in make(task._replace(endings=endings, seed=written.seed), written.totals[0]):
+            written.add(part.contents, *part[:3])
+    return written.totals
 
 
-def p_values_table(
-    predictor: Any, rows: "Rows", ids: "Ids | None", asked: dict[str, Any], first: int = 0
-) -> "polars.DataFrame":
-    """One line per row: its label, confidence and credibility, then `p(name)` of every class."""
+def _needs(predictor: Any) -> tuple[str, ...]:
+    return ("groups", "ids") if "groups" in predictor.takes else ("ids",)
+
+
+def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
+    """Make the parts behind the first `start` rows, each of as many batches as fill it."""
+    task, several = task._replace(id_type=getattr(given, "id_type", None)), []
+    for batch in batches(given, *_needs(predictor), start=start):
+        several.append(batch)
+        if sum(each.rows.n for each in several) >= PART:
+            yield make_part(predictor, several, task)
+            several = []
+    if several:
+        yield make_part(predictor, several, task)
+
+
+def _parts_from_cluster(predictor: Any, source: Any, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
+    """Let the workers of a cluster make the parts; they come back in order."""
+    from pippin.dask import partitions
+
+    counted = partitions.with_rows(source)
+    if not counted.rows:
+        raise no_rows(source.name)
+    work = partitions.registering(partial(_part_on_worker, task._replace(id_type=source.id_type)))
+    slices = partitions.row_ranges(counted, PART, _needs(predictor), start)
+    with progress_bar("rows", counted.rows, done=start, rate=True) as advance:
+        for part in partitions.in_order(work, predictor, slices):
+            yield part
+            advance(part.rows)
+
+
+def _part_on_worker(task: SetsTask, predictor: Any, numbered: tuple[int, Any]) -> SetsPart:
+    first, rows = numbered
+    return make_part(predictor, list(rows.batches(first)), task)
+
+
+def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
+    """Predict the rows of some batches, and encode the sets and p-values."""
+    predictions = []
+    for batch in several:
+        with batch.naming():
+            sets = predictor.predict(batch.rows, nonempty=task.non_empty, **_inputs(predictor, batch, task))
+            predictions.append((sets, batch))
+    ending, *more = task.endings
+    if ending == ".jsonl":
+        contents = [b"".join(sets_lines(sets, batch.ids, batch.first) for sets, batch in predictions)]
+    else:
+        tables = [sets_table(sets, batch.ids, ending == ".csv", batch.first) for sets, batch in predictions]
+        contents = [_encode(tables, several[0], ending, task)]
+    if more:
+        tables = [_p_values_table(predictor, batch, task) for batch in several]
+        contents.append(_encode(tables, several[0], more[0], task))
+    sizes = np.concatenate([sets.sizes for sets, _ in predictions])
+    return SetsPart(len(sizes), int(sizes.sum()), int((sizes == 0).sum()), tuple(contents))
+
+
+def _inputs(predictor: Any, batch: Batch, task: SetsTask) -> dict[str, Any]:
+    """Return the keywords of `predict`; sets and p-values of a row use the same u."""
+    return {**task.inputs, **row_inputs(predictor, batch, positioned(task.seed, batch.first))}
+
+
+def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> bytes:
+    """Encode the tables of a part; in .csv only the first part has a header."""
     import polars
 
-    from pippin.tables.writing import id_column
+    table, buffer = polars.concat(tables, how="vertical_relaxed"), io.BytesIO()
+    if task.id_type is not None:  # ids that are all missing have no type
+        table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
+    if ending == ".csv":
+        table.write_csv(buffer, include_header=first.first == 0)
+    elif ending == ".parquet":
+        table.write_parquet(buffer)
+    else:
+        table.write_ipc(buffer, compression="uncompressed")
+    return buffer.getvalue()
 
-    if not hasattr(predictor, "forced"):
-        raise InputError(f"A {type(predictor).__name__} has no table of p-values", "leave --p-values out")
-    points = predictor.forced(rows, **deepcopy(asked))  # a generator must give the same u twice
-    every = predictor.p_values(rows, **asked)
+
+def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:
+    """Tabulate label, confidence and credibility of each row, and `p(name)` of every class."""
+    import polars
+
+    if not hasattr(predictor, "point_predictions"):
+        raise InputError("This predictor has no table of p-values", "leave --p-values out")
+    with batch.naming():
+        points = predictor.point_predictions(batch.rows, **_inputs(predictor, batch, task))
+        p_values = predictor.p_values(batch.rows, **_inputs(predictor, batch, task))
     columns: dict[str, Any] = {
-        **id_column(ids),
-        "row": range(first, first + len(every)),
+        **id_column(batch.ids),
+        "row": range(batch.first, batch.first + len(p_values)),
         "label": points.labels.tolist(),
         "confidence": points.confidence,
         "credibility": points.credibility,
     }
-    return polars.DataFrame(columns | {f"p({name})": every[:, k] for k, name in enumerate(predictor.classes)})
+    return polars.DataFrame(columns | {f"p({name})": p_values[:, k] for k, name in enumerate(predictor.classes)})

@@ -1,13 +1,27 @@
 """`pippin reproduce`: the paper's experiment from images to the report, step by step."""
 
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+import pippin
+from pippin._compare.splits import make_trial
+from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import need
-from pippin.cli.options import Alpha, CalibrationFraction, Columns, OutFolder, Splits, an_argument, command
+from pippin._runtime.version import __version__
+from pippin.cli import options
+from pippin.cli.compare import compare_data
+from pippin.cli.inputs import read_scores
+from pippin.cli.outputs import output_folder
+from pippin.cli.sweep import sweep
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
+from pippin.tables.reading import read_data
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
 SCORE = "repip"  # of the field model
@@ -17,171 +31,119 @@ VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"
 
 reproduce = typer.Typer(help="Run the whole experiment; steps whose results still hold are skipped.")
 
-Seed = Annotated[int, typer.Option(min=0, help="Of windows, training and splits.")]
-SweepSplits = Annotated[int, typer.Option(help="Random splits for each value of a sweep.")]
-Folder = Annotated[Path, an_argument("DIR", "A folder with one sub-folder of images per class.")]
-Download = Annotated[Path, an_argument("DIR", "The WE3DS download: a folder or WE3DS.zip.")]
+
+class Repetitions(NamedTuple):
+    """The random splits of the comparison and of the sweeps."""
+
+    splits: options.Splits = 1000
+    sweep_splits: Annotated[int, typer.Option(help="The number of random splits for each value of a sweep.")] = 100
+    alpha: options.Alpha = 0.1
+    calibration_fraction: options.CalibrationFraction = 0.45
+    seed: Annotated[int, typer.Option(min=0, help="Of windows, training and splits.")] = 0
+
+    @property
+    def split_options(self) -> options.SplitOptions:
+        return options.SplitOptions(*self[2:])
 
 
-@command(reproduce, "reproduce images photographs --out out")
+@options.command(reproduce, "reproduce images photographs --out out")
 def images(
-    folder: Folder,
-    out: OutFolder = Path("out"),
+    folder: Annotated[Path, options.an_argument("DIR", "A folder with one sub-folder of images per class.")],
+    out: options.OutFolder = Path("out"),
     *,
     network: Network,
     train_fraction: TrainFraction = 0.7,
     group: HeldOut = "none",
     flips: Flips = "horizontal",
     device: Device = "auto",
-    splits: Splits = 1000,
-    sweep_splits: SweepSplits = 100,
-    alpha: Alpha = 0.1,
-    calibration_fraction: CalibrationFraction = 0.45,
-    seed: Seed = 0,
+    repetitions: Repetitions,
 ) -> None:
     """Train on a folder of labelled images, sweep, compare, report, and make a field model."""
-    held_out = {"train_fraction": train_fraction, "group": group}
-    chosen = {**network._asdict(), **held_out, "flips": flips, "seed": seed, "device": device}
-    _experiment(folder.absolute().name, folder, out, chosen, (splits, sweep_splits), alpha, calibration_fraction, None)
+    need("The report", "report", "matplotlib", "jinja2")
+    training = {"train_fraction": train_fraction, "group": group, "flips": flips, "device": device}
+    with output_folder(out):
+        _run(folder.absolute().name, folder, out, network._asdict() | training, repetitions, None)
 
 
-@command(reproduce, "reproduce we3ds WE3DS.zip --out out")
+@options.command(reproduce, "reproduce we3ds WE3DS.zip --out out")
 def we3ds(
-    download: Download,
-    out: OutFolder = Path("out"),
+    download: Annotated[Path, options.an_argument("DIR", "The WE3DS download: a folder or WE3DS.zip.")],
+    out: options.OutFolder = Path("out"),
     *,
     network: Network,
     group: HeldOut = "none",
     device: Device = "auto",
-    splits: Splits = 1000,
-    sweep_splits: SweepSplits = 100,
-    seed: Seed = 0,
+    repetitions: Repetitions,
 ) -> None:
     """Cut the WE3DS photographs into windows, then all that images does, as in the paper."""
-    from pippin.cli.outputs import output_folder
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
     need("The report", "report", "matplotlib", "jinja2")
-    windows = out / "windows"
+    training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
     with output_folder(out):
-        prepare_we3ds(download, windows, window=WINDOW, seed=seed)  # it looks for itself whether those there still hold
-        held_out = {"train_fraction": 0.7, "group": group}
-        chosen = {**network._asdict(), **held_out, "flips": "both", "seed": seed, "device": device}
-        _experiment("WE3DS", windows, out, chosen, (splits, sweep_splits), 0.1, 0.45, WINDOW)
+        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skips what holds
+        _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW)
 
 
-def _experiment(
-    name: str,
-    folder: Path,
-    out: Path,
-    chosen: dict[str, Any],
-    splits: tuple[int, int],
-    alpha: float,
-    fraction: float,
-    window: int | None,
-) -> None:
-    """Training, sweeps, the comparison and its report, which calls the images by `name`, and a field model."""
-    from pippin.cli.outputs import output_folder
-
-    need("The report", "report", "matplotlib", "jinja2")
-    for_comparison, for_sweeps = splits
-    seed = chosen["seed"]
-    with output_folder(out):
-        probs = _train(folder, out / "train", chosen)
-        for score in SWEPT:
-            _sweep(probs, out / f"sweep-{score}", score, for_sweeps, alpha, fraction, seed)
-        _compare(name, folder, probs, out, for_comparison, alpha, fraction, seed)
-        _field(probs, out / MODEL, alpha, window, chosen["group"] == "photo")
+def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetitions, window: int | None) -> None:
+    """Train, sweep, compare and report, which calls the images by `name`, and make a field model."""
+    probs = _train(folder, out / "train", training | {"seed": repetitions.seed})
+    for score in SWEPT:
+        _sweep(probs, out / f"sweep-{score}", score, repetitions)
+    _compare(name, folder, probs, out, repetitions)
+    _make_field_model(probs, out / MODEL, repetitions.alpha, window, training["group"] == "photo")
     print(f"The report, with photographs: {out / 'report.html'}")
     print(f"The field model: {out / MODEL}; next: pippin field run {out / MODEL} PHOTOS --out results")
 
 
-def _train(folder: Path, place: Path, chosen: dict[str, Any]) -> Path:
-    """The logits of the images held out."""
-    from pippin.cli.steps import folder_checksum, run_step
+def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
+    """Train, and return the file of the logits of the images held out."""
     from pippin.images.training import Options
     from pippin.images.training.folder import list_images
 
-    Options(**chosen)
-    made_from = {key: value for key, value in chosen.items() if key != "device"}
+    Options(**training)
+    made_from = {key: value for key, value in training.items() if key != "device"}
     made_from["images"] = list_images(folder).checksum()
-    if Path(chosen["weights"]).is_dir():
-        made_from["start"] = folder_checksum(Path(chosen["weights"]))
-    place.mkdir(parents=True, exist_ok=True)
+    if Path(training["weights"]).is_dir():
+        made_from["start"] = folder_checksum(Path(training["weights"]))
     probs = place / "probs.npz"
     outputs = [probs, place / "train.json", place / "weights" / "model.safetensors"]
-
-    def work() -> None:
-        run_training(folder, probs, chosen)
-
-    run_step("train", place / "step.json", made_from, outputs, work)
+    run_step("train", place / "step.json", made_from, outputs, partial(run_training, folder, probs, training))
     return probs
 
 
-def _sweep(probs: Path, place: Path, score: str, splits: int, alpha: float, fraction: float, seed: int) -> None:
-    """One score over the values of its parameter."""
-    from pippin.cli.steps import file_checksum, run_step
-    from pippin.cli.sweep import sweep
-
-    place.mkdir(parents=True, exist_ok=True)
-    made_from = _asked(file_checksum(probs), splits, alpha, fraction, seed) | {"score": score, "values": VALUES}
+def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> None:
+    """Sweep the parameter of one score."""
+    made_from = _made_from(probs, repetitions, repetitions.sweep_splits) | {"score": score, "values": VALUES}
     outputs = [place / name for name in ("sweep.parquet", "sweep.csv")]
-
-    def work() -> None:
-        sweep(
-            probs,
-            score=score,
-            parameter=SWEPT[score],
-            values=VALUES,
-            splits=splits,
-            alpha=alpha,
-            calibration_fraction=fraction,
-            seed=seed,
-            out=place,
-            columns=Columns(),
-        )
-
+    given: Any = {"split_options": repetitions.split_options, "out": place, "columns": options.ColumnOptions()}
+    work = partial(sweep, [probs], score, SWEPT[score], VALUES, repetitions.sweep_splits, **given)
     run_step(f"sweep of {score}", place / "step.json", made_from, outputs, work)
 
 
-def _compare(
-    name: str, folder: Path, probs: Path, out: Path, splits: int, alpha: float, fraction: float, seed: int
-) -> None:
-    """The six scores of the paper, and the report with photographs."""
-    from pippin.cli.compare import compare_data
-    from pippin.cli.inputs import read_scores
+def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repetitions) -> None:
+    """Compare the six scores of the paper, and write the report with photographs."""
     from pippin.cli.photographs import show_photographs
-    from pippin.cli.steps import file_checksum, run_step
-    from pippin.tables.reading import read_data
 
-    made_from = _asked(file_checksum(probs), splits, alpha, fraction, seed)
-    outputs = [out / name for name in ("results.parquet", "summary.csv", "report.html")]
+    splits, split_options = repetitions.splits, repetitions.split_options
 
     def work() -> None:
-        compare_data(read_data(probs), read_scores("paper"), splits, alpha, fraction, seed, out, name)
-        show_photographs(out / "report.html", folder, probs, alpha, fraction, seed)
+        data = read_data(probs)
+        trial = make_trial(data.labelled, *split_options, data.groups)
+        compare_data(data, trial, read_scores("paper"), splits, out, name)
+        show_photographs(out / "report.html", folder, probs, *split_options)
 
-    run_step("compare", out / "compare.json", made_from, outputs, work)
+    outputs = [out / name for name in ("results.parquet", "summary.csv", "report.html")]
+    run_step("compare", out / "compare.json", _made_from(probs, repetitions, splits), outputs, work)
 
 
-def _field(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
-    """A model for new photographs, calibrated on all images held out; on photographs, where those were held out."""
-    import pippin
-    from pippin._runtime.version import __version__
-    from pippin.cli.steps import file_checksum, folder_checksum, run_step
+def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
+    """Make a field model, calibrated on all images held out; on photographs as units, where those were held out."""
     from pippin.images import FieldModel
-    from pippin.tables.reading import read_data
 
     weights = probs.parent / "weights"
-    made_from = {
-        "data": file_checksum(probs),
-        "weights": folder_checksum(weights),
-        "score": SCORE,
-        "alpha": alpha,
-        "window": window,
-        "by_photo": by_photo,
-        "pippin": __version__,
-    }
+    made_from: Any = {"pippin": __version__, "data": file_checksum(probs), "weights": folder_checksum(weights)}
+    made_from |= {"score": SCORE, "alpha": alpha, "window": window, "by_photo": by_photo}
     outputs = [place / name for name in ("field.json", "predictor.json", "weights/model.safetensors")]
 
     def work() -> None:
@@ -193,14 +155,48 @@ def _field(probs: Path, place: Path, alpha: float, window: int | None, by_photo:
     run_step("field model", place.with_name(f"{place.name}.json"), made_from, outputs, work)
 
 
-def _asked(data: str, splits: int, alpha: float, fraction: float, seed: int) -> dict[str, Any]:
-    from pippin._runtime.version import __version__
+def _made_from(probs: Path, repetitions: Repetitions, splits: int) -> dict[str, Any]:
+    made_from = {"data": file_checksum(probs), "splits": splits, "pippin": __version__}
+    return made_from | repetitions.split_options._asdict()
 
-    return {
-        "data": data,
-        "splits": splits,
-        "alpha": alpha,
-        "calibration_fraction": fraction,
-        "seed": seed,
-        "pippin": __version__,
-    }
+
+def run_step(
+    name: str, note: Path, made_from: dict[str, Any], outputs: Sequence[Path], work: Callable[[], object]
+) -> bool:
+    """Do the work, unless the note says that these very outputs were made from the same; return True if done.
+
+    Args:
+        made_from: options and checksums of inputs, as JSON.
+    """
+    made_from = json.loads(json.dumps(made_from))
+    if _holds(note, made_from, outputs):
+        print(f"{name}: done before", file=sys.stderr, flush=True)
+        return False
+    print(f"{name} …", file=sys.stderr, flush=True)
+    note.unlink(missing_ok=True)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    work()
+    content = {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}}
+    write_whole(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
+    return True
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def folder_checksum(folder: Path) -> str:
+    """SHA-256 of the names and contents of the files in a folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return hashlib.sha256("".join(f"{path.name}\n{file_checksum(path)}\n" for path in files).encode()).hexdigest()
+
+
+def _holds(note: Path, made_from: dict[str, Any], outputs: Sequence[Path]) -> bool:
+    try:
+        content = json.loads(note.read_bytes())
+        known = content["made_from"] == made_from and content["outputs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(known) and all(path.is_file() and known.get(path.name) == file_checksum(path) for path in outputs)

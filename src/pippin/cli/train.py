@@ -44,7 +44,9 @@ def train(
     device: Device = "auto",
     features: Annotated[
         bool,
-        typer.Option("--features", help="Keep the input of the last layer too: learn --features sharpens with it."),
+        typer.Option(
+            "--features", help="Keep the input of the last layer too, for calibrate --sharpen split --features."
+        ),
     ] = False,
 ) -> None:
     """Train a classifier on a folder of images; a stopped run goes on where it was.

@@ -1,58 +1,42 @@
 """`pippin tune`: the score for a preference, chosen on some rows and calibrated on the others."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
-from pippin.cli.inputs import read_or_example
-from pippin.cli.options import Alpha, Columns, DataFile, LabelsFile, PredictorOut, Splits, SplitSeed, an_option
+import pippin
+from pippin._compare.tuning import CANDIDATES, SHARPENED
+from pippin.cli import options
+from pippin.cli.inputs import read_all
+from pippin.cli.outputs import check_target
+from pippin.tables.reading import known
 
-Prefer = Annotated[str, typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")]
-MaxSize = Annotated[float | None, an_option("With singletons: the size that is not to be exceeded.")]
-Sharpen = Annotated[
-    bool, typer.Option("--sharpen", help="Try SOCOP behind a sharpener too, learnt on rows that choose.")
-]
-Fraction = Annotated[float, typer.Option(help="The share of rows that chooses; the rest calibrates.")]
-
-
-class Preference(NamedTuple):
-    """What the score is chosen for."""
-
-    prefer: Prefer = "singletons"
-    max_size: MaxSize = None
+_PREFER = typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")
+_MAX_SIZE = options.an_option("With singletons: the mean size that is not to be exceeded.")
+_SHARPEN = typer.Option("--sharpen", help="Try SOCOP behind a sharpener too, fitted on rows that choose.")
+_FRACTION = typer.Option(help="The share of rows that chooses; the rest calibrates.")
 
 
 def tune(
-    data: DataFile,
-    out: PredictorOut,
+    data: options.DataFiles,
+    out: options.PredictorOut,
+    prefer: Annotated[Literal["singletons", "size"], _PREFER] = "singletons",
+    max_size: Annotated[float | None, _MAX_SIZE] = None,
+    sharpen: Annotated[bool, _SHARPEN] = False,
+    alpha: options.Alpha = 0.1,
+    tuning_fraction: Annotated[float, _FRACTION] = 0.5,
+    splits: options.Splits = 100,
+    seed: options.SplitSeed = 0,
+    labels: options.LabelsFile = None,
     *,
-    preference: Preference,
-    sharpen: Sharpen = False,
-    alpha: Alpha = 0.1,
-    tuning_fraction: Fraction = 0.5,
-    splits: Splits = 100,
-    seed: SplitSeed = 0,
-    labels: LabelsFile = None,
-    columns: Columns,
+    columns: options.ColumnOptions,
 ) -> None:
     """Choose a score for a preference on some rows, and calibrate it on the others."""
-    import pippin
-    from pippin._compare.tuning import CANDIDATES, SHARPENED
-    from pippin.cli.outputs import check_target
-    from pippin.tables.reading import known
-
     check_target(out, ".json")
-    given = read_or_example(data, labels, columns.layout)
-    tuned = pippin.tune(
-        given.rows,
-        known(given),
-        (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES,
-        alpha,
-        **preference._asdict(),
-        tuning_fraction=tuning_fraction,
-        splits=splits,
-        seed=seed,
-    )
+    given = read_all(data, labels, columns.layout)
+    candidates: Any = (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES
+    criterion: Any = {"prefer": prefer, "max_size": max_size, "tuning_fraction": tuning_fraction}
+    tuned = pippin.tune(given.rows, known(given), candidates, alpha, **criterion, splits=splits, seed=seed)
     predictor = tuned.calibrate(seed=seed)
     predictor.save(out)
     print(f"{tuned.method} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
