@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._conformal.serialization import read
 from pippin._theory.level import exact_alpha
+from pippin.cli.inputs import read
 
 CLASSES = ("crop", "weed")
 

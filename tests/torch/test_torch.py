@@ -133,9 +133,7 @@ def test_exported_program():
 
 def test_the_operation_keeps_torchs_contract():
     """Shapes under compilation are those of a run; nothing given is changed."""
-    head = pt.ConformalHead(
-        one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(90)), from_probs=True
-    )
+    head = pt.ConformalHead(one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(90)), from_probs=True)
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
     score = (*(part.view(torch.float64) for part in bits), head.linear)
