@@ -17,11 +17,12 @@ from pippin._conformal.mondrian import (
     Per,
     Taxonomy,
     as_levels,
+    kth_smallest,
     one_cell,
     warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule, warned
+from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, marginal_rule, mondrian_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -136,20 +137,17 @@ def calibrate(
     taxonomy = (
         None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
     )
-    options = {"units": units, "weights": weights, "folds": folds}
+    every = (("units", units), ("weights", weights), ("folds", folds))
+    options: dict[str, Any] = {name: value for name, value in every if value is not None}
     if hasattr(probs, "batches"):
-        own: dict[str, Any] = {
-            "labels": labels,
-            "classes": classes,
-            "groups": groups,
-            "sharpen": sharpen,
-            "features": features,
-        }
-        own |= {**options, "confidence": confidence, "from_logits": from_logits or None}
+        own: dict[str, Any] = {"labels": labels, "classes": classes, "groups": groups, "sharpen": sharpen}
+        own |= {**options, "features": features, "confidence": confidence, "from_logits": from_logits or None}
         return _calibrate_tables(probs, score, alpha, per, unseen, seed, own)
     if labels is None:
         raise InputError("Expected the true classes of the rows, got no labels", "pass labels=, one per row")
-    _check_options(options, taxonomy, alpha, score, confidence)
+    score = parse_ip_ms(score) or (score if sharpen and isinstance(sharpen, bool | str) else parse_score(score))
+    if options or taxonomy is not None or confidence is not None or not isinstance(alpha, float):
+        _check_options(options, taxonomy, alpha, score, confidence)
     warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is None or sharpen is False:
@@ -181,13 +179,11 @@ def calibrate_labelled(
     step: SharpeningStep | None = None,
 ) -> ConformalPredictor:
     """Calibrate on checked rows, with the warnings of `calibrate`; `options` are units, weights and folds."""
-    given = {name: value for name, value in (options or {}).items() if value is not None}
     rows, labels, classes = data
-    spec = parse_ip_ms(score)
-    if spec is not None:
-        rule: Rule = ip_ms_rule(rows, labels, alpha, spec, seed)
-        return ConformalPredictor(spec, as_alpha(alpha), rows.n, classes, rule, step)
-    chosen = parse_score(score)
+    if isinstance(score, IpMs):
+        rule: Rule = ip_ms_rule(rows, labels, alpha, score, seed)
+        return ConformalPredictor(score, as_alpha(alpha), rows.n, classes, rule, step)
+    chosen: Score = score
     if taxonomy is not None:
         predictor, note = mondrian_predictor(data, chosen, alpha, seed, taxonomy, confidence)
         if note:
@@ -196,11 +192,11 @@ def calibrate_labelled(
             ConformalPredictor(chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step)
         )
     scores = dispatch.label_scores(rows, labels, chosen, draws(chosen, rows.n, seed))
-    if not given:
+    if not options:
         return warned(marginal_predictor(scores, chosen, alpha, classes, confidence, step))
     if rows.index is not None:
-        same_index("probs", rows.index, **given)
-    [(name, value)] = given.items()
+        same_index("probs", rows.index, **options)
+    [(name, value)] = options.items()
     if name == "folds":
         rule = cross_rule(scores, as_folds(value, rows.n), as_alpha(alpha))
     else:
@@ -223,8 +219,9 @@ def marginal_predictor(
     step: SharpeningStep | None = None,
 ) -> ConformalPredictor:
     """Return the predictor with one threshold from the scores of the true labels."""
-    as_levels(alpha, None)
-    rule, level = mondrian_rule(one_cell(scores, len(scores), len(classes)), confidence=confidence).at(alpha)
+    level = as_alpha(alpha)
+    threshold = kth_smallest(scores, level, confidence)
+    rule = marginal_rule(one_cell(scores, len(scores), len(classes)), threshold, confidence)
     return ConformalPredictor(score, level, len(scores), classes, rule, step)
 
 
@@ -296,10 +293,10 @@ def _check_options(
     options: Mapping[str, Any], taxonomy: Taxonomy | None, alpha: Any, score: Any, confidence: float | None
 ) -> None:
     """Raise an InputError if keywords ask for two rules at once, or for what a rule cannot give."""
-    chosen = [f"{name}=" for name, value in options.items() if value is not None]
+    chosen = [f"{name}=" for name in options]
     if taxonomy is not None:
         chosen.append("per= or groups=")
-    if parse_ip_ms(score) is not None:
+    if isinstance(score, IpMs):
         chosen.append("score='ip/ms'")
     if len(chosen) > 1:
         raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")

@@ -8,7 +8,7 @@ cell, `cells.of[g, k]`.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -138,8 +138,12 @@ def make_cells(
 
 def one_cell(scores: Vector | None, n: int, n_classes: int) -> Cells:
     """Return the cell of a marginal predictor: n scores, in any order, for every class."""
-    of = read_only(np.zeros((1, n_classes), dtype=np.int32))
-    return Cells(of, read_only(np.array([0, n])), None if scores is None else read_only(scores))
+    return Cells(_one_cell(n_classes), np.array([0, n]), None if scores is None else read_only(scores))
+
+
+@lru_cache(maxsize=16)
+def _one_cell(n_classes: int) -> Indices:
+    return read_only(np.zeros((1, n_classes), dtype=np.int32))
 
 
 class Placement(NamedTuple):

@@ -18,7 +18,7 @@ from pippin._sharpening.learning import FEWEST, OutOfFold, sharpen_labelled
 from pippin._sharpening.sharpener import Sharpener, as_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._theory.scores import Score, socop
-from pippin._theory.spelling import read_call
+from pippin._theory.spelling import IpMs, parse_score, read_call
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows, as_array
@@ -151,7 +151,7 @@ def _wish(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
     wish = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
     if not wish:
-        return score, None
+        return score if isinstance(score, IpMs) else parse_score(score), None
     if name != "socop" or mode != "split" or len(parameters) > 1:
         raise InputError(
             f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}",
