@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pippin
+from pippin._conformal.predictor import mondrian_of
 from support.farms import DATA, FARMS, calibrated
 
 
@@ -26,7 +27,7 @@ def test_inputs_are_left_alone():
     predictor.predict(probs, seed=1, groups=groups, nonempty=True)
     for now, then in zip((probs, labels, groups), before, strict=True):
         assert np.array_equal(now, then)
-    for mine in (predictor.thresholds, predictor.cells.scores, predictor.cells.of):
+    for mine in (predictor.thresholds, mondrian_of(predictor).cells.scores, mondrian_of(predictor).cells.of):
         with pytest.raises(ValueError, match="read-only"):
             mine[...] = 0
 

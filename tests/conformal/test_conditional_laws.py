@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
+from pippin._conformal.predictor import mondrian_of
 from pippin._theory.level import quantile_rank
 
 
@@ -38,7 +39,7 @@ def test_every_cell_covers_by_its_exact_law(per):
         predictor = pippin.calibrate(
             probs[rows], labels[rows], "pip", alpha, per=per, groups=groups[rows] if "group" in per else None
         )
-        counts = predictor.cells.counts[predictor.cells.of]
+        counts = mondrian_of(predictor).cells.counts[mondrian_of(predictor).cells.of]
         for (g, k), own in sorted_scores.items():
             count = int(counts[g, k])
             rank = quantile_rank(count, alpha)

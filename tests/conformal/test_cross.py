@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal.predictor import from_content
 from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
 from support.predictor_files import brought_back, check_wrong_parts
@@ -100,7 +99,7 @@ def test_blocks_of_rows_give_the_same():
     probs, labels, folds, new = some(60, 3, 600, 1000)
     predictor = pippin.calibrate(probs, labels, "aps", 0.1, folds=folds, seed=1)
     scores = [pippin.scores.score(part, None, "aps", seed=2) for part in new]
-    below = sum(map(np.searchsorted, predictor.fold_scores, scores), np.zeros((600, 1000)))
+    below = sum(map(np.searchsorted, predictor.content()["fold_scores"], scores), np.zeros((600, 1000)))
     p = predictor.p_values(new, seed=2)
     assert np.array_equal(p, (61 - below) / 61)
     assert np.array_equal(predictor.predict(new, seed=2).mask, p > 0.1)
@@ -261,12 +260,10 @@ def test_frames_logits_seeds_and_inputs():
     assert sets.labels() == predictor.predict(new, seed=4).labels() != predictor.predict(new, seed=5).labels()
     logits = pippin.calibrate(np.log(probs), labels, "ip", folds=folds, from_logits=True)
     plain = pippin.calibrate(probs, labels, "ip", folds=folds)
-    assert np.allclose(np.concatenate(logits.fold_scores), np.concatenate(plain.fold_scores))
+    assert np.allclose(logits.calibration_scores, plain.calibration_scores)
     assert np.allclose(logits.p_values(np.log(new), from_logits=True), plain.p_values(new), atol=0.05)
     assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, folds, new), strict=True))
-    assert repr(predictor) == "CrossPredictor(aps, alpha=0.1, 50 calibration examples in 2 folds, 4 classes)"
-    with pytest.raises(ValueError, match="read-only"):
-        predictor.fold_scores[0][0] = 0
+    assert repr(predictor) == "ConformalPredictor(aps, alpha=0.1, 50 calibration examples in 2 folds, 4 classes)"
 
 
 def test_its_file_brings_it_back(tmp_path):
@@ -277,7 +274,7 @@ def test_its_file_brings_it_back(tmp_path):
     content, back = brought_back(predictor, "cross", tmp_path)
     for same in back:
         assert np.array_equal(same.p_values(new), predictor.p_values(new))
-    check_wrong_parts(from_content, content, fold_scores=[part[::-1] for part in content["fold_scores"]])
+    check_wrong_parts("cross", content, fold_scores=[part[::-1] for part in content["fold_scores"]])
 
 
 def test_too_few_rows_warn():
@@ -329,7 +326,6 @@ REFUSED = {
         "Model 1: Row 0 sums to 2",
     ),
     "p of ragged": (lambda: made().p_values([NEW[0], [[1.0], [0.5, 0.5]]]), "Model 1: Expected a matrix of numbers"),
-    "no folds": (lambda: pippin.calibrate(P, Y, folds=None), r"Expected 20 folds, .* got shape \(\)"),
     "ragged folds": (
         lambda: pippin.calibrate(P, Y, folds=[[0], [1, 1]]),
         "Expected 20 folds, .* got list: pass",
@@ -342,7 +338,7 @@ REFUSED = {
         r"Expected probabilities of shape \(n, K\), got shape \(\)",
     ),
     "three axes": (lambda: pippin.calibrate(NEW, Y, folds=G), r"Expected probabilities of shape \(n, K\), got"),
-    "no labels": (lambda: pippin.calibrate(P, None, folds=G), "Expected 20 labels, one per row"),
+    "no labels": (lambda: pippin.calibrate(P, None, folds=G), "Expected the true classes of the rows, got no labels"),
     "no distribution": (lambda: made().predict([NEW[0], 2 * NEW[1]]), "Model 1: Row 0 sums to 2"),
     "level": (lambda: made().at(2), "Expected alpha"),
     "label": (lambda: made().p_values(NEW, [0, 1, 2, 3, 4]), "Row 4 has the label 4"),

@@ -74,9 +74,9 @@ def test_what_stands_before_and_beside():
     assert [one.name for one in found.classes if one.inside] == sharpened.predict(row[None])[0]
     assert found.classes[0].probability == sharper.one(row).max()
     kept, _, _ = PREDICTORS["one"]
-    with pytest.raises(ValueError, match="Expected no group beside the row, got 'north': leave group= out"):
+    with pytest.raises(ValueError, match="Expected no group with the row, got 'north': leave group= out"):
         kept.explain(row, group="north")
-    with pytest.raises(ValueError, match="Expected a weight beside the row, got None: pass weight="):
+    with pytest.raises(ValueError, match="Expected a weight with the row, got None: pass weight="):
         PREDICTORS["weighted"][0].explain(row)
 
 

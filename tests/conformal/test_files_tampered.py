@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pippin
+from pippin._conformal.predictor import mondrian_of
 from pippin._conformal.serialization import read_file, write_file
 from support.scores import EVERY_SCORE
 
@@ -83,7 +84,7 @@ def test_other_thresholds_are_refused(tmp_path, per):
         with pytest.raises(ValueError, match=told):
             pippin.load(path)
     predictor.save(path)
-    changed(path, calibration_scores=(predictor.cells.scores + 0.001).tolist())
+    changed(path, calibration_scores=(mondrian_of(predictor).cells.scores + 0.001).tolist())
     with pytest.raises(ValueError, match=told):
         pippin.load(path)
 

@@ -34,9 +34,9 @@ def test_a_failed_save_leaves_nothing(tmp_path):
 FULL_DISK = """
 import resource, sys
 import numpy as np
-import pippin
+from support.predictor_files import held
 
-big = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 2.0, 50_000, range(2), np.linspace(0, 1, 50_000))
+big = held(np.linspace(0, 1, 50_000))
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     big.save(sys.argv[1])
@@ -58,10 +58,9 @@ def test_the_old_file_survives_a_write_that_fails_halfway(tmp_path):
 SAVE = """
 import sys
 import numpy as np
-import pippin
+from support.predictor_files import held
 
-scores = np.linspace(0, 1, 20_000)
-pippin.calibrate(np.column_stack([1 - scores, scores]), np.zeros(20_000, int), "ip", 0.00006).save(sys.argv[1])
+held(np.linspace(0, 2, 20_000)).save(sys.argv[1])
 """
 
 

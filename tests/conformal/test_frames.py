@@ -15,6 +15,7 @@ from pandas.testing import assert_frame_equal
 import pippin
 from pippin._validation.rows import as_array, as_rows
 from support.array_kinds import OnlyArray, OnlyDlpack
+from support.one_threshold import one_threshold
 
 NAMES = ("crop", "soil", "weed")
 PROBS = np.array([[0.7, 0.2, 0.1], [0.05, 0.45, 0.5], [0.4, 0.35, 0.25], [0.45, 0.1, 0.45]])
@@ -31,7 +32,7 @@ INDICES = {
 
 
 def predict(probs, classes=NAMES):
-    return pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, classes, None).predict(probs)
+    return one_threshold("ip", 0.1, 0.58, 9, classes).predict(probs)
 
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
@@ -124,7 +125,8 @@ def test_only_the_users_library_is_imported(used, other):
     """pandas users need no polars loaded, and polars users no pandas."""
     code = (
         f"import sys; sys.modules[{other!r}] = None; import numpy, pippin, {used}\n"
-        "p = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, ('a', 'b'), None)\n"
+        "from support.one_threshold import one_threshold\n"
+        "p = one_threshold('ip', 0.1, 0.58, 9, ('a', 'b'))\n"
         f"print(p.predict({used}.DataFrame({{'a': [0.9], 'b': [0.1]}})).to_frame(classes=True).shape)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "(1, 4)\n"
@@ -156,6 +158,6 @@ def test_no_copy_on_the_way_in(source, dtype):
 
 def test_one_row_of_any_array():
     """`predict_one` takes what `predict` takes."""
-    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, 0.58, 9, NAMES, None)
+    predictor = one_threshold("ip", 0.1, 0.58, 9, NAMES)
     for source in (OnlyArray, OnlyDlpack, torch.from_numpy):
         assert predictor.predict_one(source(PROBS[1].copy())).tolist() == [2, 1]

@@ -16,7 +16,8 @@ P, Y, Q, TRUE = DATA.probs[:N], DATA.labels[:N], DATA.probs[N : N + M], DATA.lab
 GROUPS = np.array(["north", "south"])
 ROW_GROUPS = GROUPS[np.arange(M) % 2]
 KINDS = {name: "crop" if number % 3 else "weed" for number, name in enumerate(DATA.classes)}
-FITTED = pippin.sharpen(DATA.probs[2000:2300], DATA.labels[2000:2300], features=DATA.probs[2000:2300, :2])
+OTHER = slice(2000, 2300)
+FITTED = pippin.sharpen(DATA.probs[OTHER], DATA.labels[OTHER], classes=DATA.classes, features=DATA.probs[OTHER, :2])
 
 PREDICTORS = {  # keywords of calibrate, keywords of predict
     "marginal": ({}, {}),

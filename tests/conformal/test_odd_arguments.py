@@ -45,7 +45,7 @@ def test_an_odd_level(alpha, call):
 def test_an_odd_seed_of_predict():
     predictor = CALLS["calibrate"](seed=0)
     for seed in SEEDS:
-        for call in (predictor.predict, predictor.p_values, predictor.forced):
+        for call in (predictor.predict, predictor.p_values, predictor.point_predictions):
             with pytest.raises(pippin.InputError, match=r"^Expected a seed"):
                 call(PROBS, seed=seed)
         with pytest.raises(pippin.InputError, match=r"^Expected a seed"):

@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn.cluster import KMeans
 
 import pippin
+from pippin._conformal.predictor import mondrian_of
 from pippin._conformal.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
 from pippin._conformal.mondrian import make_cells, rc3p_limits
 from pippin._engine import dispatch
@@ -109,7 +110,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
     again = pippin.calibrate(probs, labels, "aps", seed=np.random.default_rng(4), per="cluster")
     assert np.array_equal(again.thresholds, predictor.thresholds)
     other = pippin.calibrate(probs, labels, "aps", seed=5, per="cluster")
-    assert not np.array_equal(other.cells.of, predictor.cells.of)
+    assert not np.array_equal(mondrian_of(other).cells.of, mondrian_of(predictor).cells.of)
 
 
 def test_the_table_shows_clusters_and_their_rows():
@@ -125,7 +126,7 @@ def test_the_table_shows_clusters_and_their_rows():
     for _, mates in table.drop_nulls("cluster").group_by("cluster"):
         assert mates["n"].n_unique() == mates["threshold"].n_unique() == 1
     again = predictor.at(0.2)
-    assert np.array_equal(again.cells.of, predictor.cells.of)
+    assert np.array_equal(mondrian_of(again).cells.of, mondrian_of(predictor).cells.of)
     assert (again.thresholds <= predictor.thresholds).all()
 
 
@@ -149,7 +150,7 @@ def test_a_cluster_with_too_few_rows_is_named():
     told = r"\d+ of \d+ thresholds are infinite, because alpha=0.02 needs 49 .*the cluster of \d+ has \d+.*: collect"
     with pytest.warns(UserWarning, match=told):
         predictor = pippin.calibrate(probs, labels, "ip", 0.02, seed=0, per="cluster")
-    few = predictor.cells.counts[predictor.cells.of[0]] < 49
+    few = mondrian_of(predictor).cells.counts[mondrian_of(predictor).cells.of[0]] < 49
     assert few.any()
     assert np.array_equal(np.isinf(predictor.thresholds[0]), few)
     assert predictor.predict(probs[:10]).mask[:, few].all()
@@ -216,7 +217,7 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
     labels = np.repeat(np.arange(5), 1000)
     probs = made_rows("spread", 5000, 5, 0)
     predictor = pippin.calibrate(probs, labels, "ip", seed=rng, per="cluster")
-    assert sorted(predictor.cells.of[0]) == [0, 1, 2, 3, 4]
+    assert sorted(mondrian_of(predictor).cells.of[0]) == [0, 1, 2, 3, 4]
     assert np.isfinite(predictor.thresholds).all()
     theirs, _ = torchcp("ClusteredPredictor", probs, labels)
     assert np.isinf(theirs.q_hat.numpy()).all()

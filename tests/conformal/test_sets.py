@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
+from support.one_threshold import one_threshold
 
 NAMES = ("crop", "soil", "weed")
 
@@ -151,7 +152,7 @@ TWO = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
 )
 def test_predicted_sets(probs, threshold, wanted):
     """Full, empty and ordinary sets of IP, most probable class first, equal ones by index."""
-    predictor = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, threshold, 9, range(probs.shape[1]), None)
+    predictor = one_threshold("ip", 0.1, threshold, 9, range(probs.shape[1]))
     sets = predictor.predict(probs)
     assert sets.labels() == wanted
     assert sets.mask.sum() == sum(map(len, wanted))

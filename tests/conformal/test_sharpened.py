@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import pippin
+from pippin._conformal.predictor import mondrian_of
 from pippin._sharpening.sharpener import row_prints
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
@@ -26,7 +27,7 @@ def test_coverage_follows_its_law_behind_a_sharpener(sharper, score):
     coverage = np.searchsorted(test, calibrations[:, 44], side="right") / len(test)
     assert stats.kstest(coverage, stats.beta(45, 5).cdf).pvalue > 0.01
     one = pippin.calibrate(probs[:49], labels[:49], score, 0.1, sharpen=sharper)
-    assert one.base.threshold == calibrations[0, 44]
+    assert one.threshold == calibrations[0, 44]
 
 
 def test_rows_that_learnt_cannot_calibrate():
@@ -68,26 +69,28 @@ def test_one_row_is_like_many(sharper):
     sets = predictor.predict(probs)
     for row, start, stop in zip(probs[:60], sets.offsets[:60], sets.offsets[1:61], strict=True):
         assert predictor.predict_one(row).tolist() == sets.members[start:stop].tolist()
-    with pytest.raises(pippin.InputError, match="Expected one row of 4 probabilities"):
+    with pytest.raises(pippin.InputError, match="Expected 4 columns, one per class"):
         predictor.predict_one(probs[0, :3])
     with pytest.raises(pippin.InputError, match="sums to"):
         predictor.predict_one(2 * probs[0])
 
 
 def test_any_predictor_may_stand_behind_it(sharper, tmp_path):
-    """Weighted ones too, in two steps."""
+    """Weighted ones too."""
     probs, labels = confused_rows(400, seed=24)
     weights = np.linspace(1, 2, 400)
-    predictor = sharper.before(pippin.calibrate(sharper(probs), labels, "ip", 0.2, weights=weights))
+    predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights, sharpen=sharper)
+    plain = pippin.calibrate(sharper(probs), labels, "ip", 0.2, weights=weights)
     predictor.save(tmp_path / "p.json")
     sets = pippin.load(tmp_path / "p.json").predict(probs, weights=weights)
-    assert np.array_equal(sets.members, predictor.base.predict(sharper(probs), weights=weights).members)
-    named = pippin.calibrate(probs, labels, classes=("a", "b", "c", "d"))
-    with pytest.raises(pippin.InputError, match="Expected the classes of the sharpener"):
-        sharper.before(named)
+    assert np.array_equal(sets.members, plain.predict(sharper(probs), weights=weights).members)
+    told = r"Expected the classes of the sharpener \(0, 1, 2, 3\), got .*: sharpen and calibrate with the same classes="
+    for names in (("a", "b", "c", "d"), (3, 2, 1, 0)):
+        with pytest.raises(pippin.InputError, match=told):
+            pippin.calibrate(probs, labels, classes=names, sharpen=sharper)
 
 
-def test_learn_divides_the_rows():
+def test_split_divides_the_rows():
     """One part learns, the other calibrates; its sets cover, smaller and more often single than the plain score's."""
     probs, labels = confused_rows(9000, seed=25)
     predictor = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1, sharpen="split")
@@ -105,28 +108,29 @@ def test_the_price_of_socop_is_chosen_on_rows_that_learnt():
     few = pippin.calibrate(probs[:800], labels[:800], "socop(max_size=1.35)", sharpen="split")
     many = pippin.calibrate(probs[:800], labels[:800], "socop(min_singletons=0.9)", sharpen="split")
     sets = [one.predict(probs[800:]) for one in (few, many)]
-    assert few.base.score != many.base.score
+    assert few.score != many.score
     assert pippin.metrics.singleton_rate(sets[0]) < pippin.metrics.singleton_rate(sets[1])
     assert pippin.metrics.mean_size(sets[0]) < min(1.4, pippin.metrics.mean_size(sets[1]))
-    for wrong in ({"max_size": 1.0, "min_singletons": 0.5}, {"max_size": 1.0, "score": "ip"}):
-        with pytest.raises(pippin.InputError, match="Expected max_size or min_singletons"):
-            pippin.calibrate(probs[:800], labels[:800], "socop", sharpen="split", **wrong)
+    for wrong in ("socop(max_size=1.0, min_singletons=0.5)", "ip(max_size=1.0)", "socop(max_size=2, mu=1)"):
+        with pytest.raises(pippin.InputError, match=r"Expected socop\(max_size=…\) or socop\(min_singletons=…\)"):
+            pippin.calibrate(probs[:800], labels[:800], wrong, sharpen="split")
 
 
 def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_see(tmp_path):
     """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
     probs, labels = confused_rows(250, seed=27)
     mixture = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture")
-    assert [part.n_calibration for part in mixture.parts] == [50] * 5
-    for part in mixture.parts:
-        seen = np.isin(_prints(probs), part.sharpeners[0].learnt.prints)
+    assert mondrian_of(mixture).cells.counts.tolist() == [50] * 5
+    parts = []
+    for sharper, threshold in zip(mixture.sharpeners, mixture.thresholds[:, 0], strict=True):
+        seen = np.isin(_prints(probs), sharper.learnt.prints)
         assert seen.sum() == 200
-        again = pippin.calibrate(probs[~seen], labels[~seen], "ip", 0.2, sharpen=part.sharpeners[0])
-        assert again.base.threshold == part.base.threshold
+        parts.append(pippin.calibrate(probs[~seen], labels[~seen], "ip", 0.2, sharpen=sharper))
+        assert parts[-1].threshold == threshold
     new, truth = confused_rows(4000, seed=28)
     sets = mixture.predict(new, seed=1)
     drawn = np.random.default_rng(1).integers(5, size=4000)
-    for number, part in enumerate(mixture.parts):
+    for number, part in enumerate(parts):
         alone = part.predict(new[drawn == number])
         assert np.array_equal(sets.sizes[drawn == number], alone.sizes)
     assert pippin.metrics.coverage(sets, truth) == pytest.approx(0.8, abs=0.06)
@@ -149,7 +153,7 @@ def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
     new, truth = confused_rows(4000, seed=30)
     sets = predictor.predict(new)
     assert predictor.guarantee < pippin.metrics.coverage(sets, truth) == pytest.approx(0.9, abs=0.05)
-    assert predictor.takes == {"seed"}
+    assert predictor.takes == set()
     predictor.save(tmp_path / "c.json")
     assert np.array_equal(pippin.load(tmp_path / "c.json").predict(new).members, sets.members)
     assert [predictor.predict_one(row).tolist() for row in new[:20]] == [
@@ -171,16 +175,16 @@ def test_over_many_small_data_sets_a_mixture_covers():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"way": "both"}, "Expected the way 'split', 'mixture' or 'cross', got 'both'"),
-        ({"learning_fraction": 1.0}, "Expected a learning fraction strictly between 0 and 1, got 1.0"),
+        ("both", "Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got 'both'"),
+        ("split(learning_fraction=1.0)", "Expected a learning fraction strictly between 0 and 1, got 1.0"),
     ],
 )
-def test_what_learn_is_asked_for_is_checked(wrong, message):
+def test_sharpen_is_checked(wrong, message):
     """One sentence each."""
     with pytest.raises(pippin.InputError, match=message):
-        pippin.learn(*confused_rows(100), **wrong)
+        pippin.calibrate(*confused_rows(100), sharpen=wrong)
     with pytest.raises(pippin.InputError, match="Expected more rows, to learn on some and calibrate on others, got 12"):
-        pippin.learn(*confused_rows(12))
+        pippin.calibrate(*confused_rows(12), sharpen=True)
 
 
 def test_what_cannot_leave_python_says_so(sharper):

@@ -42,9 +42,10 @@ def test_rows_and_features_must_be_the_same_rows():
     """By their index, and by their number."""
     frame, beside = pd.DataFrame(PROBS[:100], columns=NAMES), pd.DataFrame(HINT[:100])
     turned = beside.iloc[::-1]
-    for call in (pippin.sharpen, pippin.learn):
-        with pytest.raises(pippin.InputError, match="index"):
-            call(frame, LABELS[:100], features=turned)
+    with pytest.raises(pippin.InputError, match="index"):
+        pippin.sharpen(frame, LABELS[:100], features=turned)
+    with pytest.raises(pippin.InputError, match="index"):
+        pippin.calibrate(frame, LABELS[:100], sharpen="split", features=turned)
     mixture = pippin.calibrate(
         PROBS[:100], LABELS[:100], "ip", 0.2, sharpen="mixture", features=HINT[:100], classes=NAMES
     )
@@ -80,15 +81,9 @@ def test_rows_are_known_again_as_float32_as_logits_and_among_many():
 def test_what_cannot_stand_behind_a_sharpener_is_refused():
     """It would be saved and not read again, or not predict."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
-    ready = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
-    crossed = pippin.calibrate(PROBS, LABELS, folds=np.arange(600) % 2)
-    decider = pippin.decisions.calibrate(
-        PROBS, LABELS, pippin.decisions.Utility([[1, 0, 0, 0], [0, 1, 1, 1]], actions=("a", "b")), 0.2
-    )
-    for base in (ready, crossed, decider):
-        with pytest.raises(pippin.InputError, match="Expected a predictor of sets with thresholds of its own"):
-            sharper.before(base)
-    with pytest.raises(pippin.InputError, match="Expected a Sharpener, got str"):
+    with pytest.raises(pippin.InputError, match="Expected one of folds= and a fitted sharpener, got both"):
+        pippin.calibrate(PROBS[100:], LABELS[100:], folds=np.arange(500) % 2, sharpen=sharper)
+    with pytest.raises(pippin.InputError, match="Expected sharpen to be a Sharpener, True, .* got 'sharper'"):
         pippin.calibrate(PROBS, LABELS, sharpen="sharper")
 
 
@@ -116,16 +111,18 @@ def test_many_classes_and_few_rows_are_quick_to_learn():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"max_size": np.nan},
-        {"max_size": -1},
-        {"max_size": "2"},
-        {"min_singletons": 80},
+        {"score": "socop(max_size=-1)"},
+        {"score": "socop(max_size=0)"},
+        {"score": "socop(max_size=text)"},
+        {"score": "socop(min_singletons=80)"},
         {"seed": -1},
         {"seed": 1.5},
-        {"way": "cross", "learning_fraction": 0.3},
+        {"sharpen": "cross(learning_fraction=0.3)"},
+        {"sharpen": "split(share=0.3)"},
+        {"sharpen": 3},
     ],
 )
 def test_numbers_that_cannot_be_are_one_sentence(wrong):
     """Of the project's own error."""
-    with pytest.raises(pippin.InputError, match=r"^Expected "):
-        pippin.calibrate(PROBS[:100], LABELS[:100], "socop", sharpen="split", **wrong)
+    with pytest.raises(pippin.InputError, match=r"^(Expected|Cannot read the score) "):
+        pippin.calibrate(PROBS[:100], LABELS[:100], **{"score": "socop", "sharpen": "split", **wrong})

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
+from pippin._conformal.serialization import read_content
 from pippin._theory.level import exact_alpha
-from pippin.cli.inputs import read
 
 CLASSES = ("crop", "weed")
 
@@ -132,7 +132,9 @@ def test_it_comes_back_from_its_file_and_behind_a_sharpener(tmp_path):
 
 
 def test_wrong_use_is_told():
-    with pytest.raises(ValueError, match="Expected units= for one guarantee over all classes, got per="):
+    with pytest.raises(
+        ValueError, match="Expected one of units=, per= or groups=, got them together: choose one of them"
+    ):
         calibrated([0.1, 0.2], [0, 1], 0.5, per="class")
     with pytest.raises(ValueError, match="Expected 2 units"):
         calibrated([0.1, 0.2], [0], 0.5)
@@ -140,4 +142,4 @@ def test_wrong_use_is_told():
         assert np.isinf(calibrated([0.1, 0.2, 0.3], [0, 0, 1], 0.1).threshold)
     content = calibrated([0.1, 0.2, 0.3], [0, 0, 1], 0.5).content()
     with pytest.raises(ValueError, match="its units makes no sense"):
-        read(content | {"units": [0, 0, 2]})
+        read_content(content | {"units": [0, 0, 2]})

@@ -15,7 +15,7 @@ from pippin._theory.level import exact_alpha, quantile_rank
 from pippin._theory.weighted_tails import tails
 from support.rows import KINDS, probabilities
 from support.scores import EVERY_SCORE
-from support.weighted_rows import some
+from support.weighted_rows import some, thresholds_of
 
 FULL = "ignore:.*sets hold all classes"
 HUNDREDTHS = [h / 100 for h in range(1, 100)]
@@ -45,7 +45,7 @@ def test_the_definition_in_fractions(score):
         for alpha in (0.05, 0.1, 0.4):
             predictor = pippin.calibrate(probs, labels, score, alpha, weights=weights, seed=1)
             limits = np.array([exact_threshold(scores, weights, w, alpha) for w in own])
-            assert np.array_equal(predictor.thresholds(own), limits)
+            assert np.array_equal(thresholds_of(predictor, own), limits)
             assert np.array_equal(predictor.predict(probs, weights=own, seed=2).mask, every <= limits[:, None])
         total = sum(map(Fraction, weights.tolist()))
         found = predictor.p_values(probs, weights=own, seed=2)
@@ -67,9 +67,9 @@ def test_equal_weights_are_no_weights(case, weight):
     for alpha in HUNDREDTHS:
         k = quantile_rank(len(probs), alpha)
         threshold = math.inf if k > len(probs) else plain.calibration_scores[k - 1]
-        assert weighted.at(alpha).thresholds(weights[:1]) == threshold
+        assert thresholds_of(weighted.at(alpha), weights[:1]) == threshold
         assert np.array_equal(p > alpha, scores <= threshold)
-    assert weighted.effective_sample_size == pytest.approx(len(probs))
+    assert weighted.n_effective == pytest.approx(len(probs))
 
 
 def test_equal_weights_at_every_n():
@@ -85,7 +85,7 @@ def test_equal_weights_at_every_n():
             wrong += np.argmax(held >= (1 - alpha) * 0.1 * (n + 1)) != min(quantile_rank(n, alpha) - 1, n)
     assert wrong > 30  # so often are plain floats off
     weighted = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.full(400, 0.1))
-    assert weighted.thresholds([0.1]) == np.sort(scores)[quantile_rank(400, 0.1) - 1]
+    assert thresholds_of(weighted, [0.1]) == np.sort(scores)[quantile_rank(400, 0.1) - 1]
 
 
 @pytest.mark.filterwarnings(FULL)
@@ -160,12 +160,13 @@ def test_weights_stay_with_their_scores():
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
     scores = pippin.scores.score(probs, labels, "ip")
     pairs = sorted(zip(scores.tolist(), weights.tolist(), strict=True))
-    assert list(zip(predictor.scores.tolist(), predictor.weights.tolist(), strict=True)) == pairs
+    content = predictor.content()
+    assert list(zip(content["calibration_scores"], content["weights"], strict=True)) == pairs
     apart = np.sort(scores)[np.argmax(np.cumsum(np.sort(weights)) >= 0.8 * (weights.sum() + 1))]
-    assert predictor.thresholds([1.0])[0] != apart
+    assert thresholds_of(predictor, [1.0])[0] != apart
     shuffled = np.random.default_rng(0).permutation(50)
     again = pippin.calibrate(probs[shuffled], labels[shuffled], "ip", 0.2, weights=weights[shuffled])
-    assert np.array_equal(again.thresholds(weights), predictor.thresholds(weights))
+    assert np.array_equal(thresholds_of(again, weights), thresholds_of(predictor, weights))
 
 
 @pytest.mark.filterwarnings(FULL, "ignore:.*too few")
@@ -187,7 +188,7 @@ def test_a_weight_of_zero_is_no_row(score):
     weighted = pippin.calibrate(probs, labels, score, 0.1, weights=kept.astype(float), seed=Drawn(u))
     for alpha in (0.01, 0.1, 0.25, 0.5):
         plain = pippin.calibrate(probs[kept], labels[kept], score, alpha, seed=Drawn(u[kept]))
-        assert (weighted.at(alpha).thresholds(np.ones(3)) == plain.threshold).all()
+        assert (thresholds_of(weighted.at(alpha), np.ones(3)) == plain.threshold).all()
         sets = weighted.at(alpha).predict(probs, weights=np.ones(60), seed=5)
         assert sets.labels() == plain.predict(probs, seed=5).labels()
 
@@ -233,7 +234,7 @@ def test_coverage_with_equal_weights_is_beta():
     for _ in range(draws):
         rows = rng.integers(0, len(probs), n)
         predictor = pippin.calibrate(probs[rows], labels[rows], "pip", alpha, weights=np.full(n, 0.7))
-        reached.append(predictor.thresholds([0.7])[0])
+        reached.append(thresholds_of(predictor, [0.7])[0])
     coverage = np.searchsorted(population, reached, side="right") / len(population)
     k = quantile_rank(n, alpha)
     assert stats.kstest(coverage, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
@@ -248,8 +249,8 @@ def test_only_ratios_count():
         assert np.array_equal(
             other.p_values(probs, weights=weights * factor), predictor.p_values(probs, weights=weights)
         )
-        assert other.effective_sample_size == predictor.effective_sample_size
-    assert predictor.effective_sample_size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+        assert other.n_effective == predictor.n_effective
+    assert predictor.n_effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
 
 
 def test_a_heavy_object_gets_the_full_set():
@@ -260,4 +261,4 @@ def test_a_heavy_object_gets_the_full_set():
         sets = predictor.predict(probs[:4], weights=[1, 5, 0, 1e300])
     assert sets.sizes[[1, 3]].tolist() == [4, 4]
     assert (sets.sizes[[0, 2]] < 4).all()
-    assert predictor.thresholds([0, 1, 5]).tolist() == [*np.sort(predictor.scores)[[17, 18]], math.inf]
+    assert thresholds_of(predictor, [0, 1, 5]).tolist() == [*np.sort(predictor.calibration_scores)[[17, 18]], math.inf]

@@ -69,15 +69,16 @@ def test_frames_logits_seeds_and_inputs():
     assert list(sets.index) == list(range(7, 57))
     assert predictor.classes == tuple(names)
     logits = pippin.calibrate(np.log(probs), labels, "ip", weights=weights, from_logits=True)
-    assert np.allclose(logits.scores, pippin.calibrate(probs, labels, "ip", weights=weights).scores)
+    assert np.allclose(
+        logits.calibration_scores, pippin.calibrate(probs, labels, "ip", weights=weights).calibration_scores
+    )
     assert logits.predict(np.log(probs), weights=weights, from_logits=True).sizes.sum() > 0
     assert predictor.predict(frame, weights=weights, seed=4).labels() == sets.labels()
     assert predictor.predict(frame, weights=weights, seed=5).labels() != sets.labels()
     assert all(np.array_equal(a, b) for a, b in zip(before, (probs, labels, weights), strict=True))
-    assert repr(predictor).startswith("WeightedPredictor(aps, alpha=0.1, 50 calibration examples worth ")
-    for array in (predictor.scores, predictor.weights):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
+    assert repr(predictor).startswith("ConformalPredictor(aps, alpha=0.1, 50 calibration examples worth ")
+    with pytest.raises(ValueError, match="read-only"):
+        predictor.calibration_scores[0] = 0
 
 
 def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
@@ -105,7 +106,7 @@ def test_its_file_brings_it_back(tmp_path):
     for same in back:
         assert np.array_equal(same.p_values(probs, weights=weights), predictor.p_values(probs, weights=weights))
     reversed_scores = content["calibration_scores"][::-1]
-    check_wrong_parts(from_content, content, calibration_scores=reversed_scores, weights=[0.0] * 50)
+    check_wrong_parts("weighted", content, calibration_scores=reversed_scores, weights=[0.0] * 50)
 
 
 def test_ratios_from_a_classifier():

@@ -11,13 +11,14 @@ import pippin
 from pippin._engine import dispatch
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
+from support.one_threshold import one_threshold
 from support.reference import ranking, score_of
 from support.rows import probabilities
 from support.scores import every_score
 
 
 def predictor_with(score, threshold, n_classes):
-    return pippin.ConformalPredictor(score, 0.1, threshold, 99, range(n_classes), None)
+    return one_threshold(score, 0.1, threshold, 99, range(n_classes))
 
 
 def some_thresholds(all_scores, seed):

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.mondrian import kth_smallest
-from pippin._conformal.serialization import Content
+from pippin._conformal.mondrian import one_cell
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.rules import marginal_rule
+from pippin._conformal.serialization import read_content
 
 RNG = np.random.default_rng(3)
 PROBS = RNG.dirichlet(np.ones(4), 50)
@@ -23,7 +25,8 @@ def made(score="repip", **options):
 def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
     """A predictor that holds any scores at all, and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
-    return pippin.ConformalPredictor(score, alpha, kth_smallest(numbers, alpha), len(numbers), classes, numbers)
+    rule, level = marginal_rule(one_cell(numbers, len(numbers), len(classes)), 0.0).at(alpha)
+    return ConformalPredictor(score, level, len(numbers), classes, rule)
 
 
 def same(a, b):
@@ -50,13 +53,13 @@ def brought_back(predictor, kind, folder):
     return whole["predictor"], back
 
 
-def check_wrong_parts(from_content, content, **parts):
+def check_wrong_parts(kind, content, **parts):
     """A file in which one of the parts is wrong, or what every file has, makes no sense."""
     n, names = content["n_calibration"], content["classes"]
     wrong = {"alpha": 1.5, "n_calibration": n - 1, "n_classes": len(names) - 1, "classes": [names[0], *names[:-1]]}
     for part, value in {**wrong, **parts}.items():
         with pytest.raises(ValueError, match=r"makes no sense|Expected alpha"):
-            from_content(Content({**content, part: value}))
+            read_content({**content, "kind": kind, part: value})
 
 
 CONTENT = {

@@ -36,7 +36,7 @@ from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched
 from pippin._validation.index import same_index
 from pippin._validation.labels import Groups, Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
 
@@ -155,6 +155,11 @@ def calibrate(
             raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
         return calibrate_labelled(data, score, alpha, seed, taxonomy, options, confidence)
     if isinstance(sharpen, Sharpener):
+        if data.classes != sharpen.classes:
+            raise InputError(
+                f"Expected the classes of the sharpener ({shortened(sharpen.classes)}), got {shortened(data.classes)}",
+                "sharpen and calibrate with the same classes=",
+            )
         sharpen.check_unseen(data.rows)
         same_index("probs", data.rows.index, features=features)
         if folds is not None:

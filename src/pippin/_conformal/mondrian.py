@@ -275,8 +275,8 @@ def as_level(alpha: Any, kinds: Kinds | None) -> tuple[float, tuple[float, ...] 
 def warn_of_levels(alpha: Any) -> None:
     """Warn of an alpha, or of the alpha of a kind, that is probably a confidence level."""
     for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
-        if as_alpha(level) > 0.5:
-            warn_of_level(level)
+        if (share := as_alpha(level)) > 0.5:
+            warn_of_level(share)
 
 
 class Taxonomy(NamedTuple):

@@ -541,8 +541,9 @@ class WeightedRule(Rule):
 
     def members(self, score: Score, request: Request) -> dispatch.Sets:
         bounds = self.bounds(request)
+        sets = dispatch.members(request.rows, score, bounds, request.draws.u)
         self._warn_of_heavy(bounds, request)
-        return dispatch.members(request.rows, score, bounds, request.draws.u)
+        return sets
 
     def _warn_of_heavy(self, bounds: Bounds, request: Request) -> None:
         """Warn of objects or classes that outweigh the calibration rows."""
