@@ -4,7 +4,6 @@ import json
 import math
 import pickle
 import warnings
-from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -14,11 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal.ip_ms import combined, score_labels, singletons
-from pippin._conformal.predictor import from_content
-from pippin._conformal.serialization import Content
+from pippin._conformal.ip_ms import IpMsRule, combined, score_labels, singletons
+from pippin._conformal.serialization import read_content
 from pippin._theory.level import quantile_rank
+from pippin._theory.spelling import IpMs
 from pippin._validation.rows import as_rows
+from support.one_threshold import one_threshold
 from support.rows import KINDS, made_rows, probabilities
 
 GUARANTEES = ("recalibrated", "sum", "none")
@@ -74,8 +74,9 @@ def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
         found = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee}, share=0.5)", 0.2, seed=4)
     first = np.random.default_rng(4).permutation(90)[:45]
     expected = slow_thresholds(probs, labels, Fraction(1, 5), guarantee, first.tolist(), Fraction(1, 2))
-    assert (found.margin_threshold, found.ip_threshold) == expected
-    assert (found.n_calibration, found.n_ip) == (90, 45 if guarantee == "recalibrated" else 90)
+    content = found.content()
+    assert (content["margin_threshold"], content["ip_threshold"]) == expected
+    assert (content["n_calibration"], content["n_ip"]) == (90, 45 if guarantee == "recalibrated" else 90)
     sets = found.predict(probs)
     for i, row in enumerate(probs):
         assert sets.members[sets.offsets[i] : sets.offsets[i + 1]].tolist() == slow_set(row, *expected)
@@ -95,7 +96,7 @@ def test_any_two_thresholds(data, seed):
     for b in (*rng.choice(margins, 2), np.nextafter(rng.choice(margins), -2), -2.0, math.inf):
         for q in (*rng.choice(inverse, 2), -math.inf):
             made = [
-                pippin.ConformalPredictor(pippin.scores.parse(name), 0.1, threshold, 9, range(probs.shape[1]), None)
+                one_threshold(name, 0.1, threshold, 9, range(probs.shape[1]))
                 for name, threshold in (("margin", b), ("ip", q))
             ]
             of_margin, of_ip = (p.predict(probs) for p in made)
@@ -103,7 +104,8 @@ def test_any_two_thresholds(data, seed):
             assert (singletons(rows, b) == (of_margin.sizes == 1)).all()
             for i in range(len(probs)):
                 assert sets[i] == (of_margin[i] if of_margin.sizes[i] == 1 else of_ip[i])
-            whole = pippin.ConformalPredictor(0.1, "none", float(b), float(q), 9, 9, range(probs.shape[1]))
+            rule = IpMsRule(IpMs("none"), float(b), float(q), 9)
+            whole = pippin.ConformalPredictor(rule.spec, 0.1, 9, range(probs.shape[1]), rule)
             assert np.array_equal(whole.predict(probs).members, sets.members)
             assert whole.predict_one(probs[0]).tolist() == sets[0]
             assert (sets.contains(labels) == (score_labels(rows, labels).combined(b) <= q)).all()
@@ -183,7 +185,7 @@ def test_coverage_on_average_is_at_least_what_was_asked(make, guarantee):
     for seed in range(300):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = pippin.calibrate_combination(*make(120, rng), 0.1, variant=guarantee, seed=seed, share=0.6)
+            found = pippin.calibrate(*make(120, rng), f"ip/ms(variant={guarantee}, share=0.6)", 0.1, seed=seed)
         probs, labels = make(200, rng)
         covered.append(pippin.metrics.coverage(found.predict(probs), labels))
     assert np.mean(covered) >= 0.9 - 4 * np.std(covered) / math.sqrt(300)
@@ -197,9 +199,11 @@ def test_singletons_that_cover_enough_leave_the_rest_empty():
     probs[::50] = [0.4, 0.35, 0.25]
     labels = np.zeros(400, dtype=int)
     found = pippin.calibrate(probs, labels, "ip/ms", 0.1, seed=1)
-    assert found.ip_threshold == -math.inf
+    assert found.content()["ip_threshold"] == -math.inf
     sets = found.predict(probs)
-    assert sets.sizes.tolist() == np.where(singletons(as_rows(probs), found.margin_threshold), 1, 0).tolist()
+    assert (
+        sets.sizes.tolist() == np.where(singletons(as_rows(probs), found.content()["margin_threshold"]), 1, 0).tolist()
+    )
 
 
 def test_wrong_singletons_fill_every_set_and_a_sentence_says_so():
@@ -211,7 +215,7 @@ def test_wrong_singletons_fill_every_set_and_a_sentence_says_so():
         found = pippin.calibrate(
             probs, np.where(_second_part(200, 5) & some, wrong, probs.argmax(axis=1)), "ip/ms(share=1)", 0.1, seed=5
         )
-    assert (found.margin_threshold, found.ip_threshold) == (math.inf, math.inf)
+    assert (found.content()["margin_threshold"], found.content()["ip_threshold"]) == (math.inf, math.inf)
     assert (found.predict(probs).sizes == 5).all()
     assert len(found.predict_one(probs[0])) == 5
 
@@ -232,8 +236,8 @@ def test_too_few_examples():
     with pytest.warns(UserWarning, match="too few to take singletons from the margin") as caught:
         found = pippin.calibrate(probs, labels, "ip/ms", 0.1, seed=0)
     assert len(caught) == 1
-    assert found.margin_threshold == math.inf
-    ip = pippin.ConformalPredictor(pippin.scores.ip(), 0.1, found.ip_threshold, 20, range(5), None).predict(probs)
+    assert found.content()["margin_threshold"] == math.inf
+    ip = one_threshold("ip", 0.1, found.content()["ip_threshold"], 20, range(5)).predict(probs)
     assert found.predict(probs).labels() == ip.labels()
     with pytest.warns(UserWarning, match="8 rows for IP's threshold are too few") as caught:
         found = pippin.calibrate(probs, labels, "ip/ms(fraction=0.8, share=1)", 0.1, seed=0)
@@ -247,10 +251,10 @@ def test_the_seed_divides_the_rows():
         pippin.calibrate(data.probs, data.labels, "ip/ms", seed=s)
         for s in (1, 1, 2, np.random.default_rng(1))
     )  # fmt: skip
-    assert asdict(first) == asdict(same) == asdict(drawn)
-    assert asdict(first) != asdict(other)
+    assert first.content() == same.content() == drawn.content()
+    assert first.content() != other.content()
     none = [pippin.calibrate(data.probs, data.labels, "ip/ms(variant=none)", seed=s) for s in (1, 2)]
-    assert asdict(none[0]) == asdict(none[1])
+    assert none[0].content() == none[1].content()
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -262,19 +266,20 @@ def test_the_kind_of_input_does_not_matter(guarantee):
     kept = probs.copy(), labels.copy()
     found = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     named = [data.classes[k] for k in labels]
-    assert asdict(
-        pippin.calibrate(probs, named, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
-    ) == asdict(found)
+    assert (
+        pippin.calibrate(probs, named, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3).content()
+        == found.content()
+    )
     sets = found.predict(probs)
     assert sets.classes == data.classes
     assert np.array_equal(found.predict(probs.astype(np.float64)).members, sets.members)
     logits = np.log(probs.astype(np.float64))
     from_logits = pippin.calibrate(logits, labels, f"ip/ms(variant={guarantee})", 0.1, seed=3, from_logits=True)
-    assert from_logits.ip_threshold == pytest.approx(found.ip_threshold, abs=1e-6)
+    assert from_logits.content()["ip_threshold"] == pytest.approx(found.content()["ip_threshold"], abs=1e-6)
     assert len(from_logits.predict(logits, from_logits=True)) == 500
     assert np.array_equal(probs, kept[0])
     assert np.array_equal(labels, kept[1])
-    assert "Combination(" in repr(found)
+    assert repr(found).startswith("ConformalPredictor(ip/ms")
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -283,7 +288,7 @@ def test_its_file_brings_it_back(guarantee, tmp_path):
     found = pippin.calibrate(data.probs, data.labels, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     found.save(tmp_path / "both.json")
     again = pippin.load(tmp_path / "both.json")
-    assert asdict(again) == asdict(found)
+    assert again.content() == found.content()
     assert np.array_equal(again.predict(data.probs).members, found.predict(data.probs).members)
     whole = json.loads((tmp_path / "both.json").read_text())
     assert (whole["version"], whole["predictor"].pop("kind")) == (2, "combination")
@@ -292,25 +297,27 @@ def test_its_file_brings_it_back(guarantee, tmp_path):
         ("n_calibration", 0), ("n_ip", 10**6), ("n_classes", 3), ("classes", ["a"] * 12),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="makes no sense"):
-            from_content(Content({**whole["predictor"], part: bad}))
+            read_content({**whole["predictor"], "kind": "combination", part: bad})
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("score", "alpha", "words"),
     [
-        ({"variant": "all"}, "Expected the variant 'recalibrated', 'sum' or 'none', got 'all'"),
-        ({"alpha": 0}, "Expected alpha"),
-        ({"fraction": 1}, "Expected a fraction of the rows strictly between 0 and 1, got 1"),
-        ({"fraction": 0.001}, "Expected enough rows for both thresholds, got 100"),
-        ({"share": 0}, "Expected a share of alpha above 0 and at most 1, got 0"),
-        ({"share": 1.5}, "Expected a share of alpha"),
-        ({"share": "half"}, "Expected a share of alpha"),
+        ("ip/ms(variant='all')", 0.1, "Expected the variant 'recalibrated', 'sum' or 'none', got 'all'"),
+        ("ip/ms", 0, "Expected alpha"),
+        ("ip/ms(fraction=1)", 0.1, "Expected a fraction of the rows strictly between 0 and 1, got 1"),
+        ("ip/ms(fraction=0.001)", 0.1, "Expected enough rows for both thresholds, got 100"),
+        ("ip/ms(share=0)", 0.1, "Expected a share of alpha above 0 and at most 1, got 0"),
+        ("ip/ms(share=1.5)", 0.1, "Expected a share of alpha"),
+        ("ip/ms(share='half')", 0.1, "Expected a share of alpha"),
+        ("ip/ms(portion=0.5)", 0.1, "The score ip/ms has no parameter 'portion'"),
+        ("ip/ms(", 0.1, "Cannot read the score"),
     ],
 )
-def test_wrong_input_is_one_sentence(options, words):
+def test_wrong_input_is_one_sentence(score, alpha, words):
     probs, labels = population(100, np.random.default_rng(0))
     with pytest.raises(ValueError, match=words):
-        pippin.calibrate(probs, labels, "ip/ms", **options)
+        pippin.calibrate(probs, labels, score, alpha)
     with pytest.raises(ValueError, match="Expected 5 columns"):
         pippin.calibrate(probs, labels, "ip/ms(variant=sum)").predict(probs[:, :2])
 
@@ -324,7 +331,7 @@ def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
         pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee})", 0.2, seed=0)
     with pytest.raises(ValueError, match="Row 71 has nan"):
         good.predict(probs)
-    with pytest.raises(ValueError, match="The row has nan"):
+    with pytest.raises(ValueError, match="Row 0 has nan"):
         good.predict_one(probs[71])
 
 

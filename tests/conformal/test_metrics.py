@@ -126,6 +126,7 @@ def test_evaluation_reads_well():
         "size         1.2500   classes per set, the paper's efficiency",
         "singletons   0.2500   share of sets with one class, the paper's informativeness",
         "empty        0.2500   share of sets with no class",
+        "sing. acc.   1.0000   share of singletons that hold the true class",
         "",
         "size    sets  coverage",
         "   0       1  0.0000",

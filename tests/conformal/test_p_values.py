@@ -4,7 +4,6 @@ import pickle
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,16 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal import answers
 from pippin._conformal.mondrian import make_cells, one_cell
-from pippin._conformal.rules import ByCells
+from pippin._conformal.rules import Request, mondrian_rule
 from pippin._engine import dispatch
-from pippin._engine.protocol import Bounds, Draws
-from pippin._plotting.drawing import drawn
+from pippin._engine.draws import draws
+from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
 from pippin._validation.rows import as_rows
-from pippin.cli.predict_tables import Asked
 from support import peers
 from support.engines import compiled, plain
 from support.rows import KINDS, made_rows, probabilities
@@ -35,7 +32,7 @@ HUNDREDTHS = [a / 100 for a in range(1, 100)]
 def cells_of(kind, scores, labels, groups, n_classes):
     """One cell, one per class, one per group, or both; and the row of `of` that each object uses."""
     nobody = np.zeros(len(labels), dtype=np.int64)
-    if kind == "marginal":
+    if kind is None:
         return one_cell(read_only(np.sort(scores)), len(scores), n_classes), nobody
     if kind == "class":
         return make_cells(scores, labels, np.arange(n_classes)[None]), nobody
@@ -44,33 +41,37 @@ def cells_of(kind, scores, labels, groups, n_classes):
     return make_cells(scores, groups * n_classes + labels, np.arange(3 * n_classes).reshape(3, n_classes)), groups
 
 
-def asked_of(probs, score, group, smoothed, seed):
-    return Asked(as_rows(probs), drawn(score, len(probs), seed, smoothed), group)
+def drawn(score, n, seed, smoothed):
+    """Return u of a randomized score and v of smoothed p-values, in the order in which a predictor draws them."""
+    rng = np.random.default_rng(seed)
+    u = draws(score, n, rng)
+    return Draws(u, rng.random(n) if smoothed else None)
 
 
-def ruled(score, cells):
-    """Just so much of a predictor as answers follow from."""
-    rule = ByCells(cells, Bounds(np.empty((1, 1))))
-    return SimpleNamespace(score=score, classes=range(cells.of.shape[1]), _rule=rule)
+def ruled(score, cells, per=None):
+    """Return a predictor of these cells without thresholds, on which p-values do not depend."""
+    groups = (0, 1, 2) if per in ("group", "class and group") else None
+    rule = mondrian_rule(cells, per, groups)
+    return pippin.ConformalPredictor(score, 0.1, len(cells.scores), range(cells.of.shape[1]), rule)
 
 
-def brute(cells, asked, scores):
+def brute(cells, group, v, scores):
     """Counted one by one: the fraction of every class."""
     found = np.empty(scores.shape, dtype=object)
     for (i, k), s in np.ndenumerate(scores):
-        cell = cells.of[asked.group[i], k]
+        cell = cells.of[group[i], k]
         own = cells.scores[cells.offsets[cell] : cells.offsets[cell + 1]].tolist()
-        if asked.draws.v is None:
+        if v is None:
             found[i, k] = Fraction(1 + sum(other >= s for other in own), len(own) + 1)
         else:
-            tied = Fraction(asked.draws.v[i]) * (1 + sum(other == s for other in own))
+            tied = Fraction(v[i]) * (1 + sum(other == s for other in own))
             found[i, k] = (sum(other > s for other in own) + tied) / (len(own) + 1)
     return found
 
 
 @every_score
 @given(
-    kind=st.sampled_from(("marginal", "class", "group", "both")),
+    kind=st.sampled_from((None, "class", "group", "class and group")),
     data=probabilities(sizes=(2, 3, 12, 70), max_rows=6),
     seed=st.integers(0, 10**6),
     smoothed=st.booleans(),
@@ -82,23 +83,20 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
     cells, group = cells_of(kind, pippin.scores.score(probs, labels, score, seed=seed), labels, groups, n_classes)
-    asked, predictor, c = (
-        asked_of(probs, score, group, smoothed, seed),
-        ruled(score, cells),
-        coefficients(score, n_classes),
-    )
+    predictor, c, both = ruled(score, cells, kind), coefficients(score, n_classes), drawn(score, n, seed, smoothed)
     by_plain, by_kernel = np.empty((n, n_classes)), np.empty((n, n_classes))
     for engine, p in ((plain, by_plain), (compiled, by_kernel)):
-        engine.p_values(c, cells.held())(read_only(probs), group, asked.draws, p)
+        engine.p_values(c, cells.held)(read_only(probs), group, both, p)
     assert np.array_equal(by_kernel, by_plain)
-    exact = brute(cells, asked, pippin.scores.score(probs, None, score, seed=seed))
+    exact = brute(cells, group, both.v, pippin.scores.score(probs, None, score, seed=seed))
     if smoothed:
         np.testing.assert_allclose(by_plain, exact.astype(float), rtol=1e-14)
     else:
         assert np.array_equal(by_plain, exact.astype(float))
-    assert np.array_equal(answers.p_values(predictor, asked, labels), by_plain[np.arange(n), labels])
-    assert np.array_equal(answers.p_values(predictor, asked, None), by_plain)
-    points = answers.points(predictor, asked)
+    asked = {"seed": seed, "smoothed": smoothed, "groups": groups if predictor.groups else None}
+    assert np.array_equal(predictor.p_values(probs, labels, **asked), by_plain[np.arange(n), labels])
+    assert np.array_equal(predictor.p_values(probs, **asked), by_plain)
+    points = predictor.point_predictions(probs, **asked)
     for i, row in enumerate(by_plain):
         known = cells.counts[cells.of[group[i]]] > 0
         best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
@@ -184,8 +182,7 @@ def test_no_example_gives_one_or_v():
     cells = make_cells(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
     predictor, v = ruled(pippin.scores.ip(), cells), np.random.default_rng(1).random()
     for smoothed, wanted in ((False, 1.0), (True, v)):
-        asked = asked_of([[0.5, 0.5]], pippin.scores.ip(), None, smoothed, 1)
-        assert answers.p_values(predictor, asked, None).tolist() == [[wanted, wanted]]
+        assert predictor.p_values([[0.5, 0.5]], seed=1, smoothed=smoothed).tolist() == [[wanted, wanted]]
 
 
 def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
@@ -216,9 +213,8 @@ def test_without_calibration_scores_there_are_no_p_values(tmp_path):
 
 def test_rc3p_has_no_p_values():
     data = pippin.load_example()
-    predictor = pippin.calibrate(data.probs, data.labels, "pip", per="class")
-    bounded = replace(predictor, per="rc3p", rank_limits=np.full((1, 12), 3, dtype=np.int32))
-    for call in (bounded.p_values, bounded.forced):
+    bounded = pippin.calibrate(data.probs, data.labels, "pip", per="rc3p")
+    for call in (bounded.p_values, bounded.point_predictions):
         with pytest.raises(ValueError, match=r"bound the rank.*per='class'"):
             call(data.probs)
 
@@ -231,7 +227,7 @@ def test_a_row_that_is_no_distribution_is_named(columns):
     for value in (-0.5, np.nan, 2.0):
         wrong = probs.copy()
         wrong[1234, 1] = value
-        for call in (predictor.p_values, predictor.forced):
+        for call in (predictor.p_values, predictor.point_predictions):
             with pytest.raises(ValueError, match="Row 1234 "):
                 call(wrong)
     logits = np.log(probs)
@@ -248,7 +244,7 @@ def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
     for per in (None, "class"):
         predictor = pippin.calibrate(probs, labels, "pip", per=per)
         predictor.point_predictions(probs[:2])
-        for call, result in ((predictor.p_values, 2 * probs.nbytes), (predictor.forced, 0)):
+        for call, result in ((predictor.p_values, 2 * probs.nbytes), (predictor.point_predictions, 0)):
             tracemalloc.start()
             call(probs)
             _, peak = tracemalloc.get_traced_memory()
@@ -322,17 +318,17 @@ def test_crepes_smoothed_p_values_given_its_draws():
     probs, labels, test, true = example(1999)
     calibration = pippin.scores.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
-    cells = one_cell(read_only(np.sort(calibration)), len(calibration), 12)
-    asked = Asked(as_rows(test), Draws(np.zeros(len(test)), theta))
+    rule = mondrian_rule(one_cell(read_only(np.sort(calibration)), len(calibration), 12))
+    request = Request(as_rows(test), Draws(np.zeros(len(test)), theta), range(12))
     theirs = peers.crepes_p_values(calibration, pippin.scores.score(test, true, "topk"), smoothing=True, seed=3)
-    assert np.array_equal(answers.p_values(ruled(pippin.scores.topk(), cells), asked, true), theirs)
+    assert np.array_equal(rule.label_p_values(request, pippin.scores.topk(), true), theirs)
 
 
 def test_a_p_value_of_exactly_alpha_is_outside():
     """p = α leaves a class out; crepes asks p >= 1 − confidence and keeps it, beyond what 1 − α needs."""
     probs, labels, _, _ = example(1999)
     predictor = pippin.calibrate(probs, labels, "pip", 0.1)
-    calibration, every = predictor.scores, pippin.scores.score(probs, None, "pip")
+    calibration, every = predictor.calibration_scores, pippin.scores.score(probs, None, "pip")
     at_alpha = predictor.p_values(probs) == 0.1
     assert at_alpha.any()
     assert not predictor.predict(probs).mask[at_alpha].any()

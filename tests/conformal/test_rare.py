@@ -11,9 +11,9 @@ from scipy import stats
 from sklearn.cluster import KMeans
 
 import pippin
-from pippin._conformal.predictor import mondrian_of
 from pippin._conformal.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
 from pippin._conformal.mondrian import make_cells, rc3p_limits
+from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._theory.level import examples_needed, quantile_rank
 from pippin._validation.rows import as_rows

@@ -83,7 +83,7 @@ def test_what_cannot_stand_behind_a_sharpener_is_refused():
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     with pytest.raises(pippin.InputError, match="Expected one of folds= and a fitted sharpener, got both"):
         pippin.calibrate(PROBS[100:], LABELS[100:], folds=np.arange(500) % 2, sharpen=sharper)
-    with pytest.raises(pippin.InputError, match="Expected sharpen to be a Sharpener, True, .* got 'sharper'"):
+    with pytest.raises(pippin.InputError, match=r"Expected sharpen to be a Sharpener, True, .* got 'sharper'"):
         pippin.calibrate(PROBS, LABELS, sharpen="sharper")
 
 

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 import pippin
-from pippin._conformal.predictor import from_content
 from support.predictor_files import brought_back, check_wrong_parts
 from support.rows import KINDS
 from support.scores import EVERY_SCORE
