@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import pippin
 import pippin.torch
-from pippin._conformal.exportable import portable
+from pippin._conformal.exportable import exportable
 from pippin._engine import dispatch
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
@@ -203,7 +203,7 @@ def test_no_decision_differs(tmp_path):
     for number, (decider, given, groups) in enumerate(every):
         for probs in (given.astype(np.float64), given.astype(np.float32)):
             wanted = decider.decide(probs, groups=groups)
-            known = portable(decider).groups
+            known = exportable(decider).groups
             group = None if known is None else known.codes(groups, len(probs))
             feed = {} if group is None else {"group": group}
             in_onnx = run_onnx(head_model(decider, "probs", probs.dtype.name), probs=probs, **feed)
@@ -264,7 +264,7 @@ def test_a_threshold_of_units_leaves_too():
     wanted = made.predict(DATA.probs[600:1600])
     found = run_onnx(head_model(made, "probs", "float64"), probs=np.asarray(DATA.probs[600:1600], np.float64))
     assert np.array_equal(found["mask"], wanted.mask)
-    assert portable(made).one == made.threshold
+    assert exportable(made).thresholds.tolist() == [[made.threshold]]
 
 
 @pytest.mark.parametrize("per", [None, "class", "group"])

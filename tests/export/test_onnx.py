@@ -81,7 +81,7 @@ def test_the_graph_says_what_it_is():
     told = {entry.key: entry.value for entry in model.metadata_props}
     assert [(o.domain, o.version) for o in model.opset_import] == [("", OPSET)]
     assert json.loads(told["pippin.classes"]) == list(data.classes)
-    assert told["pippin.scores.score"] == "repip(gamma=0.1)"
+    assert told["pippin.score"] == "repip(gamma=0.1)"
     assert told["pippin.alpha"] == "0.1"
 
 

@@ -147,7 +147,7 @@ def calibrate(
         raise InputError("Expected the true classes of the rows, got no labels", "pass labels=, one per row")
     score = parse_ip_ms(score) or (score if sharpen and isinstance(sharpen, bool | str) else parse_score(score))
     if options or taxonomy is not None or confidence is not None or not isinstance(alpha, float):
-        _check_options(options, taxonomy, alpha, score, confidence)
+        check_options(options, taxonomy, alpha, score, confidence)
     warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is None or sharpen is False:
@@ -294,7 +294,7 @@ def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
     return given
 
 
-def _check_options(
+def check_options(
     options: Mapping[str, Any], taxonomy: Taxonomy | None, alpha: Any, score: Any, confidence: float | None
 ) -> None:
     """Raise an InputError if keywords ask for two rules at once, or for what a rule cannot give."""

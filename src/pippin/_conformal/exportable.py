@@ -1,11 +1,8 @@
-"""What a predictor needs where there is no Python: a table, a few limits, and the number of the row's group.
+"""Parts of predictors and deciders that sets, p-values and decisions need outside of Python.
 
-The torch layer, the ONNX graph and the C header are made of this and of nothing else. Sets: a class at rank r is in
-the set of a row in group g if its score is at most `thresholds[g, k]` and its rank at most `ranks[g, k]`. Decisions:
-β, or one per outcome, is `betas[g]`. p-values, in torch alone, also need all calibration scores.
+The torch layers, the ONNX graph and the C header are made from these types alone.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pippin._conformal.mondrian import GroupNames, group_codes
@@ -13,95 +10,82 @@ from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
 from pippin._engine.protocol import Held
-from pippin._runtime.arrays import Classes, Codes, Indices, Vector
+from pippin._runtime.arrays import Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
-from pippin._theory.scores import Score, coefficients
+from pippin._theory.scores import coefficients
 
 
-class KnownGroups(NamedTuple):
-    """The groups whose limits are known, by number: that of their row of limits.
+class ExportableGroups(NamedTuple):
+    """Groups with limits of their own; the number of a group is its row of limits.
 
-    `names` are theirs. `other` is the row of groups that calibration did not see; None where these are refused.
+    `other` is the row of groups unseen at calibration; None if they are refused.
     """
 
     per: str
     names: tuple[str | int, ...]
     other: int | None
 
-    @property
-    def all(self) -> GroupNames:
-        return self.names if self.other is None else (*self.names, None)
-
     def codes(self, groups: Any, n: int) -> Codes:
-        """The number of each row's group, from names as `predict` takes them."""
-        found = group_codes(self.all, self.per, groups, n)
-        assert found is not None
-        return found
+        """Number of each row's group, from names as `predict` takes them."""
+        codes = group_codes(self.names if self.other is None else (*self.names, None), self.per, groups, n)
+        assert codes is not None
+        return codes
 
 
-class PortableSets(NamedTuple):
-    """Sets by the formula of a score and by limits: one for all classes of a group, (G, 1), or one each, (G, K)."""
+class ExportableSets(NamedTuple):
+    """Score and limits of a predictor's sets.
 
-    describe: Callable[[], str]
-    score: Score
+    A class at rank r is in the set of a row in group g if its score is at most `thresholds[g, k]` and its rank at most
+    `ranks[g, k]`. Thresholds have one column, (G, 1), where all classes share them.
+    """
+
+    source: ConformalPredictor
     c: Coefficients
-    alpha: float
-    n_calibration: int
-    classes: Classes
     thresholds: Vector
     ranks: Indices | None
-    groups: KnownGroups | None
-
-    @property
-    def one(self) -> float | None:
-        """The threshold, where there is but one and nothing else to ask for."""
-        single = self.groups is None and self.ranks is None and self.thresholds.size == 1
-        return float(self.thresholds[0, 0]) if single else None
+    groups: ExportableGroups | None
 
 
-class PortableP(NamedTuple):
-    """p-values by the formula of a score and by the calibration scores that it counts among."""
+class ExportablePValues(NamedTuple):
+    """Score and calibration scores of a predictor's p-values."""
 
-    score: Score
+    source: ConformalPredictor
     c: Coefficients
-    n_calibration: int
-    classes: Classes
     held: Held
-    groups: KnownGroups | None
+    groups: ExportableGroups | None
 
 
-class PortableDecisions(NamedTuple):
-    """Decisions by a utility's policy and by β: one for each group, (G, 1), or one per outcome, (G, outcomes)."""
+class ExportableDecisions(NamedTuple):
+    """Policy of a utility and the multipliers β of a decider: one per group, (G, 1), or per outcome, (G, outcomes)."""
 
-    describe: Callable[[], str]
+    source: Decider
     policy: Policy
-    actions: tuple[str, ...]
-    alpha: float
-    n_calibration: int
-    classes: Classes
     betas: Vector
-    groups: KnownGroups | None
+    groups: ExportableGroups | None
 
     @property
     def lowest(self) -> float:
-        """What the safe action is worth at least."""
+        """Worst utility of the safe action."""
         return float(self.policy.table[self.policy.safe].min())
 
 
-def portable(predictor: Any) -> PortableSets | PortableDecisions:
-    """Its part of this page; raises an InputError if its sets need more than finitely many thresholds.
+def exportable(source: Any) -> ExportableSets | ExportableDecisions:
+    """Return the exportable parts of a predictor or a decider.
+
+    Raises:
+        InputError: it has other than finitely many thresholds, or a sharpener.
 
     >>> import pippin
     >>> data = pippin.load_example()
-    >>> portable(pippin.calibrate(data.probs, data.labels, "pip", per="class")).thresholds.shape
+    >>> exportable(pippin.calibrate(data.probs, data.labels, "pip", per="class")).thresholds.shape
     (1, 12)
     """
-    return portable_decisions(predictor) if isinstance(predictor, Decider) else portable_sets(predictor)
+    return exportable_decisions(source) if isinstance(source, Decider) else exportable_sets(source)
 
 
-def portable_sets(predictor: Any) -> PortableSets:
+def exportable_sets(predictor: Any) -> ExportableSets:
     """Return what sets need, for one threshold, or one per class, kind, cluster, group, or class and group."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
@@ -109,21 +93,11 @@ def portable_sets(predictor: Any) -> PortableSets:
             f"Expected a predictor with finitely many thresholds, got {predictor!r}",
             "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
         )
-    limits = rule.limits
-    return PortableSets(
-        predictor.describe,
-        predictor.score,
-        coefficients(predictor.score, len(predictor.classes)),
-        predictor.alpha,
-        predictor.n_calibration,
-        predictor.classes,
-        _narrowed(limits.scores),
-        limits.ranks,
-        _groups(predictor.per or "", predictor.groups),
-    )
+    thresholds = _one_column(rule.limits.scores)
+    return ExportableSets(predictor, _coefficients(predictor), thresholds, rule.limits.ranks, _groups(predictor))
 
 
-def portable_p(predictor: Any) -> PortableP:
+def exportable_p_values(predictor: Any) -> ExportablePValues:
     """Return what p-values need, for one threshold, or one per class, kind, cluster, group, or class and group."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule):
@@ -132,32 +106,21 @@ def portable_p(predictor: Any) -> PortableP:
             "calibrate one for all, per class, kind, cluster or group, or stay in Python, if it has p_values",
         )
     predictor.check_p_values()
-    groups = _groups(predictor.per or "", predictor.groups)
-    c = coefficients(predictor.score, len(predictor.classes))
-    return PortableP(predictor.score, c, predictor.n_calibration, predictor.classes, rule.cells.held, groups)
+    return ExportablePValues(predictor, _coefficients(predictor), rule.cells.held, _groups(predictor))
 
 
-def portable_decisions(decider: Any) -> PortableDecisions:
-    """What decisions need; of any decider."""
+def exportable_decisions(decider: Any) -> ExportableDecisions:
+    """Return what decisions need."""
     if not isinstance(decider, Decider):
         raise InputError(
             f"Expected a decider, got {decider!r}",
             "calibrate one with pippin.decisions.calibrate, or pass it to the other",
         )
-    return PortableDecisions(
-        decider.describe,
-        decider._policy,
-        decider.utility.actions,
-        decider.alpha,
-        decider.n_calibration,
-        decider.classes,
-        _narrowed(decider._limits),
-        _groups(decider.per or "", decider.groups),
-    )
+    return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
 
 
 def _rule(predictor: Any) -> Any:
-    """Return the rule of a predictor that is not sharpened; None for anything else."""
+    """Return the rule of a predictor without sharpener; None for anything else."""
     if not isinstance(predictor, ConformalPredictor):
         return None
     if predictor.sharpeners:
@@ -168,13 +131,18 @@ def _rule(predictor: Any) -> Any:
     return predictor._rule
 
 
-def _groups(per: str, names: GroupNames | None) -> KnownGroups | None:
+def _coefficients(predictor: Any) -> Coefficients:
+    return coefficients(predictor.score, len(predictor.classes))
+
+
+def _groups(source: ConformalPredictor | Decider) -> ExportableGroups | None:
+    names: GroupNames | None = source.groups
     if names is None:
         return None
     known = tuple(name for name in names if name is not None)
-    return KnownGroups(per, known, len(known) if None in names else None)
+    return ExportableGroups(source.per or "", known, len(known) if None in names else None)
 
 
-def _narrowed(limits: Vector) -> Vector:
-    """One column where all of a row's limits are the same."""
+def _one_column(limits: Vector) -> Vector:
+    """Return the first column if all columns are equal."""
     return limits[:, :1] if bool((limits == limits[:, :1]).all()) else limits

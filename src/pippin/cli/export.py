@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import pippin
-from pippin._conformal.exportable import portable
+from pippin._conformal.exportable import exportable
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
 from pippin.cli import options
@@ -36,7 +36,7 @@ def export(
         if path is not None:
             check_target(path, ending, option=option)
     calibrated: Any = pippin.load(predictor)
-    portable(calibrated)
+    exportable(calibrated)
     contents: dict[Path, bytes] = {}
     if onnx is not None:
         from pippin.export.onnx import appended_model, head_model

@@ -1,54 +1,40 @@
-"""A predictor as one C99 header: no allocation, no library, the same bits in double.
+"""Predictors and deciders as C99 headers: no allocation, no library, the bits of Python in double.
 
-The header evaluates the formula, `score_at`, in its order. It keeps the compiler from
-fusing multiplications and additions where the compiler listens to a pragma (GCC, Clang);
-others need their own flag for that, such as -ffp-contract=off.
+Scores follow the order of operations of `pippin._theory.formula.score_at`, decisions that of
+`_engine/numpy_engine/decisions.py`. Pragmas keep GCC and Clang from fusing multiplications and additions; other
+compilers need a flag such as -ffp-contract=off.
 """
 
 import math
 import re
+import textwrap
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pippin._conformal.exportable import PortableDecisions, PortableSets, portable
+from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets, exportable
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._validation.rows import SUM_TOLERANCE
-from pippin.export.c_decider import decider_header
-from pippin.export.c_limits import group_words, groups_text, highest, lookup, within_text
-from pippin.export.c_source import (
-    BOTTOM,
-    GUARDS,
-    LINEAR,
-    NAMES,
-    NEXT,
-    NUMBERS,
-    PREDICT,
-    PRICE,
-    SEVERAL,
-    SEVERAL_NUMBERS,
-    SEVERAL_TOP,
-    SOCOP,
-    TOP,
-    c_comment,
-    c_number,
-    c_text,
-)
+from pippin.export import c_templates as templates
 
 __all__ = ["c_header"]
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
+ENDLESS = float(np.finfo(np.float64).max)  # in place of infinity, which C writes only with an include
+PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
 def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") -> str:
-    """The text of the header.
+    """Return the text of the header.
 
     Args:
         predictor: one with finitely many thresholds, or a decider.
-        prefix: what the names in it begin with.
+        prefix: prefix of all names in it.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -56,93 +42,171 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
     >>> "int pippin_predict(const double *probs, double u, int *classes)" in text
     True
     """
-    given = portable(predictor)
+    given = exportable(predictor)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise InputError(f"Expected a prefix of letters, digits and _, got {prefix!r}", "choose for example 'pippin'")
-    if isinstance(given, PortableDecisions):
-        return decider_header(given, prefix)
     words = {
-        "score": str(given.score).replace("*/", "* /"),
-        "alpha": repr(given.alpha),
-        "n": f"{given.n_calibration:,}",
-        "k": str(len(given.classes)),
-        "u": "a number in (0, 1) drawn anew for it" if given.score.randomized else "is not used",
-        "randomized": str(int(given.score.randomized)),
+        "x": prefix,
+        "X": prefix.upper(),
+        "about": _comment(predictor.describe()),
+        "alpha": repr(predictor.alpha),
+        "k": str(len(predictor.classes)),
         "tolerance": repr(SUM_TOLERANCE),
-        "what": "class",
-        "size": "CLASSES",
-        "names": c_text(given.classes),
-        "price": c_number(given.c.price) if not math.isnan(given.c.price) else "",
-        **group_words(given.groups, prefix),
+        "endless": _number(ENDLESS),
     }
-    if given.one is None:
-        return _several(given, prefix, words)
-    infinite = math.isinf(given.one)
-    same = "((score) == (score)) /* the threshold is infinite */"
-    words["within"] = same if infinite else f"((score) <= {c_number(given.one)})"
-    return (TOP + GUARDS + NUMBERS).format(**words) + _walk(given.c, prefix, words, PREDICT, "size")
+    words |= _group_words(given.groups, words)
+    return _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
 
 
-def _several(given: PortableSets, prefix: str, words: dict[str, str]) -> str:
-    """The header where limits differ by class or by group."""
-    words["told"] = c_comment(given.describe())
-    text = (SEVERAL_TOP + GUARDS + SEVERAL_NUMBERS).format(**words) + groups_text(given.groups, prefix)
-    text += within_text(prefix)
-    text += lookup(prefix, "highest", "The largest threshold of the classes of a group.", highest(given.thresholds))
-    inside = []
+def _sets(given: ExportableSets, words: dict[str, str]) -> str:
+    """Text of the header of a predictor."""
+    randomized = given.source.score.randomized
+    words["u"] = "a number in (0, 1) drawn anew for it" if randomized else "is not used"
+    text = (templates.SETS_TOP + templates.GUARDS).format(**words)
+    text += f"#define {words['X']}_RANDOMIZED {int(randomized)}\n\n" + _groups(given.groups, words)
+    text += _names("class", "CLASSES", given.source.classes, words)
+    text += _lookup("highest", "The largest threshold of the classes of a group.", _highest(given.thresholds), words)
+    conditions = []
     if given.thresholds.shape[1] > 1:
-        text += lookup(prefix, "limit", "The threshold of class k.", given.thresholds)
-        inside.append(f"{prefix}_within(score, {prefix}_limit({words['group']}, best))")
+        text += _lookup("limit", "The threshold of class k.", given.thresholds, words)
+        conditions.append("{x}_within(score, {x}_limit({group}, best))".format(**words))
     if given.ranks is not None:
-        text += lookup(prefix, "last_rank", "The last rank, from 1, at which class k may be.", given.ranks)
-        inside.append(f"rank < {prefix}_last_rank({words['group']}, best)")
-    return text + _walk(given.c, prefix, words | {"inside": " && ".join(inside) or "1"}, SEVERAL, "rank")
-
-
-def _walk(c: Coefficients, prefix: str, words: dict[str, str], predict: str, rank: str) -> str:
-    """The names of the classes, the formula, and the walk down the ranks, in double and in float."""
-    linear = math.isnan(c.price)
-    text = (NAMES + (_linear(c, prefix) if linear else SOCOP)).format(**words)
+        text += _lookup("last_rank", "The last rank, from 1, at which class k may be.", given.ranks, words)
+        conditions.append("rank < {x}_last_rank({group}, best)".format(**words))
+    words["inside"] = " && ".join(conditions) or "1"
+    linear = math.isnan(given.c.price)
+    words |= _linear_words(given.c, words["X"]) if linear else {"price": _number(given.c.price)}
+    body = templates.NEXT + ("" if linear else templates.TAU) + templates.PREDICT
+    text += (templates.LINEAR if linear else templates.SOCOP).format(**words)
     for real, suffix in (("double", ""), ("float", "_float")):
-        body = NEXT + predict if linear else NEXT + PRICE + predict
-        text += body.format(**words, real=real, suffix=suffix, **_steps(c, prefix, real, rank))
-    return text + BOTTOM
+        text += body.format(**words, real=real, suffix=suffix, **_mass_updates(given.c, words["x"], real))
+    return text + templates.BOTTOM
 
 
-def _steps(c: Coefficients, x: str, real: str, rank: str) -> dict[str, str]:
-    """What happens to the mass before a rank is scored, and behind it; `rank` is the variable that counts them."""
+def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
+    """Statements that change the mass before and after a rank is scored."""
     if not math.isnan(c.price):
         return {
-            "before": f"        if ({rank} == 1)\n            mass = {x}_price_{real}(probs, last, after);",
+            "before": f"        if (rank == 1)\n            mass = {x}_tau_{real}(probs, last, after);",
             "behind": "",
         }
-    second = f"{c_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
+    second = f"{_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
     return {
-        "before": f"        if ({rank} == 0)\n            mass = {second};" if c.second else "",
-        "behind": f"        mass = ({rank} == 0 ? 0.0 : mass) + {x}_above({rank}, p);",
+        "before": f"        if (rank == 0)\n            mass = {second};" if c.second else "",
+        "behind": f"        mass = (rank == 0 ? 0.0 : mass) + {x}_above(rank, p);",
     }
 
 
-def _linear(c: Coefficients, prefix: str) -> str:
-    """The formula with the coefficients in it; a column that is the same for all ranks becomes one number."""
-    arrays, terms = {}, {}
+def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:
+    """Coefficients of a linear score; a column with equal entries becomes one number."""
+    words, arrays = {"constant": _number(c.constant)}, {}
     for name, column in COLUMNS.items():
-        arrays[name], terms[name] = _column(name, c.table[:, column], prefix.upper())
-    above_column = arrays.pop("above").replace("{", "{{").replace("}", "}}")
-    columns = "".join(arrays.values()).replace("{", "{{").replace("}", "}}")
-    text = LINEAR
-    for name in ("own_u", "penalty_u"):  # without u, u·0 is left out, which changes no bit
-        if not c.table[:, COLUMNS[name]].any():
-            text = text.replace(f" + u * {{{name}}}", "")
-    for name, term in terms.items():
-        text = text.replace(f"{{{name}}}", term)
-    text = text.replace("{constant}", c_number(c.constant))
-    return text.replace("{columns}\n", columns).replace("{above_column}\n", above_column)
+        arrays[name], words[name] = _column(name, c.table[:, column], upper)
+    for name in ("own_u", "penalty_u"):  # without u the term u·0 is left out, which changes no bit
+        words[name] = f" + u * {words[name]}" if c.table[:, COLUMNS[name]].any() else ""
+    words["above_column"] = arrays.pop("above")
+    return {**words, "columns": "".join(arrays.values())}
 
 
 def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
+    """Declaration of an array, and its element at rank r."""
     if bool((values == values[0]).all()):
-        return "", c_number(float(values[0]))
-    rows = [", ".join(map(c_number, part.tolist())) for part in np.split(values, range(4, len(values), 4))]
-    body = ",\n        ".join(rows)
-    return f"    static const double {name}[{upper}_CLASSES] = {{\n        {body}\n    }};\n", f"{name}[r]"
+        return "", _number(float(values[0]))
+    return f"    static const double {name}[{upper}_CLASSES] = {{\n        {_rows(values)}\n    }};\n", f"{name}[r]"
+
+
+def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
+    """Text of the header of a decider."""
+    policy, by_outcome = given.policy, given.betas.shape[1] > 1
+    sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
+    words |= {
+        "share": f"{100 * (1 - given.source.alpha):g} %",
+        "safe": str(policy.safe),
+        "lowest": _number(given.lowest),
+        **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place", "value")},
+    }
+    words["utility"] = templates.UTILITY.format(**words, utility=_listed(policy.table)) if by_outcome else ""
+    text = (templates.DECISIONS_TOP + templates.GUARDS).format(**words)
+    text += "".join(f"#define {words['X']}_{name} {size}\n" for name, size in sizes.items()) + "\n"
+    text += _groups(given.groups, words)
+    text += _names("class", "CLASSES", given.source.classes, words)
+    text += _names("action", "ACTIONS", given.source.utility.actions, words)
+    text += _lookup("highest", "The largest limit of a group.", _highest(given.betas), words)
+    if by_outcome:
+        text += _lookup("limit", "The limit of outcome k.", given.betas, words)
+    body = templates.DECIDE + (templates.BY_OUTCOME if by_outcome else "") + templates.END
+    for real, suffix in (("double", ""), ("float", "_float")):
+        text += body.format(**words, real=real, suffix=suffix)
+    return text + templates.BOTTOM
+
+
+def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict[str, str]:
+    """Words of the templates about groups; empty without groups."""
+    if groups is None:
+        parts = ("group_parameter", "known_group", "group_functions", "group_meaning")
+        return {"group": "0", **dict.fromkeys(parts, "")}
+    last = f"{words['X']}_GROUPS"
+    if groups.other is None:
+        found = {"unknown": "-1 for one that calibration has not seen", "other": "-1", "unseen": "return -1"}
+    else:
+        shared = "others share the limits of all together"
+        found = {"unknown": shared, "other": last, "unseen": f"group = {last}"}
+    found |= {"group": "group", "group_parameter": " int group,", "n_groups": str(len(groups.names))}
+    for name in ("known_group", "group_functions", "group_meaning"):
+        found[name] = getattr(templates, name.upper()).format(**words, **found)
+    return found
+
+
+def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
+    """Functions from the number of a group to its name, and back."""
+    if groups is None:
+        return ""
+    size, search = templates.GROUP.format(**words).split("\n\n", 1)
+    return size + "\n\n" + _names("group", "GROUPS", groups.names, words) + search
+
+
+def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
+    """Function from a number to a name."""
+    text = ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
+    return templates.NAMES.format(**words, what=kind, size=size, names=text)
+
+
+def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -> str:
+    """Function (group, k) that returns an element of a table, (G, 1) or (G, width)."""
+    rows, width = values.shape
+    place = " + ".join([f"group * {width}"] * (rows > 1) + ["k"] * (width > 1)) or "0"
+    kind = "double" if values.dtype.kind == "f" else "int"
+    filled = {"name": name, "what": what, "kind": kind, "n": values.size, "values": _rows(values), "place": place}
+    return templates.LOOKUP.format(**{**words, **filled})
+
+
+def _highest(limits: Vector) -> Vector:
+    """Largest limit of each group, (G, 1)."""
+    highest: Vector = limits.max(axis=1, keepdims=True)
+    return highest
+
+
+def _listed(values: NDArray[Any], separator: str = ", ") -> str:
+    numbers = values.ravel().tolist()
+    return separator.join(map(_number if values.dtype.kind == "f" else str, numbers))
+
+
+def _rows(values: NDArray[Any]) -> str:
+    """Literals, four to a line."""
+    flat = values.ravel()
+    return ",\n        ".join(_listed(flat[i : i + 4]) for i in range(0, len(flat), 4))
+
+
+def _number(value: float) -> str:
+    """Literal with exactly these bits; ENDLESS for infinity."""
+    text = min(value, ENDLESS).hex()
+    return f"({text})" if value < 0 else text
+
+
+def _comment(text: str) -> str:
+    """Lines of a comment, which begin and end no other."""
+    return textwrap.fill(text.replace("*/", "* /").replace("/*", "/ *"), 96, subsequent_indent=" * ")
+
+
+def _escaped(text: str) -> str:
+    return "".join(chr(byte) if byte in PLAIN else f"\\{byte:03o}" for byte in text.encode("utf-8", "replace"))

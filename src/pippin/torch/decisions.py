@@ -1,14 +1,13 @@
 """DecisionHead, a last layer that turns logits into actions with certificates."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from pippin._conformal.exportable import PortableDecisions, portable_decisions
+from pippin._conformal.exportable import exportable_decisions
 from pippin._decisions.decider import Decider
-from pippin.torch.head import Head, probabilities
+from pippin.torch.heads import Head, probabilities
 
 MOST = torch.finfo(torch.float64).max
 
@@ -35,7 +34,7 @@ class DecisionHead(Head):
     not round them.
 
     Args:
-        decider: what `pippin.decisions.calibrate` returned or `pippin.load` read.
+        decider: result of `pippin.decisions.calibrate` or of `pippin.load`.
         from_probs: whether forward takes probabilities instead of logits.
 
     Attributes:
@@ -56,10 +55,6 @@ class DecisionHead(Head):
     (['spray', 'ask'], tensor([1.0000, 0.3000], dtype=torch.float64))
     """
 
-    value_bits: torch.Tensor
-    number_bits: torch.Tensor
-    limit_bits: torch.Tensor | None
-    utility_bits: torch.Tensor | None
     action: torch.Tensor
     reach: torch.Tensor
     place: torch.Tensor
@@ -67,25 +62,30 @@ class DecisionHead(Head):
     outcome: torch.Tensor
 
     def __init__(self, decider: Decider, *, from_probs: bool = False) -> None:
-        given = portable_decisions(decider)
-        super().__init__(given.classes, given.groups, from_probs)
+        given = exportable_decisions(decider)
+        super().__init__(given, from_probs)
         policy = given.policy
-        self.actions, self.n_outcomes, self.safe = given.actions, policy.n_outcomes, policy.safe
+        self.actions, self.n_outcomes, self.safe = decider.utility.actions, policy.n_outcomes, policy.safe
         self._keep("value_bits", policy.value)
-        self._keep("number_bits", np.array([given.betas.max(), given.lowest]))
-        self._keep_limits(given)
+        self._keep("number_bits", [given.betas.max(), given.lowest])
+        self._one_beta, self._by_outcome = given.betas.size == 1 and given.groups is None, given.betas.shape[1] > 1
+        self._keep("limit_bits", None if self._one_beta else given.betas)
+        self._keep("utility_bits", policy.table if self._by_outcome else None)
         by_action = np.argsort(policy.action, kind="stable")
         self.counts = np.bincount(policy.action).tolist()  # lines of each action
-        self._keep_indices("action", policy.action)
-        self._keep_indices("reach", policy.reach[by_action] - 1)
-        self._keep_indices("place", np.argsort(by_action))
-        self._keep_indices("order", policy.order)
-        self._keep_indices("outcome", policy.outcome)
+        for name, values in (
+            ("action", policy.action),
+            ("reach", policy.reach[by_action] - 1),
+            ("place", np.argsort(by_action)),
+            ("order", policy.order),
+            ("outcome", policy.outcome),
+        ):
+            self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))
 
     @property
     def beta(self) -> float:
         """Multiplier of the decider; the largest, if there are several."""
-        return float(self.number_bits[:1].view(torch.float64))
+        return float(self._numbers("number_bits")[0])
 
     def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
         """Actions for logits (…, K), or for probabilities with `from_probs=True`.
@@ -98,17 +98,17 @@ class DecisionHead(Head):
         rows = self._group_rows(group, x)
         probs = (flat if self.from_probs else probabilities(flat)).double()
         masses = self._masses(probs)
-        value, beta = self.value_bits.view(torch.float64), self.number_bits[:1].view(torch.float64)
-        if self.limit_bits is None:
+        value, beta = self._numbers("value_bits"), self._numbers("number_bits")[:1]
+        if self._one_beta:
             height = value + torch.where(torch.isinf(beta), 0.0, beta) * masses
             actions, certificates = self._heaviest(height >= height.amax(dim=1, keepdim=True), beta, masses)
         else:
-            limits = self.limit_bits.view(torch.float64)
+            limits = self._numbers("limit_bits")
             limits = limits.expand(len(masses), -1) if rows is None else limits[rows]
             starts, ends = _envelope(value, masses)
             beta = limits.amax(dim=1)
             actions, certificates = self._heaviest(starts <= beta.clamp(max=MOST)[:, None], beta, masses)
-            if self.utility_bits is not None:
+            if self._by_outcome:
                 actions, certificates = self._on_sets(limits, ends, actions, certificates)
         broken = masses.isnan().any(dim=1)
         actions, certificates = actions.masked_fill(broken, self.safe), certificates.masked_fill(broken, -torch.inf)
@@ -118,9 +118,9 @@ class DecisionHead(Head):
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Action and certificate of the line with the largest mass among `lines`; the safe ones if β is infinite."""
-        line, sure = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
-        value, lowest = self.value_bits.view(torch.float64), self.number_bits[1:].view(torch.float64)
-        return torch.where(sure, self.safe, self.action[line]), torch.where(sure, lowest, value[line])
+        line, endless = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
+        value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]
+        return torch.where(endless, self.safe, self.action[line]), torch.where(endless, lowest, value[line])
 
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
@@ -130,8 +130,7 @@ class DecisionHead(Head):
         An outcome is within its limit unless a line whose certificate it breaks is on the envelope beyond that limit.
         Objects without such outcomes keep the given actions and certificates.
         """
-        assert self.utility_bits is not None
-        value, utility = self.value_bits.view(torch.float64), self.utility_bits.view(torch.float64)
+        value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]
         beyond = ends[:, :, None] > limits[:, None, :]
         inside = ~(beyond & broken).any(dim=1) | torch.isinf(limits)
@@ -140,14 +139,6 @@ class DecisionHead(Head):
         best = (worst == worth[:, None]).to(torch.int8).argmax(dim=1)  # the first of equal ones
         some = inside.any(dim=1)
         return torch.where(some, best, actions), torch.where(some, worth, certificates)
-
-    def _keep_limits(self, given: PortableDecisions) -> None:
-        one = given.betas.size == 1 and given.groups is None
-        self._keep("limit_bits", None if one else given.betas)
-        self._keep("utility_bits", given.policy.table if given.betas.shape[1] > 1 else None)
-
-    def _keep_indices(self, name: str, values: NDArray[Any]) -> None:
-        self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))
 
     def extra_repr(self) -> str:
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"

@@ -4,7 +4,7 @@ Where Triton runs, the row kernel decides most rows. Of other rows a top-k decid
 sort the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,10 +27,22 @@ def row_blocks(rows: torch.Tensor, n_classes: int) -> Iterator[torch.Tensor]:
     return iter(torch.split(rows, max(1, AT_ONCE // n_classes)) if len(rows) else ())
 
 
-def softmax(logits: torch.Tensor) -> torch.Tensor:
-    """Softmax of (n, K) logits: of float64 in float64, of anything narrower in float32."""
-    found: torch.Tensor = probabilities_op(logits) if is_traced(logits) else _softmax(logits)
-    return found
+def operation(name: str, function: Callable[..., Any], fake: Callable[..., Any], schema: str | None = None) -> Any:
+    """Register a function as an operation of torch; return a function that uses it for traced tensors.
+
+    Args:
+        name: name of the operation in the namespace pippin.
+        function: computes the result on a device.
+        fake: returns empty tensors like the result.
+        schema: types of arguments and results; by default derived from annotations.
+    """
+    registered = torch.library.custom_op(f"pippin::{name}", function, mutates_args=(), schema=schema)
+    registered.register_fake(fake)
+
+    def call(x: torch.Tensor, *others: Any) -> Any:
+        return (registered if is_traced(x) else function)(x, *others)
+
+    return call
 
 
 def _softmax(logits: torch.Tensor) -> torch.Tensor:
@@ -39,42 +51,23 @@ def _softmax(logits: torch.Tensor) -> torch.Tensor:
     return torch.softmax(logits, dim=-1, dtype=wide(logits))
 
 
-probabilities_op = torch.library.custom_op("pippin::probabilities", _softmax, mutates_args=())
-
-
-@probabilities_op.register_fake
-def _wide_like(logits: torch.Tensor) -> torch.Tensor:
-    return logits.new_empty(logits.shape, dtype=wide(logits))
+# Softmax of (n, K) logits: of float64 in float64, of anything narrower in float32.
+softmax = operation("probabilities", _softmax, lambda x: x.new_empty(x.shape, dtype=wide(x)))
 
 
 def block_probabilities(x: torch.Tensor, rows: torch.Tensor, logits: bool) -> torch.Tensor:
     """Probabilities of some rows of logits, or of probabilities of any float type."""
     part = x if len(rows) == len(x) else x[rows]
-    return softmax(part) if logits else part.to(wide(x))
+    return _softmax(part) if logits else part.to(wide(x))
 
 
-def prediction_sets(
-    x: torch.Tensor, formula: TorchScore, limits: TorchLimits, logits: bool, width: int, want_mask: bool
-) -> TorchSetParts:
-    """Sizes (n,), the first `width` members (n, width), then -1, and membership (n, K), or (0, K) if not wanted.
+def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
+    """Sizes (n,), the first `width` members (n, width), then −1, and membership (n, K), or (0, K) if not wanted.
 
-    Args:
-        x: contiguous (n, K) logits, or probabilities.
-        formula: the score, with one u per row if it is randomized.
-        limits: which classes are members.
-        logits: whether x are logits.
-        width: how many members are listed.
-        want_mask: whether membership is returned as a mask.
+    `others` are the fields of a TorchScore, with one u per row if it is randomized, the fields of TorchLimits, whether
+    x are logits, the width, and whether membership is wanted as a mask. x is contiguous, (n, K).
     """
-    if is_traced(x):
-        found: TorchSetParts = prediction_sets_op(x, *formula, *limits, logits, width, want_mask)
-        return found
-    return _prediction_sets(x, formula, limits, logits, width, want_mask)
-
-
-def _prediction_sets(
-    x: torch.Tensor, formula: TorchScore, limits: TorchLimits, logits: bool, width: int, want_mask: bool
-) -> TorchSetParts:
+    formula, limits, (logits, width, want_mask) = TorchScore(*others[:4]), TorchLimits(*others[4:7]), others[7:]
     n, n_classes = x.shape
     sizes = x.new_full((n,), -1, dtype=torch.int64)
     members = x.new_full((n, width), -1, dtype=torch.int64)
@@ -139,23 +132,20 @@ def _by_order(limits: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     return limits if limits.shape[1] == 1 else limits.gather(1, order)
 
 
-@torch.library.custom_op(
-    "pippin::prediction_sets",
-    mutates_args=(),
-    schema=f"({SCORE_SCHEMA}, Tensor limits, Tensor? ranks, Tensor? group, bool logits, int width, bool want_mask)"
-    " -> (Tensor, Tensor, Tensor)",
-)
-def prediction_sets_op(x: torch.Tensor, *others: Any) -> TorchSetParts:
-    """Registered operation of `prediction_sets`."""
-    return _prediction_sets(x, TorchScore(*others[:4]), TorchLimits(*others[4:7]), *others[7:])
-
-
-@prediction_sets_op.register_fake
-def _shapes_of_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
+def _empty_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
     (n, n_classes), (*_, width, want_mask) = x.shape, others
     sizes = x.new_empty((n,), dtype=torch.int64)
     members = x.new_empty((n, width), dtype=torch.int64)
     return sizes, members, x.new_empty((n if want_mask else 0, n_classes), dtype=torch.bool)
+
+
+prediction_sets = operation(
+    "prediction_sets",
+    _prediction_sets,
+    _empty_sets,
+    f"({SCORE_SCHEMA}, Tensor limits, Tensor? ranks, Tensor? group, bool logits, int width, bool want_mask)"
+    " -> (Tensor, Tensor, Tensor)",
+)
 
 
 def label_scores(
@@ -167,7 +157,7 @@ def label_scores(
         x: contiguous (n, K) logits, or probabilities.
         labels: class indices.
         formula: the score, with one u per row if it is randomized.
-        weighted: behind so many ranks no class has a weight in the sum of the score.
+        weighted: number of ranks after which no class has a weight in the sum of the score.
         logits: whether x are logits.
     """
     n, n_classes = x.shape

@@ -1,0 +1,307 @@
+"""Prediction sets and decisions as parts of an ONNX graph.
+
+Sets: every class is ranked, scored and compared with its limit. Scores are in double, in the order of operations of
+`pippin._theory.formula.score_at`.
+
+Decisions: sums are in double, in the order of `_engine/numpy_engine/decisions.py`, where there are at most SEVERAL
+outcomes. The line is the one of the largest v + β·m, of equal ones that with the larger m: the line of the envelope,
+except for lines that tie within rounding. With several β the envelope itself is computed: line t is on it from
+β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over those with more. If
+β differs by outcome, an outcome is within its limit unless a line whose certificate it breaks is on the envelope beyond
+that limit. A row with NaN gets the action with the best worst case, and the certificate −∞.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets
+from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin._theory.policy import Policy
+
+AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset on
+SEVERAL = 64  # outcomes that are summed one by one, at most
+
+
+class Graph:
+    """Nodes, constants, inputs and outputs of a part of a graph, with names not yet in use."""
+
+    def __init__(self, taken: set[str], opset: int) -> None:
+        self.opset, self.taken = opset, taken
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def name(self, wanted: str) -> str:
+        """Reserve a name, with a prefix if it is taken."""
+        while wanted in self.taken:
+            wanted = f"pippin_{wanted}"
+        self.taken.add(wanted)
+        return wanted
+
+    def add(self, op: str, *inputs: str, outputs: int = 1, name: str | None = None, **attributes: Any) -> Any:
+        """Add a node; return the name of its output, or the names of several."""
+        names = [name or self.name(f"pippin/{op}_{len(self.nodes)}_{i}") for i in range(outputs)]
+        label = self.name(f"pippin/{op}_{len(self.nodes)}")
+        self.nodes.append(helper.make_node(op, list(inputs), names, name=label, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def reduce(self, op: str, value: str, axis: int, keepdims: int = 0) -> Any:
+        """Add ReduceMax or ReduceMin over one axis."""
+        if self.opset < AXES_ARE_INPUTS:
+            return self.add(op, value, axes=[axis], keepdims=keepdims)
+        return self.add(op, value, self.integers([axis]), keepdims=keepdims)
+
+    def any(self, condition: str, axis: int, keepdims: int = 0) -> Any:
+        """Add a logical or over one axis."""
+        as_numbers = self.add("Cast", condition, to=TensorProto.INT32)
+        return self.add("Cast", self.reduce("ReduceMax", as_numbers, axis, keepdims), to=TensorProto.BOOL)
+
+    def unsqueeze(self, values: str, axis: int) -> Any:
+        """Add an axis of length 1."""
+        return self.add("Unsqueeze", values, self.integers([axis]))
+
+    def constant(self, value: Any, dtype: Any = np.float64) -> str:
+        """Add a constant; return its name."""
+        name = self.name(f"pippin/constant_{len(self.constants)}")
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+        return name
+
+    def integers(self, value: Any) -> str:
+        """Add a constant in int64."""
+        return self.constant(value, np.int64)
+
+    def input(self, name: str, dtype: int) -> str:
+        """Add an input (n,)."""
+        name = self.name(name)
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n"]))
+        return name
+
+    def output(self, name: str, dtype: int, *columns: int) -> str:
+        """Add an output (n, *columns)."""
+        name = self.name(name)
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *columns]))
+        return name
+
+    def group_rows(self, groups: ExportableGroups | None) -> str | None:
+        """Add the input `group` (n,); return the row of limits of each object, None if all share one.
+
+        An unknown number gets the row of other groups; without such a row, the graph fails when it runs.
+        """
+        if groups is None:
+            return None
+        group = self.input("group", TensorProto.INT64)
+        last = self.integers(len(groups.names) - 1)
+        below, above = self.add("Less", group, self.integers(0)), self.add("Greater", group, last)
+        beyond = self.integers(len(groups.names))  # the row of other groups, or one after the last
+        return str(self.add("Where", self.add("Or", below, above), beyond, group))
+
+    def limits(self, values: Any, group: str | None) -> Any:
+        """Add limits as a constant; return each object's row, (n, width), or (1, width) if all share it."""
+        table = self.constant(values, values.dtype)
+        return table if group is None else self.add("Gather", table, group, axis=0)
+
+
+def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
+    """Add the prediction sets of probabilities, with the inputs u and group if they are needed."""
+    n_classes = len(given.source.classes)
+    ranked, order = graph.add("TopK", probs, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
+    p = graph.add("Cast", ranked, to=TensorProto.DOUBLE)
+    u = graph.unsqueeze(graph.input("u", TensorProto.DOUBLE), 1) if given.source.score.randomized else None
+    scores = _linear(graph, given.c, p, u) if math.isnan(given.c.price) else _socop(graph, given.c, p)
+    group = graph.group_rows(given.groups)
+    inside = graph.add("LessOrEqual", scores, _limits_by_rank(graph, given.thresholds, group, order))
+    if given.ranks is not None:
+        ranks = graph.integers(np.arange(1, n_classes + 1))
+        largest = _limits_by_rank(graph, given.ranks.astype(np.int64), group, order)
+        inside = graph.add("And", inside, graph.add("LessOrEqual", ranks, largest))
+    counts = graph.add("Cast", inside, to=TensorProto.INT64)
+    sizes, classes = graph.output("sizes", TensorProto.INT64), graph.output("classes", TensorProto.INT64, n_classes)
+    graph.add("ReduceSum", counts, graph.integers([1]), name=sizes, keepdims=0)
+    members, listed = order, inside
+    if given.ranks is not None or given.thresholds.shape[1] > 1:
+        members, listed = _members_first(graph, inside, order, n_classes)
+    graph.add("Where", listed, members, graph.integers(-1), name=classes)
+    false = helper.make_tensor("none", TensorProto.BOOL, [1], [False])
+    empty = graph.add("ConstantOfShape", graph.add("Shape", order), value=false)
+    mask = graph.output("mask", TensorProto.BOOL, n_classes)
+    graph.add("ScatterElements", empty, order, inside, name=mask, axis=1)
+
+
+def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
+    """Limits of each row's classes in the order of their ranks; one column if all classes share them."""
+    if limits.shape[1] == 1:
+        return graph.limits(limits, group)
+    if group is None:
+        return graph.add("Gather", graph.constant(limits[0], limits.dtype), order, axis=0)
+    return graph.add("GatherElements", graph.limits(limits, group), order, axis=1)
+
+
+def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tuple[Any, Any]:
+    """Classes of each row with members before others, both in the order of their ranks; and which are members."""
+    ranks = np.arange(n_classes)
+    keys = graph.add("Where", inside, graph.integers(2 * n_classes - ranks), graph.integers(n_classes - ranks))
+    sorted_keys, place = graph.add("TopK", keys, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
+    listed = graph.add("Greater", sorted_keys, graph.integers(n_classes))
+    return graph.add("GatherElements", order, place, axis=1), listed
+
+
+def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
+    """Linear score of every rank; without u the term u·0 is left out, which changes no bit."""
+
+    def with_u(fixed: int, factor: int) -> Any:
+        column = graph.constant(c.table[:, fixed])
+        if u is None:
+            return column
+        return graph.add("Add", column, graph.add("Mul", u, graph.constant(c.table[:, factor])))
+
+    weighted = graph.add("Mul", graph.constant(c.table[:, ABOVE]), p)
+    mass = graph.add("CumSum", weighted, graph.integers(1), exclusive=1)
+    if c.second:
+        one, two, end = (graph.integers([i]) for i in (1, 2, len(c.table)))
+        first = graph.add("Mul", graph.constant(c.second), graph.add("Slice", p, one, two, one))
+        mass = graph.add("Concat", first, graph.add("Slice", mass, one, end, one), axis=1)
+    own = graph.add("Mul", with_u(OWN, OWN_U), p)
+    score = graph.add("Add", graph.add("Add", graph.constant(c.constant), own), mass)
+    return graph.add("Add", score, with_u(PENALTY, PENALTY_U))
+
+
+def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
+    """max(1/p, τ) with τ found by walking m = 2, 3, … while the ratio falls; 1/p at rank 1."""
+    k = len(c.table)
+    one = graph.integers([1])
+    below = graph.add("Slice", p, one, graph.integers([k]), one)
+    counts = graph.constant(np.arange(1, k) + c.price)
+    ratio = graph.add("Div", counts, graph.add("CumSum", below, graph.integers(1)))
+    tau = ratio
+    if k > 2:
+        zero, last, end = (graph.integers([i]) for i in (0, k - 2, k - 1))
+        following = graph.add("Slice", ratio, one, end, one)
+        before = graph.add("Slice", ratio, zero, last, one)
+        stays = graph.add("Cast", graph.add("Not", graph.add("Less", following, before)), to=TensorProto.INT32)
+        ends = graph.add("Pad", stays, graph.integers([0, 0, 0, 1]), graph.constant(1, np.int32))
+        place = graph.add("ArgMax", ends, axis=1, keepdims=1, select_last_index=0)
+        tau = graph.add("GatherElements", ratio, place, axis=1)
+    is_first = graph.constant(np.arange(k) == 0, np.bool_)
+    mass = graph.add("Where", is_first, graph.constant(0.0), tau)
+    own = graph.add("Div", graph.constant(1.0), graph.add("Abs", p))  # −0.0 becomes 0, and no optimizer drops it
+    return graph.add("Max", own, mass)
+
+
+def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
+    """Add the actions and certificates of probabilities, with the input group if it is needed."""
+    policy, group = given.policy, graph.group_rows(given.groups)
+    actions = graph.output("actions", TensorProto.INT64)
+    certificates = graph.output("certificates", TensorProto.DOUBLE)
+    p = graph.add("Cast", probs, to=TensorProto.DOUBLE)
+    one_beta = given.betas.size == 1 and group is None
+    if one_beta and math.isinf(given.betas[0, 0]):
+        count = graph.add("Slice", graph.add("Shape", p), graph.integers([0]), graph.integers([1]))
+        safe = helper.make_tensor("value", TensorProto.INT64, [1], [policy.safe])
+        lowest = helper.make_tensor("value", TensorProto.DOUBLE, [1], [given.lowest])
+        graph.add("ConstantOfShape", count, name=actions, value=safe)
+        graph.add("ConstantOfShape", count, name=certificates, value=lowest)
+        return
+    masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
+    chosen, worth = _by_one_beta(graph, given, masses) if one_beta else _by_envelope(graph, given, masses, group)
+    broken = graph.any(graph.add("IsNaN", masses), 1)
+    graph.add("Where", broken, graph.integers(policy.safe), chosen, name=actions)
+    graph.add("Where", broken, graph.constant(-np.inf), worth, name=certificates)
+
+
+def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
+    """Actions and certificates of the highest lines, the heaviest of equal ones."""
+    value = graph.constant(given.policy.value)
+    height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
+    top = graph.reduce("ReduceMax", height, 1, keepdims=1)
+    return _of_heaviest(graph, given.policy, graph.add("GreaterOrEqual", height, top), masses, keepdims=0)
+
+
+def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
+    """Action and value of the line with the largest mass among `lines`."""
+    line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
+    action = graph.add("Gather", graph.integers(policy.action), line)
+    return action, graph.add("Gather", graph.constant(policy.value), line)
+
+
+def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
+    """Actions and certificates where β differs by group, by outcome, or by both."""
+    policy, endless = given.policy, np.isinf(given.betas)
+    highest = given.betas.max(axis=1, keepdims=True)
+    starts, ends = _envelope(graph, policy, masses)
+    reached = graph.add("LessOrEqual", starts, graph.limits(np.where(np.isinf(highest), 0.0, highest), group))
+    action, value = _of_heaviest(graph, policy, reached, masses, keepdims=1)
+    is_safe = graph.limits(np.isinf(highest), group)
+    chosen = graph.add("Where", is_safe, graph.integers(policy.safe), action)
+    worth = graph.add("Where", is_safe, graph.constant(given.lowest), value)
+    if given.betas.shape[1] > 1:
+        inside = _within(graph, policy, graph.limits(np.where(endless, -1.0, given.betas), group), ends)
+        inside = graph.add("Or", inside, graph.limits(endless, group))
+        utility = graph.constant(policy.table)
+        worst = graph.add("Where", graph.unsqueeze(inside, 1), utility, graph.constant(np.inf))
+        worst = graph.reduce("ReduceMin", worst, 2)
+        best = graph.add("ArgMax", worst, axis=1, keepdims=1)
+        some = graph.any(inside, 1, keepdims=1)
+        chosen = graph.add("Where", some, best, chosen)
+        worth = graph.add("Where", some, graph.add("GatherElements", worst, best, axis=1), worth)
+    return graph.add("Squeeze", chosen, graph.integers([1])), graph.add("Squeeze", worth, graph.integers([1]))
+
+
+def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
+    """Interval of β, (n, lines) each end, in which each line is on the envelope; ∞ and −1 if it never is."""
+    ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # of line s over line t
+    zero, infinite = graph.constant(0.0), graph.constant(np.inf)
+    more, less = graph.add("Greater", ahead, zero), graph.add("Less", ahead, zero)
+    differ = graph.add("Or", more, less)
+    falls = graph.constant(policy.value[:, None] - policy.value)
+    cross = graph.add("Div", falls, graph.add("Where", differ, ahead, graph.constant(1.0)))
+    ends = graph.reduce("ReduceMin", graph.add("Where", more, cross, infinite), 2)
+    starts = graph.reduce("ReduceMax", graph.add("Where", less, cross, zero), 2)
+    earlier = graph.constant(np.tri(len(policy.value), k=-1, dtype=bool), np.bool_)  # of equal masses the first counts
+    hidden = graph.any(graph.add("And", graph.add("Not", differ), earlier), 2)
+    hidden = graph.add("Or", hidden, graph.add("LessOrEqual", ends, starts))
+    return graph.add("Where", hidden, infinite, starts), graph.add("Where", hidden, graph.constant(-1.0), ends)
+
+
+def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
+    """(n, outcomes), True unless a line whose certificate the outcome breaks is on the envelope beyond its limit."""
+    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes)
+    beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
+    return graph.add("Not", graph.any(graph.add("And", beyond, graph.constant(broken, np.bool_)), 1))
+
+
+def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
+    """Probability of every outcome, (n, outcomes)."""
+    n_outcomes = policy.n_outcomes
+    if n_outcomes == len(policy.outcome):
+        return p
+    if n_outcomes > SEVERAL:
+        return graph.add("MatMul", p, graph.constant(policy.outcome[:, None] == np.arange(n_outcomes)))
+    parts = []
+    for c in range(n_outcomes):
+        members = policy.grouped[policy.ends[c] : policy.ends[c + 1]]
+        parts.append(_prefix_sums(graph, p, members, [len(members) - 1]))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
+    """Mass of every line, (n, lines)."""
+    parts, order = [], []
+    for a in range(policy.order.shape[1]):
+        lines = np.flatnonzero(policy.action == a)
+        parts.append(_prefix_sums(graph, outcomes, policy.order[:, a], policy.reach[lines] - 1))
+        order.append(lines)
+    by_action = graph.add("Concat", *parts, axis=1)
+    masses = graph.add("Gather", by_action, graph.integers(np.argsort(np.concatenate(order))), axis=1)
+    whole = _prefix_sums(graph, outcomes, None, [policy.n_outcomes - 1])
+    return graph.add("Where", graph.constant(policy.reach == policy.n_outcomes, np.bool_), whole, masses)
+
+
+def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
+    """Sums of `values` over some columns in their order, up to each place in `last`."""
+    if columns is not None:
+        values = graph.add("Gather", values, graph.integers(columns), axis=1)
+    return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.integers(last), axis=1)

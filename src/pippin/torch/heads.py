@@ -1,0 +1,384 @@
+"""Last layers that turn logits into prediction sets or p-values on their device, and the base of all heads."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from pippin._conformal.exportable import (
+    ExportableDecisions,
+    ExportablePValues,
+    ExportableSets,
+    exportable_p_values,
+    exportable_sets,
+)
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._engine.protocol import Held
+from pippin._runtime.errors import InputError
+from pippin._theory.formula import OWN_U, PENALTY_U
+from pippin.torch.ranking import (
+    SCORE_SCHEMA,
+    block_probabilities,
+    operation,
+    prediction_sets,
+    row_blocks,
+    softmax,
+)
+from pippin.torch.scores import TorchScore, scores_by_rank
+
+LISTED = 64  # default of `max_size`
+
+
+class TorchSets(NamedTuple):
+    """Prediction sets as tensors on the logits' device.
+
+    Attributes:
+        sizes: (…), number of members of each set.
+        classes: (…, max_size), the members, most probable first, then −1.
+        mask: (…, K), True for members; None unless `forward` got `mask=True`.
+    """
+
+    sizes: torch.Tensor
+    classes: torch.Tensor
+    mask: torch.Tensor | None
+
+
+def probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last axis, in float64 for float64 and in float32 for anything narrower; without gradients.
+
+    These are the probabilities that `calibrate` and the heads compute from logits on the same device, to the last bit.
+
+    Args:
+        logits: (…, K), of any float type.
+    """
+    probs: torch.Tensor = softmax(logits.detach().reshape(-1, logits.shape[-1]))
+    return probs.reshape(logits.shape)
+
+
+def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
+    """Row of limits of each group by number; all unknown groups share the row after the known ones, if there is one."""
+    outside = (group < 0) | (group >= known)
+    if not others and bool(outside.any()):
+        raise InputError(
+            f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}",
+            "pass what the head's group_codes gives, or calibrate with unseen='marginal'",
+        )
+    return torch.where(outside, known, group)
+
+
+group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_like(group))
+
+
+class Head(torch.nn.Module):
+    """Base of the heads: classes, groups, rows from input of any shape, and float64 numbers in buffers.
+
+    Buffers hold the bits of float64 numbers as int64, so that `half()` and `to(dtype)` do not round them.
+    """
+
+    def __init__(self, given: ExportableSets | ExportablePValues | ExportableDecisions, from_probs: bool) -> None:
+        super().__init__()
+        self.classes, self.from_probs, self._groups = given.source.classes, from_probs, given.groups
+
+    def group_codes(self, groups: ArrayLike) -> torch.Tensor:
+        """Numbers of groups given by name, as `forward` takes them.
+
+        Args:
+            groups: the group of each object.
+        """
+        if self._groups is None:
+            raise InputError("Got groups, but all objects have the same limits", "leave them out")
+        return torch.from_numpy(self._groups.codes(groups, len(np.atleast_1d(np.asarray(groups)))))
+
+    def _keep(self, name: str, values: Any) -> None:
+        """Register a buffer with the bits of float64 numbers, or with None."""
+        bits = None if values is None else torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
+        self.register_buffer(name, bits)
+
+    def _numbers(self, name: str) -> torch.Tensor:
+        """Float64 numbers whose bits are in a buffer."""
+        bits: torch.Tensor = getattr(self, name)
+        return bits.view(torch.float64)
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        """(n, K) contiguous rows of (…, K) logits or probabilities, without gradients."""
+        n_classes = len(self.classes)
+        if x.ndim == 0 or x.shape[-1] != n_classes:
+            raise InputError(
+                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
+                "pass the outputs of the classifier that was calibrated",
+            )
+        return x.detach().reshape(-1, n_classes).contiguous()
+
+    def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+        """Row of limits of every object of x, (…, K); None where all objects share one.
+
+        Raises:
+            InputError: groups are missing, not expected, of another shape, or unknown.
+        """
+        if self._groups is None:
+            if group is not None:
+                raise InputError("Got the group of each object, but all have the same limits", "leave it out")
+            return None
+        if group is None or group.dtype not in (torch.int64, torch.int32) or group.shape != x.shape[:-1]:
+            got = "none" if group is None else f"{group.dtype} of shape {tuple(group.shape)}"
+            raise InputError(
+                f"Expected the group of each object by number, int64 of shape {tuple(x.shape[:-1])}, got {got}",
+                "pass group=, for instance what group_codes makes of their names",
+            )
+        flat = group.to(x.device, torch.int64).reshape(-1)
+        rows: torch.Tensor = group_rows(flat, len(self._groups.names), self._groups.other is not None)
+        return rows
+
+
+class ScoreHead(Head):
+    """Head with a nonconformity score: its coefficients, and c, b and μ in `number_bits`."""
+
+    linear: bool
+    randomized: bool
+
+    def __init__(self, given: ExportableSets | ExportablePValues, from_probs: bool) -> None:
+        super().__init__(given, from_probs)
+        self._keep("table_bits", given.c.table)
+        self._keep("number_bits", [given.c.constant, given.c.second, given.c.price])
+        self.linear, self.randomized = bool(np.isnan(given.c.price)), given.source.score.randomized
+
+    def _score(self, u: torch.Tensor | None, flat: torch.Tensor) -> TorchScore:
+        """Score with the given u, or one drawn per row if it is randomized."""
+        drawn = uniform("u", u, self.randomized, flat)
+        return TorchScore(self._numbers("table_bits"), self._numbers("number_bits"), drawn, self.linear)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        table, numbers = self._numbers("table_bits"), self._numbers("number_bits")
+        if not table.is_meta:
+            self.linear, self.randomized = bool(numbers[2].isnan()), bool(table[:, [OWN_U, PENALTY_U]].any())
+
+
+def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Tensor) -> torch.Tensor:
+    """One number in (0, 1) per row: as given, or drawn if needed; an empty tensor otherwise."""
+    if given is None:
+        return torch.rand(len(flat) if needed else 0, dtype=torch.float64, device=flat.device)
+    if given.numel() != len(flat):
+        raise InputError(
+            f"Expected {len(flat)} numbers as {name}, one per object, got shape {tuple(given.shape)}",
+            "pass one for each object, in their order",
+        )
+    return given.to(device=flat.device, dtype=torch.float64).reshape(-1).contiguous()
+
+
+class ConformalHead(ScoreHead):
+    """Last layer: logits in, prediction sets out, as `predictor.predict` returns them.
+
+    Sizes and masks do not depend on `max_size`, which bounds how many members are listed (at most 64 by default). Equal
+    probabilities are ranked by class index. A row with NaN has an empty set. Probabilities are not checked for summing
+    to 1.
+
+    On the CPU the sets are the core's, to the last bit, for the same float32 or float64 probabilities (of logits, those
+    of `probabilities`). On a GPU a set may differ where a score is within rounding of the threshold.
+
+    Thresholds may differ by class, kind, cluster or group. With groups, `forward` takes the number of each object's
+    group, which `group_codes` returns for names.
+
+    Coefficients and thresholds are buffers with the bits of float64 numbers as int64, so that `half()` and `to(dtype)`
+    do not round them.
+
+    Args:
+        predictor: result of `calibrate` or of `pippin.load`.
+        from_probs: whether forward takes probabilities instead of logits.
+        max_size: number of members listed per set.
+
+    Attributes:
+        classes (Classes): the names of the columns, in their order.
+        from_probs (bool): whether it takes probabilities instead of logits.
+        max_size (int): number of members listed per set.
+        linear (bool): whether the score is of the linear family.
+        randomized (bool): whether it takes `u`.
+
+    >>> import pippin.torch, torch
+    >>> data = pippin.load_example()
+    >>> head = pippin.torch.ConformalHead(pippin.calibrate(data.probs, data.labels, "pip"), from_probs=True, max_size=3)
+    >>> sets = head(torch.tensor(data.probs[:2]))
+    >>> sets.sizes, sets.classes
+    (tensor([1, 1]), tensor([[ 1, -1, -1],
+            [ 1, -1, -1]]))
+    """
+
+    rank_limits: torch.Tensor | None
+
+    def __init__(self, predictor: ConformalPredictor, *, from_probs: bool = False, max_size: int | None = None) -> None:
+        given = exportable_sets(predictor)
+        super().__init__(given, from_probs)
+        n_classes = len(predictor.classes)
+        self.max_size = min(n_classes, LISTED) if max_size is None else max_size
+        if not 1 <= self.max_size <= n_classes:
+            raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
+        self._keep("limit_bits", given.thresholds)
+        self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
+
+    @property
+    def threshold(self) -> float:
+        """Largest score of a member of any set."""
+        return float(self._numbers("limit_bits").max())
+
+    def forward(
+        self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
+    ) -> TorchSets:
+        """Prediction sets of logits (…, K), or of probabilities with `from_probs=True`.
+
+        Args:
+            x: any float type; the softmax of half floats is computed in float32.
+            u: for a randomized score, one number in (0, 1) per object; drawn by default.
+            mask: whether membership is also returned as a mask.
+            group: the number of each object's group, where thresholds are per group.
+        """
+        flat, shape = self._rows(x), x.shape[:-1]
+        limits = self._numbers("limit_bits"), self.rank_limits, self._group_rows(group, x)
+        sizes, members, inside = prediction_sets(
+            flat, *self._score(u, flat), *limits, not self.from_probs, self.max_size, mask
+        )
+        return TorchSets(
+            sizes.reshape(shape), members.reshape(*shape, self.max_size), inside.reshape(x.shape) if mask else None
+        )
+
+    def extra_repr(self) -> str:
+        which = "threshold" if self._numbers("limit_bits").numel() == 1 else "largest threshold"
+        return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
+
+
+class SortedScores(NamedTuple):
+    """Calibration scores for binary search: the distinct ones, keys in order of cells, and the offset of each cell.
+
+    `of[group, k]` is the cell of class k in a group, with one column if all classes share it. Cell c begins at
+    `offsets[c]` of `keys`, which are the scores themselves if there is one cell, else integers made by `_search_key`.
+    """
+
+    values: torch.Tensor
+    keys: torch.Tensor
+    offsets: torch.Tensor
+    of: torch.Tensor
+
+
+def _p_values(x: torch.Tensor, *others: Any) -> torch.Tensor:
+    """(n, K) p-values in float64 of contiguous rows, smoothed if v is not empty; NaN in rows with a NaN."""
+    n, n_classes = x.shape
+    p = x.new_empty((n, n_classes), dtype=torch.float64)
+    formula, (values, keys, offsets, of), (v, group, logits) = TorchScore(*others[:4]), others[4:8], others[8:]
+    for rows in row_blocks(torch.arange(n, device=x.device), n_classes):
+        ranked, order = block_probabilities(x, rows, logits).sort(dim=1, descending=True, stable=True)
+        scores = scores_by_rank(ranked, formula.take(rows))
+        cell = of[:1].expand(len(rows), -1) if group is None else of[group[rows]]
+        cell = cell if cell.shape[1] == 1 else cell.gather(1, order)
+        if len(offsets) > 2:
+            scores = _search_key(values, scores, cell)
+        begin, stop = offsets[cell], offsets[cell + 1]
+        low = torch.searchsorted(keys, scores)
+        if len(v):
+            high = torch.searchsorted(keys, scores, right=True)
+            block = ((stop - high) + v[rows, None] * (1 + (high - low))) / (stop - begin + 1)
+        else:
+            block = (1 + (stop - low)) / (stop - begin + 1).double()
+        block = block.masked_fill(ranked[:, :1].isnan(), torch.nan)
+        p[rows] = torch.empty_like(block).scatter_(1, order, block)
+    return p
+
+
+p_values = operation(
+    "p_values",
+    _p_values,
+    lambda x, *_: x.new_empty(x.shape, dtype=torch.float64),
+    f"({SCORE_SCHEMA}, Tensor values, Tensor keys, Tensor offsets, Tensor of, Tensor v, Tensor? group,"
+    " bool logits) -> Tensor",
+)
+
+
+def _search_key(values: torch.Tensor, scores: torch.Tensor, cell: torch.Tensor) -> torch.Tensor:
+    """Integer that increases with the score within a cell, and from cell to cell.
+
+    It is odd for a score that is among the distinct `values`, and even between two of them.
+    """
+    place = torch.searchsorted(values, scores) + torch.searchsorted(values, scores, right=True)
+    return place + cell * (2 * len(values) + 1)
+
+
+def _sorted_scores(held: Held) -> SortedScores:
+    scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.of))
+    of = of[:, :1] if bool((of == of[:, :1]).all()) else of
+    if len(offsets) == 2:
+        return SortedScores(scores[:0], scores, offsets, of.long())
+    values = torch.unique(scores)
+    cell = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
+    return SortedScores(values, _search_key(values, scores, cell), offsets.long(), of.long())
+
+
+class PValueHead(ScoreHead):
+    """Last layer: logits in, the p-value of every class out, as `predictor.p_values` returns them.
+
+    p = (1 + #{calibration scores >= s})/(n + 1), so that the set at any level α is {classes with p > α}; smoothed,
+    scores equal to s count with a random weight v. A row with NaN has NaN. Probabilities are not checked for summing
+    to 1.
+
+    On the CPU the p-values are the core's, to the last bit, for the same float32 or float64 probabilities (of logits,
+    those of `probabilities`). On a GPU a score within rounding of a calibration score may count on its other side.
+
+    The calibration scores are buffers: the layer grows with them, and loads the state only of a head that has as many.
+    Numbers are kept as the bits of float64, so that `half()` and `to(dtype)` do not round them.
+
+    Args:
+        predictor: result of `calibrate` or of `pippin.load`, with its calibration scores.
+        from_probs: whether forward takes probabilities instead of logits.
+
+    Attributes:
+        classes (Classes): the names of the columns, in their order.
+        n_calibration (int): number of calibration rows.
+        from_probs (bool): whether it takes probabilities instead of logits.
+        linear (bool): whether the score is of the linear family.
+        randomized (bool): whether it takes `u`.
+
+    >>> import pippin.torch, torch
+    >>> data = pippin.load_example()
+    >>> head = pippin.torch.PValueHead(pippin.calibrate(data.probs, data.labels, "pip"), from_probs=True)
+    >>> head(torch.tensor(data.probs[:2])).amax(dim=1)
+    tensor([0.4588, 0.3990], dtype=torch.float64)
+    """
+
+    keys: torch.Tensor
+    offsets: torch.Tensor
+    of: torch.Tensor
+
+    def __init__(self, predictor: ConformalPredictor, *, from_probs: bool = False) -> None:
+        given = exportable_p_values(predictor)
+        super().__init__(given, from_probs)
+        self.n_calibration = predictor.n_calibration
+        held = _sorted_scores(given.held)
+        self.register_buffer("value_bits", held.values.view(torch.int64))
+        self.register_buffer("keys", held.keys.view(torch.int64))
+        self.register_buffer("offsets", held.offsets)
+        self.register_buffer("of", held.of)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        u: torch.Tensor | None = None,
+        v: torch.Tensor | None = None,
+        group: torch.Tensor | None = None,
+        smoothed: bool = False,
+    ) -> torch.Tensor:
+        """p-values (…, K) in float64 of logits (…, K), or of probabilities with `from_probs=True`.
+
+        Args:
+            x: any float type; the softmax of half floats is computed in float32.
+            u: for a randomized score, one number in (0, 1) per object; drawn by default.
+            v: for smoothed p-values, one number in [0, 1) per object.
+            group: the number of each object's group, where cells are per group.
+            smoothed: whether v is drawn, if it is not given.
+        """
+        flat, rows = self._rows(x), self._group_rows(group, x)
+        score, weights = self._score(u, flat), uniform("v", v, smoothed, flat)
+        keys = self._numbers("keys") if len(self.offsets) == 2 else self.keys
+        held = self._numbers("value_bits"), keys, self.offsets, self.of
+        p: torch.Tensor = p_values(flat, *score, *held, weights, rows, not self.from_probs)
+        return p.reshape(x.shape)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.classes)} classes, {self.n_calibration:,} calibration examples, from_probs={self.from_probs}"
