@@ -20,6 +20,12 @@ from sphinx.pycode import ModuleAnalyzer
 
 MODULES = (
     "pippin",
+    "pippin.decisions",
+    "pippin.distributed",
+    "pippin.metrics",
+    "pippin.online",
+    "pippin.scores",
+    "pippin.shift",
     "pippin.sklearn",
     "pippin.torch",
     "pippin.dask",
@@ -60,6 +66,7 @@ OPEN = {
     "row": "Row",
     "rows": "Probabilities",
     "sample_weight": "ArrayLike | None",
+    "sets": "PredictionSets | ConformalPredictor",
     "text": "Score | Method | str",
     "values": "Table",
     "y": "Labels",
@@ -87,7 +94,8 @@ DOORS |= {"values", "weights", "x"}
 SPELLED = {
     "Column": "float | Vector",
     "Counts": "Codes",
-    "Exported": "Predictor | ConditionalPredictor | Decider",
+    "Exported": "ConformalPredictor | Decider",
+    "mondrian.GroupNames": "tuple[str | int | None, ...]",
     "GroupNames": "tuple[str | int | None, ...]",
     "Ids": "tuple[str, NDArray[Any]]",
     "Image.Image": "Image",
@@ -102,6 +110,7 @@ SPELLED = {
     "Place": "Path",
     "Value": "float | int | bool | tuple[float, ...]",
     "str | Path": "Path",
+    "tuple[Table, ...]": "tuple[TableFile, ...]",
 }
 
 # Classes of what public functions return, which nobody makes.
@@ -112,7 +121,7 @@ RETURNED = (
     "pippin._validation.batched.Batch",
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",
-    "pippin._conformal.explaining.ExplainedClass",
+    "pippin._conformal.explanation.ExplainedClass",
     "pippin._distributed.part.Part",
     "pippin._sharpening.sharpener.Learnt",
 )

@@ -60,7 +60,7 @@ def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
 
 
 def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
-    """Return the mean over classes of |coverage − (1 − alpha)| (Ding et al. 2023).
+    """Return the mean over classes of `|coverage − (1 − alpha)|` (Ding et al. 2023).
 
     Args:
         sets: what `predict` returned.
@@ -75,7 +75,7 @@ def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
 def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     """Return the size-stratified coverage violation (Angelopoulos et al. 2021).
 
-    It is the largest |coverage − (1 − alpha)| over sets of 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes.
+    It is the largest `|coverage − (1 − alpha)|` over sets of 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes.
 
     Args:
         sets: what `predict` returned.

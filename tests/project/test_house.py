@@ -76,10 +76,10 @@ def test_every_argument_is_documented(name):
     assert [key for key in told if key not in given] == []
 
 
-FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "labels", "weights", "folds", "utility", "loss")
-FIRST = (*FIRST, "predictor", "new_probs")
-THEN = ("score", "scores", "alpha")
-SHARED = ("seed", "groups", "nonempty", "smoothed", "from_logits")
+FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "sets", "labels", "weights", "folds", "utility")
+FIRST = (*FIRST, "loss", "predictor", "new_probs")
+THEN = ("score", "scores", "alpha", "level")
+SHARED = ("groups", "weights", "features", "seed", "smoothed", "nonempty", "from_logits")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_signatures_are_settled(name):
     """Data first, then score and alpha, everything else by keyword; what many share in one order."""
     parameters = inspect.signature(PUBLIC[name]).parameters
     keywords = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
-    others = [key for key in parameters if key not in (*keywords, "self", "args", "kwargs")]
+    others = [key for key in parameters if key not in (*keywords, "self", "args", "kwargs", "options")]
     data = [key for key in others if key in FIRST]
     assert others == [*data, *(key for key in THEN if key in others)]
     assert [key for key in keywords if key in SHARED] == [key for key in SHARED if key in keywords]

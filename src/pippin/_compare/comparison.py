@@ -38,9 +38,9 @@ def compare(
     *,
     splits: int | None = None,
     calibration_fraction: float = 0.45,
-    seed: int = 0,
     classes: Classes | None = None,
     groups: ArrayLike | None = None,
+    seed: int = 0,
     from_logits: bool = False,
     checkpoint: str | None = None,
 ) -> "Comparison":
@@ -59,9 +59,9 @@ def compare(
         splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
             since each split fits a sharpener.
         calibration_fraction: the share of rows that calibrates; the rest tests.
-        seed: the seed of the splits; split i is the same for every score.
         classes: names of the K columns; a data frame brings its own.
         groups: the group of each row, for methods per group and for `Comparison.conditional`.
+        seed: the seed of the splits; split i is the same for every score.
         from_logits: `probs` are logits, of which a softmax is taken.
         checkpoint: a file with the finished splits, from which a stopped run continues.
 
