@@ -79,7 +79,7 @@ def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
 def _calibration_scores(predictor: Any) -> Any:
     """Return the distinct calibration scores, by which calibration rows are recognized; None if they are too few."""
     scores = getattr(predictor, "calibration_scores", None)
-    if scores is None or predictor.score.randomized:
+    if scores is None or predictor.score.randomized or predictor.per is not None or "weights" in predictor.takes:
         return None
     distinct = np.unique(scores)
     return None if len(distinct) < 0.5 * len(scores) else distinct

@@ -92,8 +92,7 @@ def run(
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.progress import progress_bar
-    from pippin.cli.outputs import output_folder
-    from pippin.cli.reproduce import file_checksum
+    from pippin.cli.outputs import file_checksum, output_folder
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import check_outside, list_photographs, open_run
     from pippin.images.training import choose_device

@@ -1,6 +1,5 @@
 """`pippin predict`: prediction sets for new data."""
 
-import hashlib
 import io
 import secrets
 import sys
@@ -19,7 +18,7 @@ from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
 from pippin.cli import options
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
-from pippin.cli.outputs import check_distinct, check_target, part_files
+from pippin.cli.outputs import check_distinct, check_target, file_checksum, part_files
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
@@ -86,7 +85,7 @@ def predict(
             totals = _write(make(task), targets)
         else:
             stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-            checksum, names = hashlib.sha256(predictor.read_bytes()).hexdigest(), [target.name for target in targets]
+            checksum, names = file_checksum(predictor), [target.name for target in targets]
             made_from = [checksum, stats, given.layout, inputs.seed, non_empty, names]
             totals = _write_in_parts(make, task, targets, made_from)
     _summarize(totals, getattr(calibrated, "alpha", 1 - calibrated.guarantee), out, p_values)

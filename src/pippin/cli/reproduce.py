@@ -18,7 +18,7 @@ from pippin._runtime.version import __version__
 from pippin.cli import options
 from pippin.cli.compare import compare_data
 from pippin.cli.inputs import read_scores
-from pippin.cli.outputs import output_folder
+from pippin.cli.outputs import file_checksum, output_folder
 from pippin.cli.sweep import sweep
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 from pippin.tables.reading import read_data
@@ -179,12 +179,6 @@ def run_step(
     content = {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}}
     write_whole(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
     return True
-
-
-def file_checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def folder_checksum(folder: Path) -> str:
