@@ -20,12 +20,6 @@ from sphinx.pycode import ModuleAnalyzer
 
 MODULES = (
     "pippin",
-    "pippin.decisions",
-    "pippin.distributed",
-    "pippin.metrics",
-    "pippin.online",
-    "pippin.scores",
-    "pippin.shift",
     "pippin.sklearn",
     "pippin.torch",
     "pippin.dask",
@@ -66,7 +60,6 @@ OPEN = {
     "row": "Row",
     "rows": "Probabilities",
     "sample_weight": "ArrayLike | None",
-    "sets": "PredictionSets | ConformalPredictor",
     "text": "Score | Method | str",
     "values": "Table",
     "y": "Labels",
@@ -94,8 +87,7 @@ DOORS |= {"values", "weights", "x"}
 SPELLED = {
     "Column": "float | Vector",
     "Counts": "Codes",
-    "Exported": "ConformalPredictor | Decider",
-    "mondrian.GroupNames": "tuple[str | int | None, ...]",
+    "Exported": "Predictor | ConditionalPredictor | Decider",
     "GroupNames": "tuple[str | int | None, ...]",
     "Ids": "tuple[str, NDArray[Any]]",
     "Image.Image": "Image",
@@ -110,7 +102,6 @@ SPELLED = {
     "Place": "Path",
     "Value": "float | int | bool | tuple[float, ...]",
     "str | Path": "Path",
-    "tuple[Table, ...]": "tuple[TableFile, ...]",
 }
 
 # Classes of what public functions return, which nobody makes.
@@ -121,8 +112,8 @@ RETURNED = (
     "pippin._validation.batched.Batch",
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",
-    "pippin._conformal.explanation.ExplainedClass",
-    "pippin._distributed.part.Part",
+    "pippin._conformal.explaining.ExplainedClass",
+    "pippin._distributed.calibration.Part",
     "pippin._sharpening.sharpener.Learnt",
 )
 

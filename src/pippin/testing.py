@@ -12,8 +12,8 @@ import numpy as np
 
 from pippin._conformal.calibrate import calibrate, score
 from pippin._conformal.serialization import load
+from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
-from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds, Engine
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector, read_only
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients

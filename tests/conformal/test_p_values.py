@@ -338,7 +338,7 @@ def test_a_p_value_of_exactly_alpha_is_outside():
 @pytest.mark.parametrize("per", [None, "class"])
 def test_what_p_values_keep_is_made_once_and_never_travels(per, monkeypatch):
     """The calibration scores are prepared at the first call; a pickle leaves them behind."""
-    from pippin._engine.numpy_engine import p_values as in_numpy
+    from pippin._engine import numpy_engine as in_numpy
 
     data, prepared, real = pippin.load_example(), [], in_numpy.among
     monkeypatch.setattr(dispatch, "engine_for", lambda work: dispatch.numpy_engine)

@@ -8,8 +8,8 @@ import pytest
 
 import pippin
 from pippin._engine import dispatch
+from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
-from pippin._engine.numpy_engine import engine as plain
 from support.confused import confused_rows
 
 NAMES = ("maize", "wheat", "thistle", "poppy")

@@ -5,7 +5,7 @@ import pytest
 
 import pippin
 from pippin._engine import dispatch
-from pippin._engine.numpy_engine.scores import ranked_order
+from pippin._engine.numpy_engine import ranked_order
 from pippin._theory.scores import coefficients
 from pippin._validation.rows import find_fault
 from support.engines import CLASSES, plain

@@ -11,8 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import pippin
 import pippin.testing
+from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
-from pippin._engine.numpy_engine import engine as plain
 from pippin._theory.formula import FAMILIES, OURS
 from pippin.export.c_header import c_header
 from pippin.export.onnx import head_model

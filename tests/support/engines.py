@@ -5,9 +5,9 @@ import pytest
 
 import pippin
 from pippin._engine import dispatch
+from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
 from pippin._engine.numba_engine.engine import LABEL_TILES, SET_TILES
-from pippin._engine.numpy_engine import engine as plain
 from pippin._engine.protocol import Bounds
 from pippin._validation.rows import as_rows
 

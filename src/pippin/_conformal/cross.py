@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from pippin._conformal.rules import Request, Rule, Use
 from pippin._conformal.serialization import Content, need, rising, vector_of
 from pippin._engine import dispatch
-from pippin._engine.numpy_engine.scores import ranked_order
+from pippin._engine.numpy_engine import ranked_order
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import as_alpha, quantile_rank, too_few

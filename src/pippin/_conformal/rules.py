@@ -200,7 +200,7 @@ class MondrianRule(Rule):
         return self.limits if request.group is None else self.limits._replace(group=request.group)
 
     def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
-        from pippin._engine.numpy_engine.p_values import among
+        from pippin._engine.numpy_engine import among
 
         scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
         group = 0 if request.group is None else request.group

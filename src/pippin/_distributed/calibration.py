@@ -1,10 +1,11 @@
 """Calibration of rows in parts: equal to calibration of all rows at once, to the last bit."""
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +15,9 @@ from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan,
 from pippin._conformal.mondrian import Cells, Level, Placement, Taxonomy, as_kinds, as_levels, by_class, one_cell
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
-from pippin._distributed.part import Part, compact, numbered, positioned, united
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
-from pippin._runtime.arrays import Classes, Codes, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import as_alpha, examples_needed, quantile_rank, warn_of_level
 from pippin._theory.scores import Score
@@ -28,6 +28,24 @@ from pippin._validation.labels import ColumnNumbers, Groups, as_numbered_groups,
 from pippin._validation.rows import Rows, agree, as_rows
 
 MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 20 MB
+
+
+class Part(NamedTuple):
+    """Nonconformity scores of the true labels of some rows, and what determines their Mondrian cells.
+
+    Attributes:
+        scores: the scores of the true labels.
+        labels: the classes by number, where thresholds are per class, group or cluster.
+        groups: the groups of these rows, where thresholds are per group.
+        ranks: the ranks of the labels, from 1, for RC3P.
+        first: the number of rows before these, in all parts.
+    """
+
+    scores: Vector
+    labels: Codes | None = None
+    groups: Groups | None = None
+    ranks: Indices | None = None
+    first: int = 0
 
 
 class Calibration:
@@ -281,3 +299,47 @@ def gather_cells(
             scores[start:stop], ranks[start:stop] = scores[start:stop][order], ranks[start:stop][order]
     of = read_only(placement.of.astype(np.int32))
     return Cells(of, read_only(offsets), read_only(scores), None if ranks is None else read_only(ranks))
+
+
+def united(several: Iterable[tuple[str | int, ...]]) -> tuple[str | int, ...]:
+    """Return all group names in order; as text, unless all are whole numbers.
+
+    >>> united([(2, 10), (1,)]), united([(2, 10), ("b",)])
+    ((1, 2, 10), ('10', '2', 'b'))
+    """
+    every = {name for names in several for name in names}
+    text = any(isinstance(name, str) for name in every)
+    return tuple(sorted({str(name) for name in every} if text else every, key=str if text else int))
+
+
+def numbered(groups: Groups, names: tuple[str | int, ...]) -> Codes:
+    """Return the group of every row as its position in `names`."""
+    text = bool(names) and isinstance(names[0], str)
+    place = {name: code for code, name in enumerate(names)}
+    return np.array([place[str(name) if text else name] for name in groups.names], dtype=np.int64)[groups.codes]
+
+
+def positioned(seed: Any, first: int) -> np.random.Generator:
+    """Return a copy of the generator, advanced past one draw for each of the first `first` rows.
+
+    >>> alone = np.random.default_rng(7).random(5)
+    >>> bool((positioned(7, 3).random(2) == alone[3:]).all())
+    True
+    """
+    generator = copy.deepcopy(generator_of(seed))
+    if not hasattr(generator.bit_generator, "advance"):
+        raise InputError(
+            f"Expected a seed or a Generator that can be advanced, got one of {type(generator.bit_generator).__name__}",
+            "pass a whole number, or numpy.random.default_rng(number)",
+        )
+    generator.bit_generator.advance(first)
+    return generator
+
+
+def compact(codes: Codes | Indices) -> Any:
+    """Convert classes, groups or ranks to the smallest unsigned type that holds them.
+
+    >>> compact(np.array([3, 200])).dtype
+    dtype('uint8')
+    """
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))

@@ -9,7 +9,7 @@ from pippin._conformal.coverage_by import Counts, Tally, tally
 from pippin._conformal.evaluation import Evaluation, judged
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
-from pippin._distributed.part import united
+from pippin._distributed.calibration import united
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes
 from pippin._validation.labels import are_ids, as_numbered_groups

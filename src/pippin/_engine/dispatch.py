@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.numpy_engine import engine as numpy_engine
-from pippin._engine.numpy_engine.scores import ranked_order
+from pippin._engine import numpy_engine
 from pippin._engine.protocol import Bounds, Draws, Engine, Held, NearPlaces
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.disk import room_beside
@@ -259,7 +258,7 @@ def row_orders(rows: Rows) -> Indices:
     orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
-        orders[start:stop] = ranked_order(rows.block(start, stop))
+        orders[start:stop] = numpy_engine.ranked_order(rows.block(start, stop))
 
     in_blocks(work, rows)
     return read_only(orders)

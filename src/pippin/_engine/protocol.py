@@ -1,6 +1,6 @@
 """The interface of an engine, and the types of its arguments and results.
 
-`numpy_engine/` is the reference, `numba_engine/` computes the same bits in compiled loops; `dispatch.py` chooses.
+`numpy_engine.py` is the reference, `numba_engine/` computes the same bits in compiled loops; `dispatch.py` chooses.
 """
 
 from collections.abc import Callable

@@ -134,9 +134,7 @@ def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
 
 def _no_number(row: int, label: object, classes: Classes) -> InputError:
     return InputError(
-        f"has the label {label}, expected 0 to {len(classes) - 1}",
-        "labels are column numbers counted from 0",
-        row=row,
+        f"has the label {label}, expected 0 to {len(classes) - 1}", "labels are column numbers counted from 0", row=row
     )
 
 

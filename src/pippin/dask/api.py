@@ -12,9 +12,8 @@ import numpy as np
 from pippin._conformal.evaluation import Evaluation
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
-from pippin._distributed.calibration import Calibration, refuse_ids
+from pippin._distributed.calibration import Calibration, Part, positioned, refuse_ids
 from pippin._distributed.evaluation import EvaluationCounts, count_sets
-from pippin._distributed.part import Part, positioned
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
@@ -76,12 +75,7 @@ def calibrate(
 
 
 def predict(
-    predictor: ConformalPredictor,
-    probs: Any,
-    *,
-    seed: int | None = None,
-    groups: Any = None,
-    nonempty: bool = False,
+    predictor: ConformalPredictor, probs: Any, *, seed: int | None = None, groups: Any = None, nonempty: bool = False
 ) -> Any:
     """Return the prediction sets lazily: one task per partition.
 

@@ -19,15 +19,7 @@ from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
 from pippin._validation.rows import Rows, as_rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalized
-from pippin.tables.formats import (
-    csv_blocks,
-    csv_body,
-    csv_content,
-    opened,
-    parquet,
-    parquet_content,
-    whole_if_all,
-)
+from pippin.tables.formats import csv_blocks, csv_body, csv_content, opened, parquet, parquet_content, whole_if_all
 from pippin.tables.reading import Data, check_rows, checked_groups, naming
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Risk-averse decisions: one upper-envelope search per row, in the steps of `numpy_engine/decisions.py`.
+"""Risk-averse decisions: one upper-envelope search per row, in the steps of `numpy_engine.py`.
 
 Masses of outcomes are computed first, from rows of either precision, so that the search is compiled once. Arrays of a
 named tuple are bound to local variables before a loop: each access inside it would count references.

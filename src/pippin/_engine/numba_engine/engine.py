@@ -13,27 +13,14 @@ import numpy as np
 
 from pippin._engine.numba_engine import p_values as whole_rows
 from pippin._engine.numba_engine import rowwise, tiled
-from pippin._engine.numba_engine.decisions import decision_scores, decisions
-from pippin._engine.numba_engine.products import add_product
-from pippin._engine.numba_engine.splits import count_splits, near_places
+from pippin._engine.numba_engine.compilation import entry_point
+from pippin._engine.numba_engine.decisions import decision_scores as decision_scores
+from pippin._engine.numba_engine.decisions import decisions as decisions
+from pippin._engine.numba_engine.splits import count_splits as count_splits
+from pippin._engine.numba_engine.splits import near_places as near_places
 from pippin._engine.protocol import Bounds, Draws, FillP, Held
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
-
-__all__ = [
-    "INSPECTS",
-    "add_product",
-    "class_scores",
-    "count_splits",
-    "decision_scores",
-    "decisions",
-    "label_scores",
-    "members",
-    "near_places",
-    "one_score",
-    "one_set",
-    "p_values",
-]
 
 INSPECTS = True
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # classes up to which the tiled loop is the faster one
@@ -118,6 +105,30 @@ def p_values(c: Coefficients, held: Held) -> FillP:
 
 def _wide(block: Floats) -> Vector:
     return read_only(block.astype(np.float64, copy=False))
+
+
+@entry_point
+def add_product(out: Floats, left: Floats, right: Floats) -> None:
+    """Add left · right to `out`, term by term in the order of the inner index.
+
+    The bits of one row depend on that row alone; BLAS does not promise that.
+    """
+    inner, width = right.shape
+    fours = inner - inner % 4
+    for i in range(left.shape[0]):
+        for j in range(0, fours, 4):  # four terms per pass over the row of `out`
+            a, b, c, d = left[i, j], left[i, j + 1], left[i, j + 2], left[i, j + 3]
+            for k in range(width):
+                total = out[i, k]
+                total += a * right[j, k]
+                total += b * right[j + 1, k]
+                total += c * right[j + 2, k]
+                total += d * right[j + 3, k]
+                out[i, k] = total
+        for j in range(fours, inner):
+            a = left[i, j]
+            for k in range(width):
+                out[i, k] += a * right[j, k]
 
 
 def one_set(c: Coefficients) -> OneSet:

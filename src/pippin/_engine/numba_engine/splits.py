@@ -1,6 +1,6 @@
 """Repeated random splits of sorted rows: the classes near the threshold, and counts on many splits.
 
-Equals `numpy_engine/splits.py` to the last bit. Rows are sorted in descending order, so that the rank of a class is its
+Equals `numpy_engine.py` to the last bit. Rows are sorted in descending order, so that the rank of a class is its
 position and the mass above it is a running sum.
 """
 

@@ -1,0 +1,265 @@
+"""Reference engine in NumPy: whole blocks, every class ranked, no early stop. Compiled loops are tested against it.
+
+Decisions follow the upper envelope of the lines v + β·m of each row, all rows at once. The lines of a row are visited
+by falling v. One with a larger m than the last line on the stack takes over from it at β = (v_last − v)/(m − m_last),
+after lines that start at that β or later are popped. The highest line at β is the last one on the stack that starts at
+β or before.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pippin._engine.protocol import Bounds, Decided, Draws, FillP, Held, NearPlaces
+from pippin._runtime.arrays import Codes, Flags, Floats, Indices, T, Vector
+from pippin._theory.formula import ABOVE, Coefficients, score_at
+from pippin._theory.policy import Policy
+
+INSPECTS = False
+BLOCK = 1 << 20  # cumulative masses per block of rows
+
+Among = Callable[[Vector, Indices, Vector | None], Vector]
+
+
+class Envelopes(NamedTuple):
+    """Lines on the envelope of each row, the β at which each takes over, and their number."""
+
+    lines: Codes
+    starts: Vector
+    sizes: Codes
+
+
+def ranked_order(block: Floats) -> NDArray[np.intp]:
+    """Return the classes of each row by falling probability, ties by rising class."""
+    return np.argsort(-block, axis=1, kind="stable")
+
+
+def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
+    """Return the score of every class, in the columns' own order."""
+    order, p, mass = _ranked(block, c)
+    scores = np.empty_like(p)
+    np.put_along_axis(scores, order, _by_rank(c, p, mass, u), axis=1)
+    return scores
+
+
+def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
+    """Write the score of one class per row."""
+    scores[:] = class_scores(block, c, u)[np.arange(len(block)), labels]
+    return 0
+
+
+def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
+    """Write the sizes of all sets; return their members, best first."""
+    order, p, mass = _ranked(block, c)
+    inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
+    if bounds.ranks is not None:
+        inside &= np.arange(p.shape[1]) < _by_order(bounds.ranks, bounds.group, order)
+    sizes[:] = inside.sum(axis=1)
+    return order[inside].astype(np.int32), 0
+
+
+def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
+    """Return the limits of each row's group, in the order of its classes."""
+    own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
+    return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
+
+
+def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
+    with np.errstate(divide="ignore", over="ignore"):
+        scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
+    return scores
+
+
+def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, Vector]:
+    """Return the order of each row's classes, and p and M by rank."""
+    order = ranked_order(block)
+    p = np.take_along_axis(block, order, axis=1).astype(np.float64)
+    mass = np.empty_like(p)
+    if np.isnan(c.price):
+        mass[:, 0] = c.second * p[:, 1]
+        np.cumsum(c.table[:-1, ABOVE] * p[:, :-1], axis=1, out=mass[:, 1:])
+    else:
+        mass[:, 0] = 0.0
+        mass[:, 1:] = _lowest_price(p[:, 1:], c.price)[:, None]
+    return order, p, mass
+
+
+def _lowest_price(below: Vector, price: float) -> Vector:
+    """Return SOCOP's τ, the ratio at the m from which on it no longer falls, m = 2, 3, …"""
+    with np.errstate(divide="ignore", over="ignore"):
+        ratio = (np.arange(1, below.shape[1] + 1) + price) / np.cumsum(below, axis=1)
+    falls = np.zeros(ratio.shape, dtype=bool)
+    falls[:, :-1] = ratio[:, 1:] < ratio[:, :-1]
+    tau: Vector = ratio[np.arange(len(ratio)), (~falls).argmax(axis=1)]
+    return tau
+
+
+def p_values(c: Coefficients, held: Held) -> FillP:
+    """A function that fills in the p-value of every class of a block."""
+    search = among(held)
+
+    def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> None:
+        scores = class_scores(block, c, draws.u)
+        p[:] = search(scores, held.of[group], None if draws.v is None else draws.v[:, None])
+
+    return fill
+
+
+def among(held: Held) -> Among:
+    """A function of scores, their cells and v that gives their p-values.
+
+    A score becomes a whole number, odd if it occurs among the calibration scores and even
+    between two that do, and cells follow each other: so one search serves them all.
+    """
+    values = np.unique(held.scores)
+    width = 2 * len(values) + 1
+    counts = np.diff(held.offsets)
+
+    def keys(scores: Vector, cell: NDArray[Any]) -> Codes:
+        place = np.searchsorted(values, scores, "left") + np.searchsorted(values, scores, "right")
+        return place + cell.astype(np.int64) * width
+
+    calibration = keys(held.scores, np.repeat(np.arange(len(counts)), counts))
+
+    def search(scores: Vector, cell: Indices, v: Vector | None) -> Vector:
+        n, stop, asked = counts[cell], held.offsets[1:][cell], keys(scores, cell)
+        low = np.searchsorted(calibration, asked, "left")
+        high = low if v is None else np.searchsorted(calibration, asked, "right")
+        p: Vector = (1 + (stop - low) if v is None else (stop - high) + v * (1 + (high - low))) / (n + 1)
+        return p
+
+    return search
+
+
+def add_product(out: Floats, left: Floats, right: Floats) -> None:
+    """Add left · right to `out`, term by term in the order of the inner index."""
+    for j in range(len(right)):
+        out += left[:, j : j + 1] * right[j]
+
+
+def near_places(
+    block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
+) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+    """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`."""
+    (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
+    at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # for every u, for some u
+    row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
+    return at_low.sum(axis=1).astype(np.int32), row, rank, rank == ranks[row], p[row, rank], mass[row, rank]
+
+
+def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector) -> None:
+    """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
+    here = c._replace(table=c.table[near.rank])
+    for calibration, own_u, count in zip(calibrations, u, counts, strict=True):
+        with np.errstate(divide="ignore", over="ignore"):
+            scores = score_at(here, slice(None), near.p, near.mass, own_u[near.row])
+        test = ~calibration
+        unsure = scores[near.labels][calibration[near.row[near.labels]]]
+        index = k - 1 - np.count_nonzero(near.sure & calibration)
+        count[0] = np.partition(unsure, index)[index] if 0 <= index < len(unsure) else np.nan
+        enters = (scores <= count[0]) & test[near.row]
+        covered = np.count_nonzero(near.sure & test) + np.count_nonzero(enters & near.is_label)
+        sizes = (near.sizes + np.bincount(near.row[enters], minlength=len(test)))[test]
+        singletons, empty = sizes == 1, sizes == 0
+        count[1:3] = covered, sizes.sum()
+        count[3:] = [np.count_nonzero(some) for some in (singletons, empty, singletons & near.top[test])]
+
+
+def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
+    """Compute the smallest β from which on each label keeps its certificate; inf if there is none."""
+    step = max(1, BLOCK // policy.order.size)
+    for start in range(0, len(block), step):
+        part = slice(start, start + step)
+        envelopes = _envelopes(_line_masses(block[part], policy), policy.value)
+        scores[part] = _kept_from(envelopes, policy, policy.outcome[labels[part]])
+    return 0
+
+
+def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
+    """Compute the action and certificate of each row under `limits[group]`: one β, or one per outcome."""
+    (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
+    for start in range(0, len(block), step):
+        part = slice(start, start + step)
+        envelopes, betas = _envelopes(_line_masses(block[part], policy), policy.value), limits[group[part]]
+        actions[part], certificates[part] = _at(envelopes, policy, betas.max(axis=1))
+        if betas.shape[1] > 1:
+            _act_on_sets(envelopes, policy, betas, actions[part], certificates[part])
+    return 0
+
+
+def _line_masses(block: Floats, policy: Policy) -> Vector:
+    """Compute the mass of every line, (n, lines), summed in the order of its action's outcomes."""
+    outcomes = _outcome_masses(block, policy)
+    every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
+    whole = outcomes.cumsum(axis=1)[:, -1:]
+    return np.where(policy.reach == policy.n_outcomes, whole, every[:, policy.place])
+
+
+def _outcome_masses(block: Floats, policy: Policy) -> Vector:
+    """Compute the probability of every outcome, (n, outcomes), summed by rising class."""
+    masses = np.empty((len(block), policy.n_outcomes))
+    for c in range(policy.n_outcomes):
+        classes = policy.grouped[policy.ends[c] : policy.ends[c + 1]]
+        masses[:, c] = np.cumsum(block[:, classes], axis=1, dtype=np.float64)[:, -1]
+    return masses
+
+
+def _envelopes(masses: Vector, value: Vector) -> Envelopes:
+    """Find the upper envelope of each row's lines; a step pops one line from the stacks of all rows that need it."""
+    n, n_lines = masses.shape
+    lines = np.zeros((n, n_lines), dtype=np.int64)
+    starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)  # line 0 is on every stack
+    for t in range(1, n_lines):
+        grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]
+        if not grown.size:
+            continue
+        left, start = grown, np.zeros(n)
+        while (left := left[sizes[left] > 0]).size:
+            last, place = lines[left, sizes[left] - 1], sizes[left] - 1
+            with np.errstate(over="ignore"):
+                start[left] = (value[last] - value[t]) / (masses[left, t] - masses[left, last])
+            left = left[start[left] <= starts[left, place]]
+            sizes[left] -= 1
+        lines[grown, sizes[grown]] = t
+        starts[grown, sizes[grown]] = np.where(sizes[grown] == 0, 0.0, start[grown])
+        sizes[grown] += 1
+    longest = sizes.max(initial=0)
+    return Envelopes(lines[:, :longest], starts[:, :longest], sizes)
+
+
+def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
+    """Compute the β from which on one outcome per row keeps every certificate."""
+    lines, starts, sizes = envelopes
+    kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
+    broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
+    first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)  # after the last
+    inside = np.minimum(first, lines.shape[1] - 1)
+    return np.where(first < sizes, starts[np.arange(len(lines)), inside], np.inf)
+
+
+def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
+    """Look up the action and certificate of each row at its β; at an infinite β, of the best worst case."""
+    lines, starts, sizes = envelopes
+    reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
+    line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]
+    infinite = np.isinf(beta)
+    actions = np.where(infinite, policy.safe, policy.action[line]).astype(np.int32)
+    return actions, np.where(infinite, policy.table[policy.safe].min(), policy.value[line])
+
+
+def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: Indices, certificates: Vector) -> None:
+    """Choose the action with the best worst case over the outcomes whose score is within their limit.
+
+    Rows without such an outcome stay unchanged.
+    """
+    n, n_outcomes = limits.shape
+    worst = np.full((n, len(policy.table)), np.inf)
+    for c in range(n_outcomes):
+        inside = _kept_from(envelopes, policy, np.full(n, c, dtype=np.int32)) <= limits[:, c]
+        worst[inside] = np.minimum(worst[inside], policy.table[:, c])
+    some = np.isfinite(worst[:, 0])
+    best = worst.argmax(axis=1)
+    actions[some] = best[some]
+    certificates[some] = worst[np.arange(n), best][some]
