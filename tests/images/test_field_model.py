@@ -142,7 +142,7 @@ def test_photographs_as_units_belong_too(images, tiny, tmp_path):
     parts = make_parts(images, tiny, tmp_path / "run", group="photo")
     predictor, logits, labels, photos = by_photograph(parts)
     known = {"classes": CLASSES, "from_logits": True}
-    assert predictor.n_units == len(set(photos.tolist())) < len(photos)
+    assert predictor.n_effective == len(set(photos.tolist())) < len(photos)
     model = FieldModel.make(parts / "weights", predictor, window=24)
     look = model.look(photograph(7))
     assert look.sets.labels() == predictor.predict(look.logits, from_logits=True).labels()
@@ -207,7 +207,7 @@ def test_what_needs_more_than_an_image_is_refused(parts):
 def test_choices_that_contradict_each_other_are_refused(parts, saved):
     place = parts / "weights", parts / "predictor.json"
     for more, sentence in (
-        ({"decider": parts / "predictor.json"}, "Expected a decider, got Predictor"),
+        ({"decider": parts / "predictor.json"}, "Expected a decider, got ConformalPredictor"),
         ({"utility": UTILITY}, "together with a fallback"),
         ({"utility": UTILITY, "fallback": "run"}, "Expected the fallback among spray, leave, ask, got 'run'"),
         ({"utility": UTILITY, "fallback": "ask", "decider": parts / "decider.json"}, "got both"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pippin.images.training.folder import Pixels, batches, divide, list_images
+from pippin.images.training.folder import Pixels, batches, divide, list_images, photo_of
 from pippin.images.training.network import augment
 from support.made_images import CLASSES, make_images
 
@@ -27,7 +27,7 @@ def test_images_are_divided_class_by_class(images):
 @pytest.mark.parametrize("fraction", [0.001, 0.3, 0.7, 0.999])
 def test_a_photograph_stays_on_one_side(images, fraction):
     found = list_images(images)
-    groups = found.groups()
+    groups = np.array([photo_of(file) for file in found.files])
     for seed in range(5):
         trains, held = divide(found, fraction, True, seed)
         assert not set(groups[trains]) & set(groups[held])

@@ -13,9 +13,9 @@ import pippin
 from pippin._compare import verdict
 from pippin._compare.methods import parse_methods
 from pippin._compare.split_evaluation import METRICS
-from pippin._plotting import drawing, splits
+from pippin._plotting import comparison as comparison_plots
+from pippin._plotting import drawing
 from pippin.cli.report import figures, page, toy_cases, write_sweep, write_toy
-from pippin.cli.report.figures import front
 from support.trials import trial_of
 
 SPLITS = 30
@@ -137,8 +137,8 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
     methods = ["pip", "repip", "pip per class", "repip(gamma=0.05) per class nonempty", "repip nonempty"]
     comparison = pippin.compare(data.probs, data.labels, methods, splits=20)
     judged = verdict.judge(comparison.trial, comparison)
-    assert [splits.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
-    assert splits.look(comparison.scores[0]).colour == splits.look(comparison.scores[2]).colour
+    assert [comparison_plots.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
+    assert comparison_plots.look(comparison.scores[0]).colour == comparison_plots.look(comparison.scores[2]).colour
     (ax,) = figures.front(comparison, judged).axes
     texts = {text.get_text(): text for text in ax.texts}
     wanted = [drawing.short(one) for one in comparison.scores]
@@ -151,7 +151,7 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
 
 def test_the_front_is_what_no_other_beats(found):
     """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
-    known = front.read_front(found[0], found[1].fronts)
+    known = comparison_plots.read_front(found[0], found[1].fronts)
     every = {dot.method: dot for trace in known.traces for dot in trace.dots} | {d.method: d for d in known.compared}
     for dot in every.values():
         beaten = any(o.size <= dot.size and o.singletons >= dot.singletons and o[1:] != dot[1:] for o in every.values())

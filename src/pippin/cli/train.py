@@ -9,7 +9,7 @@ import typer
 from pippin.cli.options import an_argument, an_option
 
 if TYPE_CHECKING:
-    from pippin.images.training import Trained
+    from pippin.images.training.folder import TrainingRecord
 
 TrainFraction = Annotated[float, typer.Option(help="The share of images that trains; the rest is held out.")]
 HeldOut = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
@@ -62,7 +62,7 @@ def train(
     )
 
 
-def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "Trained":
+def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "TrainingRecord":
     """Train with a progress bar on a terminal and a line per epoch."""
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import check_target

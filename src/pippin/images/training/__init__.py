@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pippin._runtime.errors import InputError
 
 if TYPE_CHECKING:
     from pippin.images.training.fit import train
 
-__all__ = ["Epoch", "Options", "Trained", "train"]
+__all__ = ["Epoch", "Options", "train"]
 
 CHOICES = {"group": ("none", "photo"), "device": ("auto", "cpu", "cuda"), "flips": ("horizontal", "both", "none")}
 
@@ -57,11 +54,9 @@ class Options:
             value = getattr(self, name)
             if value not in known:
                 raise InputError(f"Expected --{name} to be {' or '.join(known)}, got {value!r}", "choose one of them")
-        if not 0 < self.train_fraction < 1:
-            raise InputError(
-                f"Expected --train-fraction between 0 and 1, got {self.train_fraction:g}", "write for example 0.7"
-            )
-        rate = self.learning_rate
+        share, rate = self.train_fraction, self.learning_rate
+        if not 0 < share < 1:
+            raise InputError(f"Expected --train-fraction between 0 and 1, got {share:g}", "write for example 0.7")
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InputError(f"Expected --learning-rate above 0, got {rate:g}", "write for example 0.001")
 
@@ -81,24 +76,6 @@ class Epoch:
             f"epoch {self.number:>{len(str(self.of))}} of {self.of}: loss {self.loss:.4f}, "
             f"held-out accuracy {self.accuracy:.4f}, {self.seconds:.1f} s"
         )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Trained:
-    """The images held out, with the classifier's logits, and the epochs of the training."""
-
-    logits: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    files: NDArray[np.str_]
-    groups: NDArray[np.str_]
-    epochs: tuple[Epoch, ...]
-    features: NDArray[np.float32] | None = None
-
-    @property
-    def accuracy(self) -> float:
-        """Share of images held out whose most probable class is the true one."""
-        return float(np.mean(self.logits.argmax(axis=1) == self.labels))
 
 
 def has_torch() -> bool:

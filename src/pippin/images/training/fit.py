@@ -24,7 +24,7 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__
 from pippin.images.batch import to_bytes, write_json
 from pippin.images.reading import silence_pillow
-from pippin.images.training import Epoch, Options, Trained, choose_device
+from pippin.images.training import Epoch, Options, choose_device
 from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord, batches, divide, list_images
 from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_threads, augment, make_network
 
@@ -44,7 +44,7 @@ def train(
     tell: Callable[[Epoch], None] = print,
     bar: ProgressBar = lambda what, total: nullcontext(lambda more: None),
     cache: int = CACHE,
-) -> Trained:
+) -> TrainingRecord:
     """Train on a share of the images and write the logits of the others to `out`, an .npz file.
 
     Beside it go `weights/` and `train.json`, and while it runs a checkpoint after every
@@ -81,7 +81,9 @@ def train(
         parameters = [p for p in network.model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY)
         session = _Session(network, optimizer, pixels, images, replace(options, learning_rate=rate))
-        checkpoint, run = out.with_name(CHECKPOINT), _run_id(options, checksum)
+        checkpoint = out.with_name(CHECKPOINT)
+        identity = json.dumps([asdict(replace(options, device="auto")), checksum], sort_keys=True)
+        run = hashlib.sha256(identity.encode()).hexdigest()
         epochs = session.restore(checkpoint, run)
         for number in range(len(epochs) + 1, options.epochs + 1):
             began = time.perf_counter()
@@ -95,8 +97,9 @@ def train(
             session.save_checkpoint(checkpoint, run, epochs)
             tell(epochs[-1])
         logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
-    files, groups = np.array(images.files)[held], images.groups()[held]
-    trained = Trained(logits, images.labels[held], images.classes, files, groups, tuple(epochs), features)
+    files, weights = np.array(images.files), ""
+    seen, kept = tuple(files[rows].tolist()), (files[held], logits, images.labels[held])
+    trained = TrainingRecord(images.classes, seen, *kept, weights, features, tuple(epochs))
     write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)
@@ -155,10 +158,8 @@ class _Session:
         except Exception as error:  # a damaged file makes torch raise many kinds
             raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
         if known != run:
-            raise InputError(
-                f"{path} belongs to another run (other images or options)",
-                "delete it to start anew, or choose another output folder",
-            )
+            sentence = f"{path} belongs to another run (other images or options)"
+            raise InputError(sentence, "delete it to start anew, or choose another output folder")
         self.network.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimiser"])
         return epochs
@@ -188,36 +189,23 @@ def _schedule(step: int, steps: int) -> float:
 def _reproducible(device: torch.device, batch: int) -> Iterator[None]:
     """Use all threads and deterministic kernels, and leave the caller's random state as it was."""
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
+    deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     try:
-        with (
-            all_threads(),
-            torch.random.fork_rng(devices=cuda),
-            torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
-        ):
+        with all_threads(), torch.random.fork_rng(devices=cuda), deterministic:
             yield
     except torch.cuda.OutOfMemoryError as error:
-        raise InputError(
-            f"The graphics card's memory is too small for {batch} images at once", "pass a smaller --batch or --size"
-        ) from error
+        sentence = f"The graphics card's memory is too small for {batch} images at once"
+        raise InputError(sentence, "pass a smaller --batch or --size") from error
 
 
-def _run_id(options: Options, checksum: str) -> str:
-    """Identify a run by its images and options, except its device."""
-    content = json.dumps([asdict(replace(options, device="auto")), checksum], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def write_trained(out: Path, trained: Trained, session: _Session, checksum: str) -> None:
+def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksum: str) -> None:
     """Write weights/ (with a record of the files), train.json and, last, the logits: where they are, the rest is."""
-    images, held = session.images, set(trained.files.tolist())
-    seen = tuple(file for file in images.files if file not in held)
-    kept = trained.files, trained.logits, trained.labels
-    training = TrainingRecord(trained.classes, seen, *kept, features=trained.features)
-    session.network.save(out.with_name("weights"), session.options.size, training)
-    counts = np.bincount(images.labels, minlength=len(images.classes))
+    images = session.images
+    session.network.save(out.with_name("weights"), session.options.size, trained)
+    counts = np.bincount(images.labels, minlength=len(images.classes)).tolist()
     versions = {name: version(name) for name in ("numpy", "torch", "transformers", "pillow", "safetensors")}
-    classes = dict(zip(images.classes, counts.tolist(), strict=True))
-    numbers = {"count": len(images), "train": len(seen), "held_out": len(trained.files), "classes": classes}
+    classes = dict(zip(images.classes, counts, strict=True))
+    numbers = {"count": len(images), "train": len(trained.trained), "held_out": len(trained.files), "classes": classes}
     record = {
         "options": asdict(session.options),
         "images": {"folder": str(images.root), "sha256": checksum, **numbers},
@@ -228,11 +216,11 @@ def write_trained(out: Path, trained: Trained, session: _Session, checksum: str)
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     write_json(out.with_name("train.json"), record, indent=2, end="")
-    names = np.array(trained.classes)
+    names, groups = np.array(trained.classes), trained.groups
     labels = names[trained.labels]  # by name: a class may be called 3
     arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}
-    if len(set(trained.groups.tolist())) < len(trained.groups):  # else each image is a photograph of its own
-        arrays["groups"] = trained.groups
+    if len(set(groups.tolist())) < len(groups):  # else each image is a photograph of its own
+        arrays["groups"] = groups
     if trained.features is not None:
         arrays["features"] = trained.features
     write_whole(out, to_bytes(partial(np.savez_compressed, **arrays)))

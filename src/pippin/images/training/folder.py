@@ -7,7 +7,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
 from pippin.images.batch import file_checksum, to_bytes
 from pippin.images.reading import read_image
+from pippin.images.training import Epoch
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory
@@ -51,10 +52,6 @@ class Images:
     def __len__(self) -> int:
         return len(self.files)
 
-    def groups(self) -> NDArray[np.str_]:
-        """Photograph of each image; the file itself where it is no window."""
-        return np.array([photo_of(file) or file for file in self.files])
-
     def checksum(self) -> str:
         """SHA-256 of all names and contents."""
 
@@ -76,19 +73,16 @@ def list_images(folder: Path) -> Images:
     names = sorted(part.name for part in folder.iterdir() if part.is_dir() and not part.name.startswith("."))
     files = {name: sorted(p.relative_to(folder).as_posix() for p in images_below(folder / name)) for name in names}
     if not any(files.values()):
-        raise InputError(
-            f"{folder} holds no images in sub-folders",
-            f"put them in one sub-folder per class ({', '.join(sorted(ENDINGS))})",
-        )
+        remedy = f"put them in one sub-folder per class ({', '.join(sorted(ENDINGS))})"
+        raise InputError(f"{folder} holds no images in sub-folders", remedy)
     if len(names) < 2:
         raise InputError(f"{folder} holds one class, {names[0]!r}, expected at least two", "add a sub-folder per class")
     for name, each in files.items():
         if len(each) < 2:
-            count = "one image" if each else "no image"
-            raise InputError(
-                f"The class {name!r} of {folder} has {count}, expected at least two (one trains, one is held out)",
-                "add images or remove the sub-folder",
+            sentence = (
+                f"The class {name!r} of {folder} has {'one' if each else 'no'} image, expected at least two to divide"
             )
+            raise InputError(sentence, "add images or remove the sub-folder")
     labels = np.repeat(np.arange(len(names)), [len(each) for each in files.values()])
     return Images(folder, tuple(file for each in files.values() for file in each), labels, tuple(names))
 
@@ -119,18 +113,17 @@ def divide(images: Images, fraction: float, by_photo: bool, seed: int) -> tuple[
 def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     photos = [photo_of(file) for file in images.files]
     if None in photos:
-        raise InputError(
-            "To divide by photograph, expected names such as img_00012_3_4.png (photograph, row, column), got "
-            f"{images.files[photos.index(None)]}",
-            "rename the images, or pass --group none",
-        )
-    counts = Counter(map(str, photos))
+        other = images.files[photos.index(None)]
+        sentence = f"Expected names such as img_00012_3_4.png (photograph, row, column) to divide by, got {other}"
+        raise InputError(sentence, "rename the images, or pass --group none")
+    names = np.array(photos, dtype=np.str_)
+    counts = Counter(names.tolist())
     if len(counts) < 2:
         raise InputError(f"All images are of one photograph, {photos[0]}, expected at least two", "pass --group none")
     order = rng.permutation(sorted(counts))
     ends = np.cumsum([counts[str(photo)] for photo in order])
     chosen = order[: min(max(int(np.abs(ends - fraction * len(images)).argmin()) + 1, 1), len(order) - 1)]
-    trains: NDArray[np.bool_] = np.isin(images.groups(), chosen)
+    trains: NDArray[np.bool_] = np.isin(names, chosen)
     unseen = sorted(set(range(len(images.classes))) - set(images.labels[trains].tolist()))
     if unseen:
         warn(
@@ -164,10 +157,8 @@ class Pixels:
             list(pool.map(read, range(len(images))))
         if bad:
             named = ", ".join(sorted(bad)[:NAMED]) + (f" and {len(bad) - NAMED} more" if len(bad) > NAMED else "")
-            raise InputError(
-                f"Expected images that can be read, but {len(bad)} in {images.root} cannot ({named})",
-                "replace or delete them",
-            )
+            sentence = f"Expected images that can be read, but {len(bad)} in {images.root} cannot ({named})"
+            raise InputError(sentence, "replace or delete them")
 
     def batch(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Pixels of some images, (n, 3, size, size)."""
@@ -188,9 +179,10 @@ def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRecord:
-    """Content of `weights/training.npz`: the files that trained a network, and its logits for those held out.
+    """Result of a training: the files that trained a network, and its logits for those held out.
 
-    `weights` is the SHA-256 of the weights; `features` the input of the last layer, where it was kept.
+    `weights` is the SHA-256 of the weights; `features` the input of the last layer, where it was kept. A record that
+    was read from `weights/training.npz` has no epochs.
     """
 
     classes: tuple[str, ...]
@@ -200,10 +192,21 @@ class TrainingRecord:
     labels: NDArray[np.int64]
     weights: str = ""
     features: NDArray[np.float32] | None = None
+    epochs: tuple[Epoch, ...] = ()
+
+    @property
+    def accuracy(self) -> float:
+        """Share of images held out whose most probable class is the true one."""
+        return float(np.mean(self.logits.argmax(axis=1) == self.labels))
+
+    @property
+    def groups(self) -> NDArray[np.str_]:
+        """Photograph of each image held out; the file itself where it is no window."""
+        return np.array([photo_of(file) or file for file in self.files.tolist()])
 
     def save(self, folder: Path) -> None:
-        """Write training.npz into a folder of weights, with their checksum."""
-        content = asdict(self) | {"weights": file_checksum(folder / WEIGHTS)}
+        """Write training.npz into a folder of weights, with their checksum; without the epochs."""
+        content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None}
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in content.items() if value is not None}
         arrays["trained"] = np.array(self.trained, dtype=np.str_)
         write_whole(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
@@ -217,10 +220,8 @@ def read_training(folder: Path) -> TrainingRecord:
     """
     path = folder / TRAINING
     if not path.is_file():
-        raise InputError(
-            f"Expected weights that pippin train wrote, but {folder} holds no {TRAINING}",
-            "train again, or name the folder weights beside its logits",
-        )
+        sentence = f"Expected weights that pippin train wrote, but {folder} holds no {TRAINING}"
+        raise InputError(sentence, "train again, or name the folder weights beside its logits")
     try:
         with np.load(path, allow_pickle=False) as archive:
             content: dict[str, Any] = {key: archive[key] for key in archive.files}

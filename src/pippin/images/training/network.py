@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -49,14 +49,12 @@ class TorchNetwork:
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Logits of pixels (n, 3, height, width) between 0 and 1."""
         mean, sd = (torch.tensor(value, device=pixels.device).view(1, 3, 1, 1) for value in (self.mean, self.sd))
-        logits: torch.Tensor = self.model(pixel_values=(pixels - mean) / sd).logits
-        return logits
+        return cast(torch.Tensor, self.model(pixel_values=(pixels - mean) / sd).logits)
 
     @property
     def device(self) -> torch.device:
         """Device of the parameters."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
+        return cast(torch.device, next(self.model.parameters()).device)
 
     def to_input(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
         """Convert pixels of 0 to 255 to numbers between 0 and 1 on the network's device."""
@@ -152,9 +150,8 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
             with torch.no_grad():
                 network(torch.zeros(1, 3, size, size))
         except Exception as error:  # each architecture has its own errors
-            raise InputError(
-                f"{weights} cannot take images of {size} × {size} ({shorten(error)})", "pass another --size"
-            ) from error
+            sentence = f"{weights} cannot take images of {size} × {size} ({shorten(error)})"
+            raise InputError(sentence, "pass another --size") from error
     for part in network.model.parameters():  # the alignment of a file's numbers in memory affects the rounding of sums
         part.data = part.data.clone()
     return network
@@ -168,9 +165,8 @@ def shorten(error: Exception) -> str:
 def _scratch(names: dict[str, Any]) -> TorchNetwork:
     from transformers import AutoModelForImageClassification, ResNetConfig
 
-    config = ResNetConfig(
-        depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic", embedding_size=64, **names
-    )
+    shape: dict[str, Any] = {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "embedding_size": 64}
+    config = ResNetConfig(layer_type="basic", **shape, **names)
     build: Any = AutoModelForImageClassification.from_config
     return TorchNetwork(build(config), MEAN, SD)
 
@@ -179,25 +175,21 @@ def _pretrained(weights: str, names: dict[str, Any]) -> TorchNetwork:
     """Load from the folder, from the download cache, or from the hub, in this order."""
     if Path(weights).is_dir():
         if not (Path(weights) / "config.json").is_file():
-            raise InputError(
-                f"Expected weights in {weights}, but it has no config.json",
-                "name a folder that train or save_pretrained wrote, or pass --weights none",
-            )
+            remedy = "name a folder that train or save_pretrained wrote, or pass --weights none"
+            raise InputError(f"Expected weights in {weights}, but it has no config.json", remedy)
         return _load(weights, names, local=True)
     if not _HUB_NAME.fullmatch(weights):
-        raise InputError(
-            f"Expected --weights to be a folder or a name on the Hugging Face hub, but there is no folder {weights}",
-            "check the path, or pass --weights none to start from scratch",
-        )
+        sentence = f"Expected --weights to be a folder or a name on the Hugging Face hub, got {weights}"
+        raise InputError(sentence, "check the path, or pass --weights none to start from scratch")
     try:
         return _load(weights, names, local=True)
     except OSError:
         if not _is_online():
+            download = f"AutoModelForImageClassification.from_pretrained({weights!r}).save_pretrained('weights')"
             raise InputError(
                 f"The weights {weights} are not on this machine and there is no network",
-                f"on a machine with one run "
-                f"transformers.AutoModelForImageClassification.from_pretrained({weights!r}).save_pretrained('weights')"
-                ", copy that folder here and pass --weights FOLDER, or pass --weights none to start from scratch",
+                f"on a machine with one run transformers.{download}, copy that folder here and pass --weights FOLDER, "
+                "or pass --weights none to start from scratch",
             ) from None
     return _load(weights, names, local=False)
 
@@ -212,10 +204,8 @@ def _load(weights: str, names: dict[str, Any], local: bool) -> TorchNetwork:
     except Exception as error:  # a missing, damaged or foreign file makes transformers raise many kinds
         if isinstance(error, OSError) and local and not Path(weights).is_dir():
             raise
-        raise InputError(
-            f"{weights} cannot be used as an image classifier ({shorten(error)})",
-            "name another, or pass --weights none",
-        ) from error
+        sentence = f"{weights} cannot be used as an image classifier ({shorten(error)})"
+        raise InputError(sentence, "name another, or pass --weights none") from error
     return TorchNetwork(model, *_color_statistics(weights, local))
 
 
