@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 import pippin
-from pippin._distributed.part import positioned
+from pippin._distributed.calibration import positioned
 from pippin._runtime.disk import write_whole
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar

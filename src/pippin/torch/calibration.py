@@ -10,26 +10,26 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._conformal.calibrate import Unseen, predictor_of_scores
+from pippin._conformal.calibrate import Unseen, check_options, predictor_of_scores
 from pippin._conformal.calibrate import calibrate as calibrate_rows
-from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, warn_of_levels
+from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, threshold_rank, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor, without_scores
-from pippin._conformal.rules import marginal_rule, warned
+from pippin._conformal.rules import marginal_rule
 from pippin._engine.draws import generator_of
-from pippin._runtime.arrays import Classes, Seed, Vector, read_only
+from pippin._runtime.arrays import Classes, Seed, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.formula import ABOVE
-from pippin._theory.level import as_alpha, quantile_rank
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.spelling import parse_score
 from pippin._validation.labels import as_classes, as_labels, as_numbered_groups, two_meanings
 from pippin._validation.rows import Rows, as_rows
 from pippin.torch import row_kernel
-from pippin.torch.head import probabilities
+from pippin.torch.heads import probabilities
 from pippin.torch.ranking import block_probabilities, label_scores, row_blocks
 from pippin.torch.scores import TorchScore, wide
 
-SUM_TOLERANCE = 9e-4  # smaller than the core's, which examines the rows that exceed it
+SUM_TOLERANCE = 9e-4  # smaller than the core's, which checks the rows that exceed it
 
 
 def calibrate(
@@ -42,6 +42,7 @@ def calibrate(
     per: Per | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
+    confidence: float | None = None,
     seed: Seed = None,
     from_probs: bool = False,
     scores: bool = True,
@@ -53,16 +54,18 @@ def calibrate(
     the scores of its labels are kept, and a threshold may differ in the last bits.
 
     Args:
-        model_or_logits: gives logits (n, K), or is them; probabilities with `from_probs=True`.
+        model_or_logits: a model that returns logits (n, K), or the logits; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
         score: a score or its spelling.
-        alpha: the share of errors allowed; where the guarantee is per kind, one for all or {kind: alpha}.
+        alpha: significance level (miscoverage); where the guarantee is per kind, one for all or {kind: alpha}.
         classes: names of the K columns.
-        per: what the guarantee holds for, as in `pippin.calibrate`.
-        groups: the group of each row, in the order of the loader, for a guarantee per group.
-        unseen: what becomes of a group that is not among them, as in `pippin.calibrate`.
         seed: for the randomized scores and for clusters; a seed or a Generator.
-        from_probs: whether the model gives probabilities instead of logits.
+        per: Mondrian taxonomy, as in `pippin.calibrate`.
+        groups: the group of each row, in the order of the loader, for a guarantee per group.
+        unseen: what `predict` does with a group that is not among them, as in `pippin.calibrate`.
+        confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
+            coverage is at least 1 − alpha on average over them.
+        from_probs: whether the model returns probabilities instead of logits.
         scores: whether the predictor keeps the calibration scores, for other levels and for p-values.
 
     >>> import pippin.torch, torch
@@ -70,62 +73,46 @@ def calibrate(
     >>> pippin.torch.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True)
     ConformalPredictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
-    batches: Iterable[tuple[torch.Tensor, Any]]
-    if isinstance(model_or_logits, torch.Tensor):
-        batches = [(model_or_logits, loader_or_labels)]
-    elif callable(model_or_logits):
-        batches = _outputs(model_or_logits, loader_or_labels)
-    else:
-        raise InputError(
-            f"Expected a model or a tensor of logits, got {type(model_or_logits).__name__}",
-            "pass a torch.nn.Module, or logits of shape (n, K)",
-        )
-    chosen = parse_score(score)
-    scorer = LabelScorer(chosen, generator_of(seed), classes, not from_probs)
-    scored: list[ScoredLabels] = []
-    probs: list[Any] = []
-    labels: list[Any] = []
-    for outputs, truth in batches:
+    chosen, generator = parse_score(score), generator_of(seed)
+    on_device: list[ScoredLabels] = []
+    on_host: list[tuple[Any, Any]] = []
+    n_classes = 0
+    for outputs, labels in _batches(model_or_logits, loader_or_labels):
         x = outputs.detach()
         if x.is_cuda or row_kernel.INTERPRETED:
-            scored.append(scorer.score(x, truth, sum(len(part.scores) for part in scored)))
+            n_classes, first = x.shape[-1], sum(len(part.scores) for part in on_device)
+            on_device.append(_score_labels(x, labels, classes, first, chosen, generator, not from_probs))
         else:
-            probs.append((x.to(wide(x)) if from_probs else probabilities(x)).cpu().numpy())
-            labels.append(np.asarray(truth.cpu() if isinstance(truth, torch.Tensor) else truth))
-    if probs:
-        made = calibrate_rows(
-            np.concatenate(probs),
-            np.concatenate(labels),
-            chosen,
-            alpha,
-            classes=classes,
-            seed=seed,
-            per=per,
-            groups=groups,
-            unseen=unseen,
-        )
-        return made if scores else without_scores(made)
-    if not scored:
+            probs = (x.to(wide(x)) if from_probs else probabilities(x)).cpu().numpy()
+            on_host.append((probs, np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)))
+    if on_host:
+        options: dict[str, Any] = {"per": per, "groups": groups, "unseen": unseen, "confidence": confidence}
+        rows, truth = map(np.concatenate, zip(*on_host, strict=True))
+        predictor = calibrate_rows(rows, truth, chosen, alpha, classes=classes, seed=seed, **options)
+        return predictor if scores else without_scores(predictor)
+    if not on_device:
         raise InputError(
             "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
         )
+    plain = per is None and groups is None and unseen == "error"
+    taxonomy = None if plain else Taxonomy(per or "group", groups, unseen)
+    check_options({}, taxonomy, alpha, chosen, confidence)
     warn_of_levels(alpha)
-    whole = scored[0] if len(scored) == 1 else ScoredLabels(*map(torch.cat, zip(*scored, strict=True)))
-    names = range(x.shape[1]) if classes is None else as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
-    if per is None and groups is None and unseen == "error":
-        return _one_threshold(whole.scores, chosen, alpha, names, scores)
-    taxonomy = Taxonomy(per or "group", groups, unseen)
+    whole = on_device[0] if len(on_device) == 1 else ScoredLabels(*map(torch.cat, zip(*on_device, strict=True)))
+    names = range(n_classes) if classes is None else as_classes(classes, as_rows(np.empty((1, n_classes))))
+    if taxonomy is None:
+        return _one_threshold(whole.scores, chosen, alpha, names, confidence, scores)
     taxonomy.check()
-    on_host = (
+    scored = (
         whole.scores.cpu().numpy(),
         whole.labels.cpu().numpy(),
         None if groups is None else as_numbered_groups(groups, len(whole.scores)),
         (whole.ranks + 1).cpu().numpy() if per == "rc3p" else None,
     )
-    predictor, note = predictor_of_scores(on_host, chosen, alpha, names, taxonomy, scorer.generator)
+    predictor, note = predictor_of_scores(scored, chosen, alpha, names, taxonomy, generator, confidence)
     if note:
         warn(note)
-    return warned(predictor) if scores else without_scores(warned(predictor))
+    return predictor.warned() if scores else without_scores(predictor.warned())
 
 
 class ScoredLabels(NamedTuple):
@@ -136,46 +123,43 @@ class ScoredLabels(NamedTuple):
     ranks: torch.Tensor
 
 
-class LabelScorer(NamedTuple):
-    """Scores of true labels on the device of the logits, with the checks of the core.
+def _score_labels(
+    x: torch.Tensor,
+    labels: Any,
+    classes: Classes | None,
+    first: int,
+    score: Score,
+    generator: np.random.Generator,
+    logits: bool,
+) -> ScoredLabels:
+    """Score the labels of one batch, (n, K), on its device; errors count its rows from `first`."""
+    if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
+        as_rows(x.float().cpu())  # raises the core's error
+    n, n_classes = x.shape
+    names = range(n_classes) if classes is None else classes
+    codes = _class_indices(labels, n, names).to(x.device).contiguous()
+    formula, weighted = _score_on(x.device, score, n_classes)
+    if score.randomized:
+        formula = formula._replace(u=torch.from_numpy(generator.random(n)).to(x.device))
+    scores, ranks = label_scores(x.contiguous(), codes, formula, weighted, logits)
+    invalid = scores.isnan()
+    if not logits:
+        invalid |= ~((x.sum(dim=1, dtype=wide(x)) - 1).abs() <= SUM_TOLERANCE) | (x < 0).any(dim=1)
+    if bool(invalid.any()):
+        _check(x, labels, names, first, logits)
+    return ScoredLabels(codes, scores, ranks)
 
-    `generator` draws u for one batch after the other.
-    """
 
-    formula: Score
-    generator: np.random.Generator
-    classes: Classes | None
-    logits: bool
-
-    def score(self, x: torch.Tensor, labels: Any, before: int) -> ScoredLabels:
-        """Scores of one batch, (n, K); errors count its rows from `before`."""
-        if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
-            as_rows(x.float().cpu())  # raises the core's error
-        n, n_classes = x.shape
-        names = range(n_classes) if self.classes is None else self.classes
-        codes = _class_indices(labels, n, names).to(x.device).contiguous()
-        score, weighted = _score_on(x.device, self.formula, n_classes)
-        if self.formula.randomized:
-            score = score._replace(u=torch.from_numpy(self.generator.random(n)).to(x.device))
-        scores, ranks = label_scores(x.contiguous(), codes, score, weighted, self.logits)
-        fault = scores.isnan()
-        if not self.logits:
-            fault |= ~((x.sum(dim=1, dtype=wide(x)) - 1).abs() <= SUM_TOLERANCE) | (x < 0).any(dim=1)
-        if bool(fault.any()):
-            self._check(x, labels, names, before)
-        return ScoredLabels(codes, scores, ranks)
-
-    def _check(self, x: torch.Tensor, labels: Any, names: Classes, before: int) -> None:
-        """Raise the core's error about labels or rows, if these are wrong by its tolerance."""
-        try:
-            as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
-        except InputError as error:
-            raise error.later(before) from None
+def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
+    """Raise the core's error about labels or rows, if these are wrong by its tolerance."""
+    start = first
+    try:
+        as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
         for rows in row_blocks(torch.arange(len(x), device=x.device), x.shape[1]):
-            try:
-                Rows(block_probabilities(x, rows, self.logits).cpu().numpy()).check(0, len(rows))
-            except InputError as error:
-                raise error.later(before + int(rows[0])) from None
+            start = first + int(rows[0])
+            Rows(block_probabilities(x, rows, logits).cpu().numpy()).check(0, len(rows))
+    except InputError as error:
+        raise error.later(start) from None
 
 
 @lru_cache(maxsize=8)
@@ -200,22 +184,31 @@ def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
     return torch.from_numpy(np.array(as_labels(labels, n, classes), dtype=np.int64))
 
 
-def _one_threshold(scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, keep: bool) -> ConformalPredictor:
-    """ConformalPredictor with the k-th smallest score as its threshold."""
+def _one_threshold(
+    scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, confidence: float | None, keep: bool
+) -> ConformalPredictor:
+    """Return the predictor with the k-th smallest score as its threshold."""
     level, n = as_alpha(alpha), len(scores)
-    k = quantile_rank(n, level)
+    k = threshold_rank(n, level, confidence)
     smallest = scores.sort().values[min(k, n) - 1 :][:1]
     host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
     threshold = float(host[0]) if k <= n else math.inf
-    kept: Vector | None = read_only(host[1:]) if keep else None
-    rule = marginal_rule(one_cell(kept, n, len(classes)), threshold)
-    return warned(ConformalPredictor(score, level, n, classes, rule))
+    cells = one_cell(read_only(host[1:]) if keep else None, n, len(classes))
+    return ConformalPredictor(score, level, n, classes, marginal_rule(cells, threshold, confidence)).warned()
 
 
-def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, Any]]:
-    """Output of the model for every batch, and the labels of the batch."""
+def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
+    """Outputs of the model and labels, batch after batch; a tensor of outputs is one batch."""
+    if isinstance(model, torch.Tensor):
+        yield model, loader
+        return
+    if not callable(model):
+        raise InputError(
+            f"Expected a model or a tensor of logits, got {type(model).__name__}",
+            "pass a torch.nn.Module, or logits of shape (n, K)",
+        )
     module = model if isinstance(model, torch.nn.Module) else None
-    first = None if module is None else next(module.parameters(), None)
+    parameter = None if module is None else next(module.parameters(), None)
     with _evaluating(module), torch.no_grad():
         for batch in loader:
             if not isinstance(batch, tuple | list) or len(batch) != 2:
@@ -223,8 +216,8 @@ def _outputs(model: Callable[[Any], torch.Tensor], loader: Iterable[Any]) -> Ite
                     f"Expected batches of (inputs, labels), got {type(batch).__name__}", "pass a loader of such pairs"
                 )
             inputs, labels = batch
-            if first is not None and isinstance(inputs, torch.Tensor):
-                inputs = inputs.to(first.device)
+            if parameter is not None and isinstance(inputs, torch.Tensor):
+                inputs = inputs.to(parameter.device)
             yield model(inputs), labels
 
 
