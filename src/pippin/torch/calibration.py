@@ -14,7 +14,7 @@ from pippin._conformal.calibrate import Unseen, check_options, predictor_of_scor
 from pippin._conformal.calibrate import calibrate as calibrate_rows
 from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, threshold_rank, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor, without_scores
-from pippin._conformal.rules import marginal_rule
+from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
 from pippin._runtime.arrays import Classes, Seed, read_only
 from pippin._runtime.errors import InputError, warn
@@ -112,7 +112,7 @@ def calibrate(
     predictor, note = predictor_of_scores(scored, chosen, alpha, names, taxonomy, generator, confidence)
     if note:
         warn(note)
-    return predictor.warned() if scores else without_scores(predictor.warned())
+    return warned(predictor) if scores else without_scores(warned(predictor))
 
 
 class ScoredLabels(NamedTuple):
@@ -194,7 +194,7 @@ def _one_threshold(
     host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
     threshold = float(host[0]) if k <= n else math.inf
     cells = one_cell(read_only(host[1:]) if keep else None, n, len(classes))
-    return ConformalPredictor(score, level, n, classes, marginal_rule(cells, threshold, confidence)).warned()
+    return warned(ConformalPredictor(score, level, n, classes, marginal_rule(cells, threshold, confidence)))
 
 
 def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
