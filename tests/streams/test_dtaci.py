@@ -29,7 +29,9 @@ def reference_levels(scores, new_scores, alpha):
 def test_equals_the_algorithm_of_the_paper():
     stream = pippin.online.Stream(PREDICTOR, "dtaci")
     new_scores = pippin.scores.score(NEW[:150], TRUE[:150], "pip")
-    for level, row, label in zip(reference_levels(PREDICTOR.scores.tolist(), new_scores, 0.1), NEW, TRUE, strict=False):
+    for level, row, label in zip(
+        reference_levels(PREDICTOR.calibration_scores.tolist(), new_scores, 0.1), NEW, TRUE, strict=False
+    ):
         rule = stream._rules[0]
         assert abs(rule._weights @ rule._levels - level) < 1e-12
         stream.learn(stream.predict_one(row), label)

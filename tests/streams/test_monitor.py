@@ -179,10 +179,9 @@ def test_a_refused_row_leaves_the_state_unchanged():
 def test_errors_of_files(tmp_path):
     PREDICTOR.save(tmp_path / "predictor.json")
     pippin.online.Monitor(PREDICTOR).save(tmp_path / "monitor.json")
-    with pytest.raises(pippin.InputError, match="holds no monitor"):
+    with pytest.raises(pippin.InputError, match=r"does not hold a monitor: read it with pippin\.load"):
         pippin.online.Monitor.load(tmp_path / "predictor.json")
-    with pytest.raises(pippin.InputError, match=r"read it with pippin\.Monitor\.load"):
-        pippin.load(tmp_path / "monitor.json")
+    assert isinstance(pippin.load(tmp_path / "monitor.json"), pippin.online.Monitor)
     text = (tmp_path / "monitor.json").read_text()
     (tmp_path / "monitor.json").write_text(text.replace('"n_rows": 0', '"n_rows": 9'))
     with pytest.raises(pippin.InputError, match="edited or damaged"):

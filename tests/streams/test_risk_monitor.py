@@ -91,7 +91,7 @@ def test_resuming_gives_the_same_state(tmp_path):
     with pytest.raises(pippin.InputError, match="edited or damaged"):
         pippin.online.RiskMonitor.load(path)
     pippin.online.Monitor(pippin.calibrate([[0.5, 0.5]] * 9, [0] * 9)).save(path)
-    with pytest.raises(pippin.InputError, match="no risk monitor"):
+    with pytest.raises(pippin.InputError, match="does not hold a risk monitor"):
         pippin.online.RiskMonitor.load(path)
 
 

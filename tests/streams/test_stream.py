@@ -198,8 +198,7 @@ def test_errors_of_arguments(tmp_path):
         stream.learn(stream.predict_one(NEW[0]), "thistle")
     assert stream.n_learnt == 0
     stream.save(tmp_path / "stream.json")
-    with pytest.raises(pippin.InputError, match=r"pippin\.Stream\.load"):
-        pippin.load(tmp_path / "stream.json")
+    assert isinstance(pippin.load(tmp_path / "stream.json"), pippin.online.Stream)
 
 
 def test_a_ticket_is_used_once(tmp_path):

@@ -59,7 +59,7 @@ def test_one_third_everywhere():
     wanted = one.predict(new).mask
     assert np.array_equal(one.p_values(new) > 1 / 3, wanted)
     weighted = pippin.calibrate(probs, labels, "ip", 1 / 3, weights=np.ones(29))
-    assert np.array_equal(weighted.predict(new, ones).mask, wanted)
+    assert np.array_equal(weighted.predict(new, weights=ones).mask, wanted)
     cross = pippin.calibrate(probs, labels, "ip", 1 / 3, folds=np.zeros(29, int))
     assert np.array_equal(cross.predict([new]).mask, wanted)
     assert (one.p_values(new) == 1 / 3).any()
