@@ -7,13 +7,10 @@ rows that calibrate are exchangeable with those to come, so coverage per cluster
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pippin._conformal.mondrian import Cells, Placement
+from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)  # of scores above the quantiles that describe a class; alpha comes to them
 CLASSES_FOR_HALF = 75  # so many classes give half of the rarest one's rows to clustering
@@ -28,7 +25,7 @@ class Clustered(NamedTuple):
     note: str | None
 
 
-def cluster_cells(scores: Vector, labels: Indices, n_classes: int, alpha: float, rng: np.random.Generator) -> Clustered:
+def cluster_cells(scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator) -> Clustered:
     """Clusters the classes; those too rare to be compared share a cell of their own."""
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -41,7 +38,7 @@ def cluster_cells(scores: Vector, labels: Indices, n_classes: int, alpha: float,
     return Clustered(cells, int(rest.sum()), on_null(cluster))
 
 
-def on_null(cluster: Indices) -> str | None:
+def on_null(cluster: Codes) -> str | None:
     """What to warn of where no class could be compared."""
     if (cluster != NULL).any():
         return None
@@ -51,7 +48,7 @@ def on_null(cluster: Indices) -> str | None:
     )
 
 
-def plan(counts: Indices, alpha: float) -> tuple[float, int]:
+def plan(counts: Codes, alpha: float) -> tuple[float, int]:
     """The share of rows that cluster, and how many clusters they make; (0, 0) if there cannot be two.
 
     If the rarest class has N rows and K classes have at least as many, N·K/(75 + K) rows of
@@ -70,7 +67,7 @@ def plan(counts: Indices, alpha: float) -> tuple[float, int]:
     return 0.0, 0
 
 
-def shared_cells(scores: Vector, labels: Indices, cluster: Indices, seen: NDArray[np.bool_], needed: int) -> Cells:
+def shared_cells(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Cells:
     """The scores by cluster of their class; the null cluster, if there is one, comes last.
 
     It is a cluster like the others, so that coverage holds for its classes together, and
@@ -88,7 +85,7 @@ def shared_cells(scores: Vector, labels: Indices, cluster: Indices, seen: NDArra
     return sharing(cluster, counts, seen, needed).cells(scores, labels, None)
 
 
-def sharing(cluster: Indices, counts: Indices, seen: NDArray[np.bool_], needed: int) -> Placement:
+def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> Placement:
     """Where rows belong, of which each class has so many."""
     rare = cluster == NULL
     null = int(cluster.max()) + 1
@@ -104,8 +101,8 @@ def sharing(cluster: Indices, counts: Indices, seen: NDArray[np.bool_], needed: 
 
 
 def clusters_of(
-    scores: Vector, labels: Indices, n_classes: int, alpha: float, n_clusters: int, rng: np.random.Generator
-) -> Indices:
+    scores: Vector, labels: Codes, n_classes: int, alpha: float, n_clusters: int, rng: np.random.Generator
+) -> Codes:
     """The cluster of each class, numbered from low scores to high; NULL for a class with too few rows.
 
     A class is described by the quantiles 0.5, 0.6, 0.7, 0.8, 0.9 and 1 − alpha of its scores and
@@ -118,14 +115,14 @@ def clusters_of(
     return alike(scores[order][first[common, None] + ranks - 1], common, counts, n_clusters, rng)
 
 
-def described_by(counts: Indices, alpha: float) -> tuple[Indices, Indices]:
+def described_by(counts: Codes, alpha: float) -> tuple[Codes, Codes]:
     """The classes that have enough rows, and for each which of its scores, from the smallest on, describe it."""
     common = np.flatnonzero(counts >= _needed(alpha))
     ranks = [[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()]
     return common, np.array(ranks, dtype=np.int64).reshape(len(common), len(SHARES) + 1)
 
 
-def alike(points: Vector, common: Indices, counts: Indices, n_clusters: int, rng: np.random.Generator) -> Indices:
+def alike(points: Vector, common: Codes, counts: Codes, n_clusters: int, rng: np.random.Generator) -> Codes:
     """The cluster of every class, from the quantiles of the common ones."""
     found = np.full(len(counts), NULL)
     if not len(common):
@@ -142,7 +139,7 @@ def alike(points: Vector, common: Indices, counts: Indices, n_clusters: int, rng
 
 def kmeans(
     points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator, starts: int = 10, steps: int = 300
-) -> tuple[Indices, float]:
+) -> tuple[Codes, float]:
     """Lloyd's algorithm from several k-means++ starts: the best parts, and their weighted squared distances.
 
     >>> parts, inertia = kmeans(np.array([[0.0], [0.1], [5.0]]), np.ones(3), 2, np.random.default_rng(0))

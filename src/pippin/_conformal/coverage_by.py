@@ -7,10 +7,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Names = Sequence[str | int]
+from pippin._runtime.arrays import Classes, Codes, Flags, Vector
+
 STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopoulos et al. (2021)
 
 
@@ -25,10 +24,10 @@ class Tally:
         sizes: of every size.
     """
 
-    classes: Counts
-    groups: Counts
-    strata: Counts
-    sizes: Counts
+    classes: Codes
+    groups: Codes
+    strata: Codes
+    sizes: Codes
 
     def __add__(self, other: "Tally") -> "Tally":
         """Of two groups of objects that have the same classes and groups."""
@@ -40,14 +39,14 @@ class Tally:
 
 
 def tally(
-    sizes: Counts, covered: NDArray[np.bool_], labels: Counts, groups: Counts, n_classes: int, n_groups: int
+    sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int
 ) -> Tally:
-    """Counts some objects by their labels and groups and by the sizes of their sets."""
+    """Codes some objects by their labels and groups and by the sizes of their sets."""
     every = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
     return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), every)
 
 
-def counted(classes: Counts, groups: Counts, sizes: Counts) -> Tally:
+def counted(classes: Codes, groups: Codes, sizes: Codes) -> Tally:
     """The tally of objects that are counted by class, by group and by the size of their sets.
 
     >>> counted(np.eye(2), np.eye(2), np.array([[1, 3, 5, 7, 0], [0, 2, 4, 6, 0]])).strata.tolist()
@@ -63,7 +62,7 @@ def pooled(tallies: Iterable[Tally]) -> Tally:
     return reduce(operator.add, tallies)
 
 
-def shares(counts: Counts) -> NDArray[np.float64]:
+def shares(counts: Codes) -> Vector:
     """Coverage of each kind; NaN where there are no objects.
 
     >>> shares(np.array([[4, 0], [3, 0]]))
@@ -75,7 +74,7 @@ def shares(counts: Counts) -> NDArray[np.float64]:
     return found
 
 
-def covgap(classes: Counts, alpha: float) -> float:
+def covgap(classes: Codes, alpha: float) -> float:
     """The mean over classes of |coverage − (1 − α)|, be it too little or too much.
 
     Ding et al. (2023), Class-conditional conformal prediction with many classes.
@@ -86,7 +85,7 @@ def covgap(classes: Counts, alpha: float) -> float:
     return float(np.nanmean(np.abs(shares(classes) - (1 - alpha))))
 
 
-def sscv(strata: Counts, alpha: float) -> float:
+def sscv(strata: Codes, alpha: float) -> float:
     """Size-stratified coverage violation: the largest |coverage − (1 − α)| over strata of set sizes.
 
     The strata are 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes; those without a set
@@ -99,7 +98,7 @@ def sscv(strata: Counts, alpha: float) -> float:
 
 
 def conditional_columns(
-    candidates: Sequence[object], tallies: Sequence[Tally], classes: Names, groups: Names | None, alpha: float
+    candidates: Sequence[object], tallies: Sequence[Tally], classes: Classes, groups: Classes | None, alpha: float
 ) -> dict[str, Any]:
     """One row per candidate: its worst class, CovGap and SSCV, and its worst group."""
     worst = [_worst(found.classes, classes) for found in tallies]
@@ -120,7 +119,7 @@ def conditional_columns(
 
 
 def coverage_columns(
-    candidates: Sequence[object], counts: Sequence[Counts], rows: Counts, kind: str, names: Names
+    candidates: Sequence[object], counts: Sequence[Codes], rows: Codes, kind: str, names: Classes
 ) -> dict[str, Any]:
     """One row per candidate and class (or group) that occurs: how many rows it has, and its coverage."""
     present = np.flatnonzero(rows).tolist()
@@ -132,11 +131,11 @@ def coverage_columns(
     }
 
 
-def _by(kind: Counts, covered: NDArray[np.bool_], n: int) -> Counts:
+def _by(kind: Codes, covered: Flags, n: int) -> Codes:
     return np.stack([np.bincount(kind, minlength=n), np.bincount(kind[covered], minlength=n)])
 
 
-def _worst(counts: Counts, names: Names) -> tuple[str | int, float]:
+def _worst(counts: Codes, names: Classes) -> tuple[str | int, float]:
     found = shares(counts)
     k = int(np.nanargmin(found))
     return names[k], float(found[k])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.coverage_by import Counts, Tally, tally
+from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.evaluation import Evaluation, judged
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
@@ -21,7 +21,7 @@ class EvaluationCounts:
     """Counts of some prediction sets: in total, per group name, and rows that the classifier has right."""
 
     tally: Tally
-    groups: dict[str | int, Counts]
+    groups: dict[str | int, Codes]
     right: int
 
     @property
