@@ -38,9 +38,7 @@ class Tally:
         )
 
 
-def tally(
-    sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int
-) -> Tally:
+def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int) -> Tally:
     """Codes some objects by their labels and groups and by the sizes of their sets."""
     every = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
     return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), every)

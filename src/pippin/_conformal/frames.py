@@ -1,5 +1,6 @@
 """Prediction sets and p-values as data frames; each library is imported only for its own users."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def sets_frame(
     if index is not None:
         import pandas
 
-        return pandas.DataFrame({**columns, "labels": pandas.Series(labels, index=index, dtype=object)}, index=index)
+        columns["labels"] = pandas.Series(labels, index=index, dtype=object)
+        return pandas.DataFrame(columns, index=index)
     import polars
 
     kind = polars.Int64 if isinstance(classes[0], int) else polars.String
@@ -41,18 +43,15 @@ def sets_frame(
 
 
 def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
-    """Numbers for every class of every row, or one per row, as the rows came: index and names kept.
+    """Return numbers for every class of every row, or one per row, in the library of the rows' frame, if they had one.
 
-    A pandas frame gives a frame or a series, a polars frame too, and anything else an array.
+    pandas keeps the index, and both libraries the class names.
     """
     if rows.library == "pandas":
         import pandas
 
-        return (
-            pandas.Series(values, rows.index)
-            if values.ndim == 1
-            else pandas.DataFrame(values, rows.index, list(classes))
-        )
+        named: Any = pandas.Series if values.ndim == 1 else partial(pandas.DataFrame, columns=list(classes))
+        return named(values, index=rows.index)
     if rows.library == "polars":
         import polars
 
@@ -67,11 +66,10 @@ def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":
     return polars.DataFrame(columns)
 
 
-def decisions_frame(actions: NDArray[np.str_], certificates: NDArray[np.float64], index: Any) -> Any:
-    """A pandas frame where there is an index, else a polars frame: action and certificate."""
-    columns: dict[str, Any] = {"action": actions.tolist(), "certificate": certificates}
-    if index is not None:
-        import pandas
+def frame(columns: dict[str, Any], index: Any) -> Any:
+    """Return a pandas frame if there is an index, else a polars frame."""
+    if index is None:
+        return polars_frame(columns)
+    import pandas
 
-        return pandas.DataFrame(columns, index=index)
-    return polars_frame(columns)
+    return pandas.DataFrame(columns, index=index)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -415,28 +415,13 @@ def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n:
     return codes
 
 
-class ByCell(Protocol):
-    """Rule or decider with a limit for every cell."""
-
-    @property
-    def per(self) -> str | None: ...
-    @property
-    def groups(self) -> GroupNames | None: ...
-    @property
-    def cells(self) -> Cells: ...
-    @property
-    def kinds(self) -> Kinds | None: ...
-    @property
-    def levels(self) -> tuple[float, ...] | None: ...
-
-
 def rare_cells(
-    by_cell: ByCell, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
+    by_cell: Any, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
 ) -> str | None:
     """Describe the cells whose limit is infinite, what they lack and what follows; None if there are none.
 
     Args:
-        by_cell: the cells and their taxonomy.
+        by_cell: a rule or decider, with cells, kinds, levels, per and groups.
         owner: the predictor or decider, with alpha and classes.
         what: the limits in a word, "thresholds" for instance.
         of_kinds: what follows where cells are kinds of classes.

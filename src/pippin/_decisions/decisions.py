@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.evaluation import Measured, verdict
-from pippin._conformal.frames import decisions_frame
+from pippin._conformal.frames import frame
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
 from pippin._engine import decisions as engine_decisions
@@ -105,7 +105,7 @@ class Decisions:
 
         Rows of a pandas frame give pandas with their index; anything else gives polars.
         """
-        return decisions_frame(self.actions, self.certificates, self.index)
+        return frame({"action": self.actions.tolist(), "certificate": self.certificates}, self.index)
 
     def __len__(self) -> int:
         return len(self.codes)
