@@ -52,6 +52,7 @@ OPEN = {
     "labels": "Labels",
     "missed": "float | bool",
     "new_probs": "Probabilities",
+    "options": "object",
     "per": "Literal['class', 'group', 'class and group', 'cluster', 'rc3p'] | Mapping[str, str] | None",
     "probs": "Probabilities",
     "random_state": "Seed",
