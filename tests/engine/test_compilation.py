@@ -136,12 +136,12 @@ ONE_PRECISION = {
     "decisions._decision_scores",
     "decisions._decisions",
     "decisions.line_of_row",
+    "engine.add_product",
     "martingale.add_scores",
     "martingale.update",
     "p_values.class_scores",
     "p_values.p_values",
     "p_values.run_ends",
-    "products.add_product",
     "splits.count_splits",
 }
 
@@ -151,7 +151,7 @@ from pippin._engine import dispatch
 from test_compilation import signatures
 
 pippin.warm_up()
-print(dispatch.is_compiled(), dict(sorted(signatures().items())))
+print(dispatch.engine_for(0).INSPECTS, dict(sorted(signatures().items())))
 """
 
 

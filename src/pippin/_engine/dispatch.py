@@ -54,11 +54,6 @@ def engine_for(work: int) -> Engine:
     return engine
 
 
-def is_compiled() -> bool:
-    """Return True if the compiled loops, which release the GIL, are in use."""
-    return engine_for(0) is not numpy_engine
-
-
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
     """Return the score of one class per row."""
     n, n_classes = rows.array.shape
@@ -187,7 +182,8 @@ def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any]
 def refuse(row: NDArray[Any]) -> None:
     """Raise an InputError if one row is no distribution."""
     if (fault := find_fault(row[None])) is not None:
-        raise InputError(f"The row {fault.what}", "apply softmax first" if fault.in_files else fault.remedy)
+        what = fault.what.removeprefix("Row 0 ")
+        raise InputError(f"The row {what}", "apply softmax first" if fault.in_files else fault.remedy)
 
 
 def best(rows: Rows) -> tuple[Codes, Vector]:

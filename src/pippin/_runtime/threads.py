@@ -2,14 +2,10 @@
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 from pippin._runtime.errors import InputError
-
-T = TypeVar("T")
 
 NAME = "pippin-worker"
 
@@ -39,36 +35,6 @@ def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> 
         return
     futures = [_shared_pool().submit(work, start, stop) for start, stop in pieces]
     try:
-        for future in futures:
-            future.result()
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def feed(
-    make: Callable[[int, int], T],
-    work: Callable[[int, int, T], None],
-    pieces: Iterable[tuple[int, int]],
-    alone: bool = False,
-) -> None:
-    """Call work(start, stop, make(start, stop)) for every piece, in threads, while the next one is made.
-
-    For a `make` that holds the interpreter lock and a `work` that releases it; if both hold it, `alone` runs
-    without threads.
-    """
-    most = n_threads()
-    if alone or most == 1 or threading.current_thread().name.startswith(NAME):
-        for start, stop in pieces:
-            work(start, stop, make(start, stop))
-        return
-    futures: deque[Future[None]] = deque()
-    try:
-        for start, stop in pieces:
-            prepared = make(start, stop)
-            if len(futures) == most:
-                futures.popleft().result()
-            futures.append(_shared_pool().submit(work, start, stop, prepared))
         for future in futures:
             future.result()
     finally:

@@ -9,6 +9,7 @@ Bates, Candès, Jordan, Lei (2021), Learn then test.
 """
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from typing import Any
 
@@ -72,11 +73,8 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
         high *= 2
         if high > MOST:
             return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    untried = range(high // 2 + 1, high)
+    return untried.start + bisect_left(untried, True, key=enough)
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:

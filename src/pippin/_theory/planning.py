@@ -122,10 +122,8 @@ class Plan:
             f"coverage {often}": f"{self.low:.4f} to {self.high:.4f}",
         }
         if self.test is not None:
-            facts |= {
-                f"measured on {self.test:,} rows, {often}": f"{self.test_low:.4f} to {self.test_high:.4f}",
-                "its standard deviation there": self.test_standard_deviation,
-            }
+            facts[f"measured on {self.test:,} rows, {often}"] = f"{self.test_low:.4f} to {self.test_high:.4f}"
+            facts["its standard deviation there"] = self.test_standard_deviation
         return html_facts(f"{caption} {often}.", facts)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":

@@ -6,7 +6,7 @@ is not copied at all.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,17 +64,13 @@ class Rows:
             return
         fault = find_fault(self.block(start, stop), self.names)
         if fault is not None:
-            raise InputError(fault.what, fault.remedy, fault.in_files, start + fault.row)
+            raise fault.later(start)
 
     def verified(self) -> "Rows":
         """The same rows, every one of them checked now: nobody will check them again."""
-        step = max(1, BLOCK // self.n_classes)
+        check, step = self.block if self.logits else self.check, max(1, BLOCK // self.n_classes)  # softmax checks too
         for start in range(0, self.n, step):
-            stop = min(start + step, self.n)
-            if self.logits:
-                self.block(start, stop)  # a softmax looks at all it is given
-            else:
-                self.check(start, stop)
+            check(start, min(start + step, self.n))
         return replace(self, checked=True)
 
 
@@ -126,11 +122,9 @@ def as_array(values: Any) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         _refuse_text(values)
         where = getattr(getattr(values, "device", None), "type", "cpu")
-        hint = (
-            "move it with .cpu(), or calibrate with pippin.torch"
-            if where != "cpu"
-            else "pass one row of numbers per object, all of one length"
-        )
+        hint = "pass one row of numbers per object, all of one length"
+        if where != "cpu":
+            hint = "move it with .cpu(), or calibrate with pippin.torch"
         raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", hint) from error
     if array.dtype.kind not in "fiub":
         _refuse_text(values)
@@ -189,17 +183,8 @@ def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
     return shifted
 
 
-class Fault(NamedTuple):
-    """The first row of a block that is no distribution: what is wrong with it, and what to do about it."""
-
-    row: int
-    what: str
-    remedy: str
-    in_files: str | None = None
-
-
-def find_fault(block: Floats, names: Names | None = None) -> Fault | None:
-    """None, if every row of the block is a distribution."""
+def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
+    """Return the error of the first row of a block that is no distribution; None if every row is one."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = block.sum(axis=1, dtype=np.float64)
         positive = (block >= 0).all(axis=1)
@@ -211,7 +196,8 @@ def find_fault(block: Floats, names: Names | None = None) -> Fault | None:
         warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
         return None
     row = int((~good).argmax())
-    return Fault(row, *_what_is_wrong(block[row], float(sums[row]), names))
+    what, remedy, in_files = _what_is_wrong(block[row], float(sums[row]), names)
+    return InputError(what, remedy, in_files, row)
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
@@ -233,17 +219,17 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     return explained
 
 
-def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str, ...]:
+def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str, str, str | None]:
     def at(column: int) -> str:
         return f"column {column}" + (f" ({names[column]!r})" if names else "")
 
     broken = ~np.isfinite(row)
     if broken.any():
         column = int(broken.argmax())
-        return f"has {row[column]} in {at(column)}, expected probabilities", "remove or repair that row"
+        return f"has {row[column]} in {at(column)}, expected probabilities", "remove or repair that row", None
     if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1.1):
         if abs(total - 100.0) <= 100 * SUM_TOLERANCE and row.min() >= 0:
-            return "sums to 100, expected 1", "these look like percentages, divide them by 100"
+            return "sums to 100, expected 1", "these look like percentages, divide them by 100", None
         return (
             f"sums to {total:.4g}, expected 1: these look like logits",
             "pass from_logits=True",
@@ -251,7 +237,7 @@ def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str,
         )
     if row.min() < 0:
         column = int((row < 0).argmax())
-        return f"has {row[column]} in {at(column)}, expected no negative probability", "clip and renormalise that row"
+        return f"has {row[column]} in {at(column)}, expected no negative probability", "clip and normalize it", None
     return (
         f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}",
         "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)",
