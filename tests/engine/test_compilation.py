@@ -187,7 +187,7 @@ def test_no_predictor_compiles_after_warm_up(kind):
     for score in ("ip", "raps", "socop"):
         pippin.scores.score(probs, labels.astype(np.int32), score, seed=0)
         pippin.scores.score(probs, None, score, seed=0)
-    pippin.calibrate(probs, labels, weights=np.ones(600)).predict(probs, np.ones(600))
+    pippin.calibrate(probs, labels, weights=np.ones(600)).predict(probs, weights=np.ones(600))
     pippin.calibrate(probs, labels, "ip/ms", seed=0).predict(probs)
     pippin.compare(probs, labels, ["ip", "raps"], 0.2, splits=3)
     decider = pippin.decisions.calibrate(
