@@ -35,7 +35,7 @@ def test_a_pipe_for_the_download(call, tmp_path):
         code, _, err = call(f"prepare we3ds {path} --out {tmp_path / 'out'}")
     assert (code, err) == (
         2,
-        f"pippin: Expected the WE3DS folder or zip file, but {path} is neither: name one of them.\n",
+        f"pippin: Expected the WE3DS folder or zip file, but {path} is no such thing: check the path.\n",
     )
     assert not (tmp_path / "out").exists()
 

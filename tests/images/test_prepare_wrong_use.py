@@ -74,11 +74,11 @@ def spoil(folder: Path, case: str) -> str:
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        ("no such", "there is no no such: check the path"),
+        ("no such", "no such is no such thing: check the path"),
         ("layout", "found none in layout: name the unpacked WE3DS folder or WE3DS.zip itself"),
         ("no masks", "found none in no masks"),
         ("text", "text is no zip file, or is damaged or cut short: download it again"),
-        ("bzip", "packed in another way: unpack it"),
+        ("bzip", "packed otherwise: unpack it"),
         ("all bad", "all 1 are bad, the first because annotations/segmentation/SegmentationLabel/a.png holds unknown"),
         ("other", "other holds other files: choose another folder"),
         ("damaged", "prepare.json is damaged or something else"),

@@ -89,7 +89,7 @@ def test_names_without_photographs_cannot_be_grouped(tmp_path, call):
     make_images(tmp_path / "images", 16)
     code, _, err = call(f"train {tmp_path}/images --out {tmp_path}/p.npz --weights none --group photo")
     assert code == 2
-    assert re.search(r"expected names such as img_00012_3_4\.png .*, got blob/picture-0000\.png: rename .*", err)
+    assert re.search(r"Expected names such as img_00012_3_4\.png .*, got blob/picture-0000\.png: rename .*", err)
     for file in list((tmp_path / "images").glob("*/*.png")):
         file.rename(file.with_name(f"img_{file.stem[-2:]}_1.png"))
     code, _, err = call(f"train {tmp_path}/images --out {tmp_path}/p.npz --weights none --group photo")

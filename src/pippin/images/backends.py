@@ -43,13 +43,10 @@ class OnnxNetwork:
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
         """Logits of pixels (n, 3, height, width) of 0 to 255, one image at a time as in `TorchNetwork.outputs`."""
         if features:
-            raise InputError(
-                "The predictor looks at the network's last layer, which its graph does not give", "install torch"
-            )
-        feeds = [{"pixels": image[None], "u": np.zeros(1)} for image in pixels]  # u is for the heads, not the logits
+            raise InputError("The predictor needs features, which the network's graph does not give", "install torch")
         names = {value.name for value in self.session.get_inputs()}
-        run = self.session.run
-        return np.concatenate([run(["logits"], {name: feed[name] for name in names})[0] for feed in feeds]), None
+        more = {"u": np.zeros(1)} if "u" in names else {}  # for the heads, not the logits
+        return np.concatenate([self.session.run(["logits"], {"pixels": i[None]} | more)[0] for i in pixels]), None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
         """Copy the folder of weights, with the record of the training."""
@@ -95,9 +92,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
         raise InputError(f"The part {GRAPH} cannot be run", "make the model again with --onnx") from error
     shapes = [list(value.shape[1:]) for value in inputs if value.name == "pixels"]
     if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
-        raise InputError(
-            f"The part {GRAPH} is of another network than the weights beside it", "make the model again with --onnx"
-        )
+        raise InputError(f"The part {GRAPH} is of another network than the weights", "make the model again with --onnx")
     return graph, size
 
 
@@ -163,22 +158,19 @@ def _export(network: "TorchNetwork", size: int) -> Any:
             return network(pixels.float() / 255)
 
     pixels = torch.zeros((2, 3, size, size), dtype=torch.uint8, device=network.device)
+    names: dict[str, Any] = {"input_names": ["pixels"], "output_names": ["logits"]}
+    shapes, module = {"pixels": {0: torch.export.Dim("n")}}, FromPixels().eval()
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            names: dict[str, Any] = {"input_names": ["pixels"], "output_names": ["logits"]}
-            shapes = {"pixels": {0: torch.export.Dim("n")}}
-            module = FromPixels().eval()
+        with warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(module, (pixels,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
         assert program is not None
         model = program.model_proto
     except Exception as error:  # each architecture has its own way to fail
-        raise InputError(
-            f"torch cannot put this network into an ONNX graph ({shorten(error)})", "leave --onnx out"
-        ) from error
+        sentence = f"torch cannot put this network into an ONNX graph ({shorten(error)})"
+        raise InputError(sentence, "leave --onnx out") from error
     finally:
         logger.setLevel(level)
     for node in model.graph.node:
@@ -193,6 +185,4 @@ def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
     actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)
     apart = float(np.max(np.abs(actual - expected) / (1 + np.abs(expected))))
     if not apart <= TOLERANCE:
-        raise InputError(
-            f"The ONNX graph of this network gives other logits than torch, by {apart:.2g}", "leave --onnx out"
-        )
+        raise InputError(f"The network's graph gives other logits than torch, by {apart:.2g}", "leave --onnx out")

@@ -66,11 +66,8 @@ class Journal:
     def check_folder(self) -> None:
         """Raise an InputError if the folder is neither empty nor that of an earlier run."""
         if self.header is None and any(path != self.path for path in self.path.parent.iterdir()):
-            raise InputError(
-                "Expected --out to be an empty folder or that of an earlier run, "
-                f"but {self.path.parent} holds other files",
-                "choose another folder",
-            )
+            sentence = f"Expected --out to be empty or of an earlier run, but {self.path.parent} holds other files"
+            raise InputError(sentence, "choose another folder")
 
     @contextmanager
     def open(self, header: Any) -> Iterator["Journal"]:
@@ -133,10 +130,8 @@ class Workers:
             while pending:
                 yield self._result(pending.popleft())
         except BrokenProcessPool as error:
-            raise InputError(
-                "A worker process was stopped from outside, perhaps for want of memory",
-                "run the same command again, with fewer --workers; what is finished is kept",
-            ) from error
+            sentence = "A worker process was stopped from outside, perhaps for want of memory"
+            raise InputError(sentence, "run the same command again, with fewer --workers; it resumes") from error
         finally:
             for future in pending:
                 future.cancel()

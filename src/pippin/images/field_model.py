@@ -77,13 +77,12 @@ class Look:
 
     def records(self) -> list[dict[str, Any]]:
         """One record per window: row, column, set (most probable first), action, certificate, credibility."""
-        records = []
+        records, credibility = [], self.credibility.tolist()
         for i, names in enumerate(self.sets.labels()):
             action, certificate = (None, None) if self.decisions is None else self.decisions[i]
             certificate = certificate if certificate is not None and np.isfinite(certificate) else None
             place = {"row": i // self.shape[1], "column": i % self.shape[1], "set": list(map(str, names))}
-            judged = {"action": action, "certificate": certificate, "credibility": float(self.credibility[i])}
-            records.append(place | judged)
+            records.append(place | {"action": action, "certificate": certificate, "credibility": credibility[i]})
         return records
 
     def draw(self) -> "Image.Image":
@@ -203,9 +202,7 @@ class FieldModel:
         """
         folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
-            raise InputError(
-                f"Expected a new folder or that of a field model, but {folder} is something else", "rename it"
-            )
+            raise InputError(f"Expected a new folder or a field model's, but {folder} is something else", "rename it")
         training = self.training
         reading = {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)}
         utility = None if self.utility is None else self.utility.content()
@@ -262,9 +259,8 @@ class FieldModel:
         side = self.window
         shape = (1, 1) if side is None else (height // side, width // side)
         if not all(shape):
-            raise InputError(
-                f"The image is {width} × {height}, smaller than a window of {side} × {side}", "leave it out"
-            )
+            sentence = f"The image is {width} × {height}, smaller than a window of {side} × {side}"
+            raise InputError(sentence, "leave it out")
         crops = [opened.crop(box) if side else opened for box in _boxes(opened.size, side)]
         pixels = np.stack([crop_square(crop, self.size) for crop in crops])
         logits, features = self.network.outputs(pixels, "features" in self.predictor.takes)
@@ -324,9 +320,8 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
     if decider is not None and utility is not None:
         raise InputError("Expected a decider or a utility, got both", "choose one of them")
     if (utility is None) != (fallback is None):
-        raise InputError(
-            "Expected a utility together with a fallback, the action where a set is empty", "pass both or neither"
-        )
+        sentence = "Expected a utility together with a fallback, the action where a set is empty"
+        raise InputError(sentence, "pass both or neither")
     if utility is not None and fallback not in utility.actions:
         raise InputError(f"Expected the fallback among {', '.join(utility.actions)}, got {fallback!r}", "choose one")
     if window is not None and window < 1:
@@ -352,12 +347,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         content = json.loads((folder / MANIFEST).read_bytes())
         form, version, parts = content["format"], content["version"], dict(content["parts"])
         window = [content[key] for key in ("classes", "utility", "fallback", "window")][-1]
+        if form != FORMAT or not isinstance(version, int):
+            raise ValueError(form)
         if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):
             raise ValueError(window)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} is no field model, or its {MANIFEST} is damaged", "make it again") from error
-    if form != FORMAT or not isinstance(version, int):
-        raise InputError(f"{folder} is no field model", "make one with pippin field make")
+        remedy = "make it again with pippin field make"
+        raise InputError(f"{folder} is no field model, or its {MANIFEST} is damaged", remedy) from error
     if version > VERSION:
         raise InputError(f"{folder} has version {version}, but this pippin reads {VERSION}", "upgrade pippin-conformal")
     for name, checksum in parts.items():

@@ -168,9 +168,8 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
     """
     journal, run = Journal(out / JOURNAL), {"format": FORMAT, "model": checksum, "window": model.window}
     if journal.header not in (None, run):
-        raise InputError(
-            f"{out} holds results of another model, or of other windows", "choose another --out or delete that folder"
-        )
+        sentence = f"{out} holds results of another model, or of other windows"
+        raise InputError(sentence, "choose another --out or delete that folder")
     journal.check_folder()
     with journal.open(run):
         yield FieldRun(model, out, journal)

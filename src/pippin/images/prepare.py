@@ -112,9 +112,8 @@ def prepare_we3ds(
 
     def note(problem: Problem) -> None:
         if strict:
-            raise InputError(
-                f"Expected sound photographs under --strict, but {problem}", "mend or remove it, or run without"
-            )
+            sentence = f"Expected sound photographs under --strict, but {problem}"
+            raise InputError(sentence, "mend or remove it, or run without")
         problems.append(problem)
 
     if record is not None and strict and record.skipped:
@@ -205,14 +204,12 @@ def _example(read: ReadMember, table: polars.DataFrame, window: int) -> CutPhoto
 
 def _nothing_left(n_sound: int, problems: list[Problem]) -> InputError:
     if n_sound or not problems:
-        return InputError(
-            f"Expected windows to write, but of {n_sound:,} photographs none has any that stay",
-            "drop fewer classes or ask for some soil",
-        )
-    return InputError(
-        f"Expected photographs that can be cut, but all {len(problems):,} are bad, the first because {problems[0]}",
-        "check the download",
+        sentence = f"Expected windows to write, but of {n_sound:,} photographs none has any that stay"
+        return InputError(sentence, "drop fewer classes or ask for some soil")
+    sentence = (
+        f"Expected photographs that can be cut, but all {len(problems):,} are bad, the first because {problems[0]}"
     )
+    return InputError(sentence, "check the download")
 
 
 # The journal: results of the first pass
@@ -242,16 +239,13 @@ def _make_record(
     selected = table.filter("stays")
     before, after = (np.bincount(each["value"], minlength=len(mask_classes())).tolist() for each in (table, selected))
     size = _total_size(out, selected["file"])
-    return Record(
-        run,
-        {"found": len(download), "cut": len(download) - len(problems), "skipped": len(problems)},
-        {"cut": len(table), "all void": before[VOID], "written": len(selected), "bytes": size},
-        [c._asdict() | {"before": before[c.value], "after": after[c.value]} for c in mask_classes()[1:]],
-        [{"file": problem.file, "reason": problem.reason} for problem in problems],
-        file_checksum(out / TABLE),
-        {"python": platform.python_version()}
-        | {name: version(name) for name in ("pippin-conformal", "numpy", "pillow", "polars")},
-    )
+    photographs = {"found": len(download), "cut": len(download) - len(problems), "skipped": len(problems)}
+    windows = {"cut": len(table), "all void": before[VOID], "written": len(selected), "bytes": size}
+    classes = [c._asdict() | {"before": before[c.value], "after": after[c.value]} for c in mask_classes()[1:]]
+    skipped = [{"file": problem.file, "reason": problem.reason} for problem in problems]
+    versions = {name: version(name) for name in ("pippin-conformal", "numpy", "pillow", "polars")}
+    versions = {"python": platform.python_version()} | versions
+    return Record(run, photographs, windows, classes, skipped, file_checksum(out / TABLE), versions)
 
 
 def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Record | None:
@@ -262,29 +256,21 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
-    record, known = None, journal.header
+    record, known, remedy = None, journal.header, "choose another --out or delete that folder"
     if (folder / RECORD).is_file():
-        record = _read_record(folder / RECORD)
+        try:
+            content = json.loads((folder / RECORD).read_bytes())
+            if content.pop("format") != FORMAT or content.pop("version") != 1:
+                raise ValueError(FORMAT)
+            record = Record(**content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{folder / RECORD} is damaged or something else", remedy) from error
         known = record.run
     else:
         journal.check_folder()
     if known is not None and known != run:
-        raise InputError(
-            f"{folder} holds windows made with {_difference(known, run)}", "choose another --out or delete that folder"
-        )
+        raise InputError(f"{folder} holds windows made with {_difference(known, run)}", remedy)
     return record
-
-
-def _read_record(path: Path) -> Record:
-    try:
-        content = json.loads(path.read_bytes())
-        if content.pop("format") != FORMAT or content.pop("version") != 1:
-            raise ValueError(FORMAT)
-        return Record(**content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path} is damaged or something else", "choose another --out or delete that folder"
-        ) from error
 
 
 def _is_complete(folder: Path, record: Record) -> bool:

@@ -21,6 +21,7 @@ from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
 
 TOLERANCE = 1e-9  # between two ways to compute one score
+RECALIBRATE = "calibrate it on the logits that train wrote beside these weights"
 
 
 def check_part(part: str, predictor: Any, training: TrainingRecord, calibration: Path | None) -> None:
@@ -36,7 +37,7 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
         InputError: it needs more than an image, has other classes, or was calibrated on images that trained the
             network, or on logits of another one.
     """
-    _check_kind(predictor)
+    expected = _calibration_scores(predictor)
     _check_classes(part, tuple(map(str, predictor.classes)), training.classes)
     if calibration is not None:
         _check_files(part, calibration, training)
@@ -44,16 +45,14 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
         _check_units(part, training)
     if "features" in predictor.takes and training.features is None:
         raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
-    expected, actual = _calibration_scores(predictor), _held_out_scores(predictor, training)
-    if expected is None or actual is None:  # a randomized score: the random numbers are unknown
-        strange = max(0, predictor.n_calibration - len(training.files))
-    else:
-        strange = _count_unmatched(expected, actual)
+    actual, n = _held_out_scores(predictor, training), predictor.n_calibration
+    # the random numbers of a randomized score are unknown
+    strange = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
     if strange:
         raise InputError(
             f"The {part} was calibrated on images that trained the network, or on logits of another network: of its "
-            f"{predictor.n_calibration:,} calibration scores {strange:,} are not those of images held out",
-            "calibrate it on the logits that train wrote beside these weights",
+            f"{n:,} calibration scores {strange:,} are not those of images held out",
+            RECALIBRATE,
         )
 
 
@@ -63,22 +62,20 @@ def graph_metadata(training: TrainingRecord) -> dict[str, str]:
     return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
 
 
-def _check_kind(predictor: Any) -> None:
-    """Check that a predictor needs only an image, and can compute p-values."""
-    rule, sharpeners = getattr(predictor, "_rule", None), getattr(predictor, "sharpeners", ())
-    supported = isinstance(predictor, Decider) or (isinstance(rule, MondrianRule | UnitsRule) and len(sharpeners) < 2)
-    if not supported or predictor.takes - {"seed", "features"}:
-        more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
-        raise InputError(
-            f"Expected a predictor that needs nothing but an image, got {predictor!r}"
-            + (f", for its {more}" * bool(more)),
-            "calibrate one for all, per class, per kind or by units",
-        )
-    if _calibration_scores(predictor) is None:
-        raise InputError(
-            f"Expected a predictor with its calibration scores, got {predictor!r} without",
-            "calibrate and save it with them",
-        )
+def _calibration_scores(predictor: Any) -> Vector:
+    """Return the calibration scores of a predictor or decider that needs only an image."""
+    is_decider, rule = isinstance(predictor, Decider), getattr(predictor, "_rule", None)
+    supported = is_decider or (isinstance(rule, MondrianRule | UnitsRule) and len(predictor.sharpeners) < 2)
+    more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
+    if more or not supported:
+        sentence = f"Expected a predictor that needs nothing but an image, got {predictor!r}"
+        sentence += f", for its {more}" if more else ""
+        raise InputError(sentence, "calibrate one for all, per class, per kind or by units")
+    scores: Vector | None = predictor.cells.scores if is_decider else predictor.calibration_scores
+    if scores is None:
+        sentence = f"Expected a predictor with its calibration scores, got {predictor!r} without"
+        raise InputError(sentence, "calibrate and save it with them")
+    return scores
 
 
 def _check_classes(part: str, theirs: tuple[str, ...], ours: tuple[str, ...]) -> None:
@@ -87,21 +84,15 @@ def _check_classes(part: str, theirs: tuple[str, ...], ours: tuple[str, ...]) ->
     k = next((k for k, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), min(len(theirs), len(ours)))
     how = "its classes in another order" if sorted(theirs) == sorted(ours) else "other classes"
     there, here = (names[k] if k < len(names) else "nothing" for names in (theirs, ours))
-    raise InputError(
-        f"The {part} has {how} than the network ({there!r} where the network has {here!r})",
-        "calibrate it on the logits that train wrote beside these weights",
-    )
+    raise InputError(f"The {part} has {how} than the network ({there!r} where the network has {here!r})", RECALIBRATE)
 
 
 def _check_units(part: str, training: TrainingRecord) -> None:
     """Check that no windows of photographs that calibrated trained the network: these are not new."""
     both = {photo_of(file) for file in training.trained} & {photo_of(file) for file in training.files.tolist()} - {None}
     if both:
-        raise InputError(
-            f"The {part} promises for new photographs, but windows of {len(both):,} of those held out trained the "
-            f"network, the first of {min(filter(None, both))}",
-            "train with --group photo, and calibrate again",
-        )
+        sentence = f"The {part} promises for new photographs, but windows of {len(both):,} held out trained the network"
+        raise InputError(sentence, "train with --group photo, and calibrate again")
 
 
 def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None:
@@ -117,23 +108,13 @@ def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None
         raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")
     seen = sorted(set(files) & set(training.trained))
     if seen:
-        raise InputError(
-            f"The {part} was calibrated on {len(seen):,} images that trained the network, the first {seen[0]}",
-            "calibrate it on images held out",
-        )
+        sentence = f"The {part} was calibrated on {len(seen):,} images that trained the network, the first {seen[0]}"
+        raise InputError(sentence, "calibrate it on images held out")
     ours: dict[str, Any] = dict(zip(training.files.tolist(), training.logits, strict=True))
     other = [file for file, row in zip(files, logits, strict=True) if not np.array_equal(ours.get(file, ()), row)]
     if other:
-        raise InputError(
-            f"The {part} was calibrated on logits of another network: {len(other):,} images of {calibration} have "
-            f"others here, the first {other[0]}",
-            "calibrate it on the logits that train wrote beside these weights",
-        )
-
-
-def _calibration_scores(predictor: Any) -> Vector | None:
-    scores: Vector | None = predictor.cells.scores if isinstance(predictor, Decider) else predictor.calibration_scores
-    return scores
+        source = f"{len(other):,} images of {calibration} have others here, the first {other[0]}"
+        raise InputError(f"The {part} was calibrated on logits of another network: {source}", RECALIBRATE)
 
 
 def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:

@@ -116,8 +116,6 @@ def _from_array(source: Any) -> "Image.Image":
     elif values.dtype.kind == "f" and values.min() >= 0 and values.max() <= 1:
         values = np.rint(values * 255)
     elif values.dtype != np.uint8:
-        raise InputError(
-            f"of {values.dtype} from {values.min()} to {values.max()}, not uint8, uint16, or numbers between 0 and 1",
-            "convert it first",
-        )
+        extent = f"{values.dtype} from {values.min()} to {values.max()}"
+        raise InputError(f"of {extent}, not uint8, uint16, or numbers between 0 and 1", "convert it first")
     return Image.fromarray(np.ascontiguousarray(values, dtype=np.uint8))

@@ -96,10 +96,8 @@ def find_download(path: Path) -> DownloadListing:
     Raises:
         InputError: the path does not exist, or its layout is another.
     """
-    if not path.exists():
-        raise InputError(f"Expected the WE3DS folder or zip file, but there is no {path}", "check the path")
     if not path.is_dir() and not path.is_file():
-        raise InputError(f"Expected the WE3DS folder or zip file, but {path} is neither", "name one of them")
+        raise InputError(f"Expected the WE3DS folder or zip file, but {path} is no such thing", "check the path")
     list_sizes = _sizes_in_folder if path.is_dir() else _sizes_in_zip
     for top in TOPS:
         images, masks = (list_sizes(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
@@ -111,10 +109,8 @@ def find_download(path: Path) -> DownloadListing:
             digest = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()
             paired = tuple(sorted(images.keys() & masks.keys()))
             return DownloadListing(path, top, paired, tuple(sorted(unpaired)), digest)
-    raise InputError(
-        f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}",
-        "name the unpacked WE3DS folder or WE3DS.zip itself",
-    )
+    sentence = f"Expected PNG files in {IMAGES}/ and in {MASKS}/ (or both under WE3DS/), found none in {path}"
+    raise InputError(sentence, "name the unpacked WE3DS folder or WE3DS.zip itself")
 
 
 def _sizes_in_folder(path: Path, folder: str) -> dict[str, int]:
@@ -134,10 +130,8 @@ def _sizes_in_zip(path: Path, folder: str) -> dict[str, int]:
     images = {m.filename.removeprefix(folder): m for m in members if _is_image(m.filename.removeprefix(folder))}
     for member in images.values():
         if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(
-                f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed in another way",
-                "unpack it with another program and name the folder",
-            )
+            sentence = f"Expected a plain zip file, but {member.filename} in {path} is encrypted or packed otherwise"
+            raise InputError(sentence, "unpack it with another program and name the folder")
     return {name.removesuffix(".png"): member.file_size for name, member in images.items()}
 
 

@@ -49,12 +49,12 @@ class PngHeader(NamedTuple):
     depth: int
     color: int
 
-    @property
-    def size(self) -> str:
+    def __str__(self) -> str:
         return f"{self.width} × {self.height}"
 
     @property
     def kind(self) -> str:
+        """Bits and channels in words."""
         return f"{self.depth}-bit {COLOR_TYPES.get(self.color, f'colour type {self.color}')}"
 
 
@@ -72,9 +72,8 @@ class WindowOptions:
         names = [known.name for known in mask_classes() if known.value != VOID]
         unknown = [name for name in self.drop if name not in names]
         if unknown:
-            raise InputError(
-                f"Expected classes to drop among {', '.join(names)}; got {unknown[0]!r}", "correct the name"
-            )
+            sentence = f"Expected classes to drop among {', '.join(names)}; got {unknown[0]!r}"
+            raise InputError(sentence, "correct the name")
         if self.label not in get_args(LabelRule):
             raise InputError(f"Expected the label rule plant or all, got {self.label!r}", "choose one of them")
         for name, least in (("window", SMALLEST), ("soil", 0), ("seed", 0)):
@@ -239,10 +238,10 @@ def _is_complete(file: Path) -> bool:
 def _check_photograph(header: PngHeader, mask: PngHeader, window: int) -> None:
     if header.color != RGB or header.depth != 8:
         raise BadImageError(f"is {header.kind}, but a photograph is 8-bit RGB")
-    if (header.width, header.height) != (mask.width, mask.height):
-        raise BadImageError(f"is {header.size}, but its mask is {mask.size}")
+    if header[:2] != mask[:2]:
+        raise BadImageError(f"is {header}, but its mask is {mask}")
     if min(header.width, header.height) < window:
-        raise BadImageError(f"is {header.size}, smaller than a window of {window} × {window}")
+        raise BadImageError(f"is {header}, smaller than a window of {window} × {window}")
 
 
 def _content(read: ReadMember, file: str) -> bytes:

@@ -79,10 +79,8 @@ def list_images(folder: Path) -> Images:
         raise InputError(f"{folder} holds one class, {names[0]!r}, expected at least two", "add a sub-folder per class")
     for name, each in files.items():
         if len(each) < 2:
-            sentence = (
-                f"The class {name!r} of {folder} has {'one' if each else 'no'} image, expected at least two to divide"
-            )
-            raise InputError(sentence, "add images or remove the sub-folder")
+            sentence = f"The class {name!r} of {folder} has {'one' if each else 'no'} image, expected at least two"
+            raise InputError(sentence, "add images (one trains, one is held out) or remove the sub-folder")
     labels = np.repeat(np.arange(len(names)), [len(each) for each in files.values()])
     return Images(folder, tuple(file for each in files.values() for file in each), labels, tuple(names))
 
