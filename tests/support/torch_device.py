@@ -32,7 +32,12 @@ def labels_at_any_rank(probs: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 def differing(
-    x: torch.Tensor, score: pippin.Score | str, logits: bool, per: str | None = None, alpha: float = 0.2
+    x: torch.Tensor,
+    score: pippin.Score | str,
+    logits: bool,
+    per: str | None = None,
+    alpha: float = 0.2,
+    confidence: float | None = None,
 ) -> dict[str, int]:
     """Number of thresholds, calibration scores, sets and p-values (rows of them) that differ from the core's."""
     probs = (pt.probabilities(x) if logits else x).cpu()
@@ -41,6 +46,7 @@ def differing(
     groups = rng.integers(0, 3, n)
     options = {"per": {k: "ab"[k % 2] for k in range(x.shape[1])} if per == "kind" else per, "seed": 2}
     options |= {"groups": groups, "unseen": "marginal"} if grouped else {}
+    options |= {"confidence": confidence}
     given = torch.from_numpy(labels).repeat_interleave(2).to(x.device)[::2]  # not contiguous
     found = pt.calibrate(x, given, score, alpha, from_probs=not logits, **options)
     wanted = pippin.calibrate(host, labels, score, alpha, **options)
@@ -98,6 +104,9 @@ def interpreted_cases() -> Iterator[tuple[str, dict[str, int]]]:
     for per in KINDS_OF_THRESHOLDS[1:]:
         yield f"aps per {per}", differing(x, "aps", True, per, alpha=0.5)
     yield "socop per class", differing(x, "socop", True, "class", alpha=0.5)
+    x = 3 * torch.randn((30, 12), generator=torch.Generator().manual_seed(2))
+    for per in (None, "group"):
+        yield f"confident per {per}", differing(x, "repip", True, per, alpha=0.4, confidence=0.6)
     for score in ("ip", "aps(randomized=False)", "repip", "socop"):
         yield f"2500 {score}", differing(long_rows(), score, True, alpha=0.5)
 

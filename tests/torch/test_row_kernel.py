@@ -27,7 +27,7 @@ def interpreted():
 def test_results_are_the_cores(interpreted):
     """Thresholds, calibration scores, sets and p-values, for all scores, float types and kinds of thresholds."""
     assert interpreted["interpreted"]
-    assert len(interpreted["cases"]) == 69
+    assert len(interpreted["cases"]) == 71
     assert {case: counts for case, counts in interpreted["cases"].items() if any(counts.values())} == {}
 
 

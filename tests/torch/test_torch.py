@@ -108,6 +108,18 @@ def test_thresholds_of_every_kind(per, scores):
     assert np.array_equal(kept, known) if scores else kept is None
 
 
+@pytest.mark.parametrize("per", [None, "class"])
+def test_confidence_over_calibration_sets(per):
+    """The threshold of the core, above the one without confidence."""
+    data = pippin.load_example()
+    options = {"per": per, "confidence": 0.95}
+    found = pt.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True, **options)
+    wanted = pippin.calibrate(data.probs, data.labels, "pip", **options)
+    assert found.confidence == 0.95
+    np.testing.assert_array_equal(found.thresholds, wanted.thresholds)
+    assert (found.thresholds > pippin.calibrate(data.probs, data.labels, "pip", per=per).thresholds).all()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::FutureWarning:torch")
 @pytest.mark.parametrize("score", ["repip", "raps", "socop"])
 def test_compiled_as_one_graph(score):

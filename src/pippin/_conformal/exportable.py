@@ -71,6 +71,10 @@ class ExportableDecisions(NamedTuple):
         return float(self.policy.table[self.policy.safe].min())
 
 
+ScoredExportable = ExportableSets | ExportablePValues
+Exportable = ScoredExportable | ExportableDecisions
+
+
 def exportable(source: Any) -> ExportableSets | ExportableDecisions:
     """Return the exportable parts of a predictor or a decider.
 

@@ -6,13 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._conformal.exportable import (
-    ExportableDecisions,
-    ExportablePValues,
-    ExportableSets,
-    exportable_p_values,
-    exportable_sets,
-)
+from pippin._conformal.exportable import Exportable, ScoredExportable, exportable_p_values, exportable_sets
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import Held
 from pippin._runtime.errors import InputError
@@ -52,8 +46,7 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
     Args:
         logits: (…, K), of any float type.
     """
-    probs: torch.Tensor = softmax(logits.detach().reshape(-1, logits.shape[-1]))
-    return probs.reshape(logits.shape)
+    return softmax(logits.detach().reshape(-1, logits.shape[-1])).reshape(logits.shape)
 
 
 def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
@@ -76,7 +69,7 @@ class Head(torch.nn.Module):
     Buffers hold the bits of float64 numbers as int64, so that `half()` and `to(dtype)` do not round them.
     """
 
-    def __init__(self, given: ExportableSets | ExportablePValues | ExportableDecisions, from_probs: bool) -> None:
+    def __init__(self, given: Exportable, from_probs: bool) -> None:
         super().__init__()
         self.classes, self.from_probs, self._groups = given.source.classes, from_probs, given.groups
 
@@ -127,8 +120,7 @@ class Head(torch.nn.Module):
                 "pass group=, for instance what group_codes makes of their names",
             )
         flat = group.to(x.device, torch.int64).reshape(-1)
-        rows: torch.Tensor = group_rows(flat, len(self._groups.names), self._groups.other is not None)
-        return rows
+        return group_rows(flat, len(self._groups.names), self._groups.other is not None)
 
 
 class ScoreHead(Head):
@@ -137,7 +129,7 @@ class ScoreHead(Head):
     linear: bool
     randomized: bool
 
-    def __init__(self, given: ExportableSets | ExportablePValues, from_probs: bool) -> None:
+    def __init__(self, given: ScoredExportable, from_probs: bool) -> None:
         super().__init__(given, from_probs)
         self._keep("table_bits", given.c.table)
         self._keep("number_bits", [given.c.constant, given.c.second, given.c.price])
@@ -246,19 +238,6 @@ class ConformalHead(ScoreHead):
         return f"{len(self.classes)} classes, {which}={self.threshold:.6g}, from_probs={self.from_probs}"
 
 
-class SortedScores(NamedTuple):
-    """Calibration scores for binary search: the distinct ones, keys in order of cells, and the offset of each cell.
-
-    `of[group, k]` is the cell of class k in a group, with one column if all classes share it. Cell c begins at
-    `offsets[c]` of `keys`, which are the scores themselves if there is one cell, else integers made by `_search_key`.
-    """
-
-    values: torch.Tensor
-    keys: torch.Tensor
-    offsets: torch.Tensor
-    of: torch.Tensor
-
-
 def _p_values(x: torch.Tensor, *others: Any) -> torch.Tensor:
     """(n, K) p-values in float64 of contiguous rows, smoothed if v is not empty; NaN in rows with a NaN."""
     n, n_classes = x.shape
@@ -301,14 +280,19 @@ def _search_key(values: torch.Tensor, scores: torch.Tensor, cell: torch.Tensor) 
     return place + cell * (2 * len(values) + 1)
 
 
-def _sorted_scores(held: Held) -> SortedScores:
+def _sorted_scores(held: Held) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Calibration scores for binary search: the distinct ones, keys in order of cells, offsets of cells, and cells.
+
+    Row g and column k of the last are the cell of class k in group g, with one column if all classes share it. Cell c
+    begins at its offset in the keys, which are the scores themselves if there is one cell, else made by `_search_key`.
+    """
     scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.of))
     of = of[:, :1] if bool((of == of[:, :1]).all()) else of
     if len(offsets) == 2:
-        return SortedScores(scores[:0], scores, offsets, of.long())
+        return scores[:0], scores, offsets, of.long()
     values = torch.unique(scores)
     cell = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
-    return SortedScores(values, _search_key(values, scores, cell), offsets.long(), of.long())
+    return values, _search_key(values, scores, cell), offsets.long(), of.long()
 
 
 class PValueHead(ScoreHead):
@@ -350,11 +334,8 @@ class PValueHead(ScoreHead):
         given = exportable_p_values(predictor)
         super().__init__(given, from_probs)
         self.n_calibration = predictor.n_calibration
-        held = _sorted_scores(given.held)
-        self.register_buffer("value_bits", held.values.view(torch.int64))
-        self.register_buffer("keys", held.keys.view(torch.int64))
-        self.register_buffer("offsets", held.offsets)
-        self.register_buffer("of", held.of)
+        for name, numbers in zip(("value_bits", "keys", "offsets", "of"), _sorted_scores(given.held), strict=True):
+            self.register_buffer(name, numbers.view(torch.int64))
 
     def forward(
         self,
@@ -377,8 +358,7 @@ class PValueHead(ScoreHead):
         score, weights = self._score(u, flat), uniform("v", v, smoothed, flat)
         keys = self._numbers("keys") if len(self.offsets) == 2 else self.keys
         held = self._numbers("value_bits"), keys, self.offsets, self.of
-        p: torch.Tensor = p_values(flat, *score, *held, weights, rows, not self.from_probs)
-        return p.reshape(x.shape)
+        return p_values(flat, *score, *held, weights, rows, not self.from_probs).reshape(x.shape)
 
     def extra_repr(self) -> str:
         return f"{len(self.classes)} classes, {self.n_calibration:,} calibration examples, from_probs={self.from_probs}"

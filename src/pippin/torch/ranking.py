@@ -5,7 +5,7 @@ sort the rest.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,6 +14,7 @@ from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_b
 
 FEW = 32  # ranks that a top-k looks at before a row is sorted
 AT_ONCE = 1 << 24  # probabilities that are ranked at once
+Result = TypeVar("Result")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
 
@@ -27,7 +28,9 @@ def row_blocks(rows: torch.Tensor, n_classes: int) -> Iterator[torch.Tensor]:
     return iter(torch.split(rows, max(1, AT_ONCE // n_classes)) if len(rows) else ())
 
 
-def operation(name: str, function: Callable[..., Any], fake: Callable[..., Any], schema: str | None = None) -> Any:
+def operation(
+    name: str, function: Callable[..., Result], fake: Callable[..., Any], schema: str | None = None
+) -> Callable[..., Result]:
     """Register a function as an operation of torch; return a function that uses it for traced tensors.
 
     Args:
@@ -39,7 +42,7 @@ def operation(name: str, function: Callable[..., Any], fake: Callable[..., Any],
     registered = torch.library.custom_op(f"pippin::{name}", function, mutates_args=(), schema=schema)
     registered.register_fake(fake)
 
-    def call(x: torch.Tensor, *others: Any) -> Any:
+    def call(x: torch.Tensor, *others: Any) -> Result:
         return (registered if is_traced(x) else function)(x, *others)
 
     return call
@@ -148,7 +151,7 @@ prediction_sets = operation(
 )
 
 
-def label_scores(
+def score_labels(
     x: torch.Tensor, labels: torch.Tensor, formula: TorchScore, weighted: int, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores of labels in float64, and their ranks from 0; the score of a label that is no class is NaN.

@@ -4,9 +4,9 @@
 
 One program handles a tile of rows and reads it three times, block of columns after block of columns:
 
-1. `_largest` computes the maximum of each row, and of each column of blocks ("lane").
-2. `_scale` computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so that their
-   sum in float64 is exact in any order: every kernel obtains the same probabilities, whatever its memory layout.
+1. `_extremes` computes the maximum of each row, and of each column of blocks ("lane").
+2. It computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so that their sum in
+   float64 is exact in any order: every kernel obtains the same probabilities, whatever its memory layout.
 3. `_list` stores the classes above a cutoff that about SOME lanes reach.
 
 Then `_sets` or `_labels` takes the listed classes in decreasing order of probability, and sums in rank order in float64
@@ -58,26 +58,23 @@ def _columns(x, row, first, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexp
 
 
 @jit
-def _largest(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    """Maximum of every lane, (ROWS, BLOCK), and of every row."""
+def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
+    """Maximum of every lane, (ROWS, BLOCK), and of every row, and the factor from its entries to probabilities.
+
+    The factor is NaN if the row has NaN or, of logits, +inf.
+    """
     lanes = tl.full((ROWS, BLOCK), -float("inf") if SOFTMAX else 0.0, tl.float32)
     for first in range(0, K, BLOCK):
         value, _, _ = _columns(x, row, first, n, K, BLOCK, SOFTMAX)
         lanes = tl.maximum(lanes, value)
-    return lanes, tl.max(lanes, axis=1)
-
-
-@jit
-def _scale(x, row, top, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    """Factor that makes probabilities of the entries of a row; NaN if the row has NaN or, of logits, +inf."""
+    top = tl.max(lanes, axis=1)
     total = tl.zeros((ROWS,), tl.float64)
     for first in range(0, K, BLOCK):
         value, _, _ = _columns(x, row, first, n, K, BLOCK, SOFTMAX)
         term = _probability(value, top[:, None], 1.0, SOFTMAX).to(tl.float64)
         total += tl.sum((term + 196608.0) - 196608.0, axis=1)  # 1.5·2¹⁷: rounds to multiples of 2⁻³⁵
-    if SOFTMAX:
-        return (1.0 / total).to(tl.float32)
-    return tl.where(total == total, 1.0, float("nan")).to(tl.float32)
+    scale = 1.0 / total if SOFTMAX else tl.where(total == total, 1.0, float("nan"))
+    return lanes, top, scale.to(tl.float32)
 
 
 @jit
@@ -223,19 +220,14 @@ def _sets(
     """Size and members of every set; size -1 for a row that the listed classes do not decide."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
-    lanes, top = _largest(x, row, n, K, ROWS, BLOCK, SOFTMAX)
-    scale = _scale(x, row, top, n, K, ROWS, BLOCK, SOFTMAX)
+    lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
     key, count, bound, _ = _list(
         x, room, row, lanes, top, scale, row, top, top, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, False
     )
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
-    g = tl.zeros((ROWS,), tl.int64)
-    if GROUPED:
-        g = tl.load(group + row, mask=real, other=0)
+    u = tl.load(draws + row, mask=real & DRAWN, other=0.0)
+    g = tl.load(group + row, mask=real & GROUPED, other=0)
     limit = tl.load(highest + g)
     decided = count <= LISTED
     if LINEAR:
@@ -286,8 +278,7 @@ def _labels(
     """Score and rank of every label: NaN for a row with NaN or a label that is no class; rank -1 if not decided."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
-    lanes, top = _largest(x, row, n, K, ROWS, BLOCK, SOFTMAX)
-    scale = _scale(x, row, top, n, K, ROWS, BLOCK, SOFTMAX)
+    lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
     label = tl.load(labels + row, mask=real, other=0)
     known_label = real & (label >= 0) & (label < K)
     value = tl.load(x + row * K + label, mask=known_label, other=0.0).to(tl.float32)
@@ -300,9 +291,7 @@ def _labels(
     )
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
-    u = tl.zeros((ROWS,), tl.float64)
-    if DRAWN:
-        u = tl.load(draws + row, mask=real, other=0.0)
+    u = tl.load(draws + row, mask=real & DRAWN, other=0.0)
     p, complete = own.to(tl.float64), count <= LISTED
     if LINEAR:
         needed = tl.minimum(rank, weighted)  # number of classes above the label that have a weight
@@ -334,8 +323,7 @@ def _labels(
 def _probabilities(x, out, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr):
     """Softmax of the rows."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    _, top = _largest(x, row, n, K, ROWS, BLOCK, True)
-    scale = _scale(x, row, top, n, K, ROWS, BLOCK, True)
+    _, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, True)
     for first in range(0, K, BLOCK):
         value, k, inside = _columns(x, row, first, n, K, BLOCK, True)
         p = _probability(value, top[:, None], scale[:, None], True)
@@ -372,10 +360,9 @@ def fill_sets(x: torch.Tensor, softmax: bool, formula: TorchScore, limits: Torch
     by_class = limits.scores.shape[1] > 1 or limits.ranks is not None
     highest = limits.scores.amax(dim=1)
     scores = limits.scores if limits.ranks is None else limits.scores.expand_as(limits.ranks)
-    unused = highest
     tensors = (
         formula.table, formula.numbers, formula.u, highest, scores.contiguous(),
-        unused if limits.ranks is None else limits.ranks, unused if limits.group is None else limits.group,
+        sizes if limits.ranks is None else limits.ranks, sizes if limits.group is None else limits.group,
         sizes, members, mask.view(torch.int8),
     )  # fmt: skip
     if x.shape[0]:
