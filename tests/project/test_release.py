@@ -1,5 +1,6 @@
 """Version, changelog and citation name the same release; `make release-check` does the rest."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -30,3 +31,10 @@ def test_extras_exist():
     """Those that the check asks for are in pyproject.toml."""
     text = Path(ROOT / "pyproject.toml").read_text()
     assert all(f"\n{extra} = [" in text for extra in EXTRAS.values())
+
+
+def test_workflows_name_files_that_exist():
+    text = "".join(path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+    named = re.findall(r"(?<![\w/])(?:tests|src|docs)/[\w/.-]+", text)
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
