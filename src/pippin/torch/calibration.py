@@ -1,13 +1,13 @@
 """Calibration of a network from its logits, over a loader or as a tensor."""
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from pippin._conformal.calibrate import Unseen, check_options, predictor_of_scores
@@ -26,7 +26,7 @@ from pippin._validation.labels import as_classes, as_labels, as_numbered_groups,
 from pippin._validation.rows import Rows, as_rows
 from pippin.torch import row_kernel
 from pippin.torch.heads import probabilities
-from pippin.torch.ranking import block_probabilities, label_scores, row_blocks
+from pippin.torch.ranking import block_probabilities, row_blocks, score_labels
 from pippin.torch.scores import TorchScore, wide
 
 SUM_TOLERANCE = 9e-4  # smaller than the core's, which checks the rows that exceed it
@@ -74,13 +74,12 @@ def calibrate(
     ConformalPredictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
     chosen, generator = parse_score(score), generator_of(seed)
-    on_device: list[ScoredLabels] = []
+    on_device: list[tuple[torch.Tensor, ...]] = []  # labels, scores and ranks
     on_host: list[tuple[Any, Any]] = []
-    n_classes = 0
     for outputs, labels in _batches(model_or_logits, loader_or_labels):
         x = outputs.detach()
         if x.is_cuda or row_kernel.INTERPRETED:
-            n_classes, first = x.shape[-1], sum(len(part.scores) for part in on_device)
+            first = sum(len(codes) for codes, _, _ in on_device)
             on_device.append(_score_labels(x, labels, classes, first, chosen, generator, not from_probs))
         else:
             probs = (x.to(wide(x)) if from_probs else probabilities(x)).cpu().numpy()
@@ -94,20 +93,21 @@ def calibrate(
         raise InputError(
             "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
         )
-    plain = per is None and groups is None and unseen == "error"
-    taxonomy = None if plain else Taxonomy(per or "group", groups, unseen)
+    taxonomy = (
+        None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
+    )
     check_options({}, taxonomy, alpha, chosen, confidence)
     warn_of_levels(alpha)
-    whole = on_device[0] if len(on_device) == 1 else ScoredLabels(*map(torch.cat, zip(*on_device, strict=True)))
-    names = range(n_classes) if classes is None else as_classes(classes, as_rows(np.empty((1, n_classes))))
+    codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))
+    names = as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
     if taxonomy is None:
-        return _one_threshold(whole.scores, chosen, alpha, names, confidence, scores)
+        return _one_threshold(label_scores, chosen, alpha, names, confidence, scores)
     taxonomy.check()
     scored = (
-        whole.scores.cpu().numpy(),
-        whole.labels.cpu().numpy(),
-        None if groups is None else as_numbered_groups(groups, len(whole.scores)),
-        (whole.ranks + 1).cpu().numpy() if per == "rc3p" else None,
+        label_scores.cpu().numpy(),
+        codes.cpu().numpy(),
+        None if groups is None else as_numbered_groups(groups, len(codes)),
+        (ranks + 1).cpu().numpy() if per == "rc3p" else None,
     )
     predictor, note = predictor_of_scores(scored, chosen, alpha, names, taxonomy, generator, confidence)
     if note:
@@ -115,24 +115,10 @@ def calibrate(
     return warned(predictor) if scores else without_scores(warned(predictor))
 
 
-class ScoredLabels(NamedTuple):
-    """Labels of some rows as class indices, their scores, and their ranks from 0."""
-
-    labels: torch.Tensor
-    scores: torch.Tensor
-    ranks: torch.Tensor
-
-
 def _score_labels(
-    x: torch.Tensor,
-    labels: Any,
-    classes: Classes | None,
-    first: int,
-    score: Score,
-    generator: np.random.Generator,
-    logits: bool,
-) -> ScoredLabels:
-    """Score the labels of one batch, (n, K), on its device; errors count its rows from `first`."""
+    x: torch.Tensor, labels: Any, classes: Classes | None, first: int, score: Score, generator: Generator, logits: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Labels of one batch, (n, K), as class indices, their scores, and ranks from 0; errors count rows from `first`."""
     if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
         as_rows(x.float().cpu())  # raises the core's error
     n, n_classes = x.shape
@@ -141,13 +127,13 @@ def _score_labels(
     formula, weighted = _score_on(x.device, score, n_classes)
     if score.randomized:
         formula = formula._replace(u=torch.from_numpy(generator.random(n)).to(x.device))
-    scores, ranks = label_scores(x.contiguous(), codes, formula, weighted, logits)
+    scores, ranks = score_labels(x.contiguous(), codes, formula, weighted, logits)
     invalid = scores.isnan()
     if not logits:
         invalid |= ~((x.sum(dim=1, dtype=wide(x)) - 1).abs() <= SUM_TOLERANCE) | (x < 0).any(dim=1)
     if bool(invalid.any()):
         _check(x, labels, names, first, logits)
-    return ScoredLabels(codes, scores, ranks)
+    return codes, scores, ranks
 
 
 def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
@@ -198,7 +184,10 @@ def _one_threshold(
 
 
 def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
-    """Outputs of the model and labels, batch after batch; a tensor of outputs is one batch."""
+    """Outputs of the model in eval mode and labels, batch after batch; a tensor of outputs is one batch.
+
+    The mode of every part is restored afterwards.
+    """
     if isinstance(model, torch.Tensor):
         yield model, loader
         return
@@ -207,28 +196,20 @@ def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
             f"Expected a model or a tensor of logits, got {type(model).__name__}",
             "pass a torch.nn.Module, or logits of shape (n, K)",
         )
-    module = model if isinstance(model, torch.nn.Module) else None
-    parameter = None if module is None else next(module.parameters(), None)
-    with _evaluating(module), torch.no_grad():
-        for batch in loader:
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise InputError(
-                    f"Expected batches of (inputs, labels), got {type(batch).__name__}", "pass a loader of such pairs"
-                )
-            inputs, labels = batch
-            if parameter is not None and isinstance(inputs, torch.Tensor):
-                inputs = inputs.to(parameter.device)
-            yield model(inputs), labels
-
-
-@contextlib.contextmanager
-def _evaluating(module: "torch.nn.Module | None") -> Iterator[None]:
-    """Set eval mode; restore the mode of every part afterwards."""
-    modes = [] if module is None else [(part, part.training) for part in module.modules()]
+    module = model if isinstance(model, torch.nn.Module) else torch.nn.Identity()
+    modes, parameter = [(part, part.training) for part in module.modules()], next(module.parameters(), None)
     for part, _ in modes:
         part.training = False
     try:
-        yield
+        with torch.no_grad():
+            for batch in loader:
+                if not isinstance(batch, tuple | list) or len(batch) != 2:
+                    got = type(batch).__name__
+                    raise InputError(f"Expected batches of (inputs, labels), got {got}", "pass a loader of such pairs")
+                inputs, labels = batch
+                if parameter is not None and isinstance(inputs, torch.Tensor):
+                    inputs = inputs.to(parameter.device)
+                yield model(inputs), labels
     finally:
         for part, mode in modes:
             part.training = mode
