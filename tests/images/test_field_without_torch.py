@@ -202,7 +202,7 @@ def test_the_graph_alone_gives_sets_and_actions(model):
     assert (found["actions"] != decisions.codes).sum() == 0
     told = {entry.key: entry.value for entry in graph.metadata_props}
     assert json.loads(told["pippin.classes"]) == list(CLASSES)
-    assert told["pippin.scores.score"] == "pip"
+    assert told["pippin.score"] == "pip"
     assert not any(node.metadata_props for node in graph.graph.node)  # no path of the machine that made it
 
 
