@@ -207,3 +207,63 @@ def test_strata_of_set_sizes():
     none = np.zeros(10, dtype=np.int64)
     counted = tally(sizes, sizes > 1, none, none, 1, 1)
     assert counted.strata.tolist() == [[2, 2, 2, 2, 2], [0, 2, 2, 2, 2]]
+
+
+def test_aliases_are_the_same_functions():
+    """The paper's names."""
+    assert pippin.metrics.efficiency is pippin.metrics.mean_size
+    assert pippin.metrics.informativeness is pippin.metrics.singleton_rate
+
+
+def test_measures_by_hand():
+    """Singleton accuracy, CovGap and SSCV by counting, with sets of all five strata."""
+    rng = np.random.default_rng(0)
+    mask = rng.random((400, 150)) < rng.choice([0.003, 0.015, 0.05, 0.2, 0.9], 400)[:, None]
+    labels = rng.integers(0, 5, 400)
+    mask[rng.random(400) < 0.8, :] |= np.eye(150, dtype=bool)[labels][rng.random(400) < 0.8][:1]
+    sets, sizes = pippin.PredictionSets.from_mask(mask), mask.sum(axis=1)
+    inside = mask[np.arange(400), labels]
+    assert pippin.metrics.singleton_accuracy(sets, labels) == inside[sizes == 1].mean()
+    gaps = [abs(inside[labels == k].mean() - 0.9) for k in range(5)]
+    assert pippin.metrics.covgap(sets, labels, 0.1) == pytest.approx(np.mean(gaps))
+    strata = [(0, 1), (2, 3), (4, 10), (11, 100), (101, 150)]
+    chosen = [(sizes >= low) & (sizes <= high) for low, high in strata]
+    violations = [abs(inside[part].mean() - 0.9) for part in chosen]
+    assert all(part.any() for part in chosen)
+    assert pippin.metrics.sscv(sets, labels, 0.1) == pytest.approx(max(violations))
+    result = pippin.evaluate(sets, labels, alpha=0.1)
+    assert result.singleton_accuracy == pippin.metrics.singleton_accuracy(sets, labels)
+    assert (result.covgap, result.sscv) == (
+        pippin.metrics.covgap(sets, labels, 0.1),
+        pippin.metrics.sscv(sets, labels, 0.1),
+    )
+
+
+def test_no_singleton_has_no_accuracy():
+    sets = make([[0, 1], []], NAMES["text"])
+    assert np.isnan(pippin.metrics.singleton_accuracy(sets, [0, 1]))
+    assert pippin.evaluate(sets, [0, 1]).singleton_accuracy is None
+
+
+def test_a_predictor_is_evaluated_on_its_rows():
+    """As its sets are, with its level and number of calibration rows; keywords go to predict."""
+    data = pippin.load_example()
+    predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "aps", classes=data.classes, seed=0)
+    new, truth = data.probs[2000:], data.labels[2000:]
+    found = pippin.evaluate(predictor, truth, probs=new, seed=3)
+    sets = predictor.predict(new, seed=3)
+    plain = pippin.evaluate(sets, truth, alpha=0.1, n_calibration=2000)
+    for name in ("n", "coverage", "mean_size", "singleton_rate", "empty_rate", "covgap", "sscv", "n_calibration"):
+        assert getattr(found, name) == getattr(plain, name)
+    groups = np.arange(len(truth)) % 2
+    assert set(pippin.evaluate(predictor, truth, probs=new, groups=groups, seed=3).group_coverage) == {0, 1}
+    grouped = pippin.calibrate(
+        data.probs[:2000], data.labels[:2000], "pip", classes=data.classes, groups=np.arange(2000) % 2
+    )
+    by_hand = pippin.metrics.coverage(grouped.predict(new, groups=groups), truth)
+    assert pippin.evaluate(grouped, truth, probs=new, groups=groups).coverage == by_hand
+    with pytest.raises(pippin.InputError, match="Expected probs= with a predictor, got none"):
+        pippin.evaluate(predictor, truth)
+    for options in ({"probs": new}, {"seed": 3}):
+        with pytest.raises(pippin.InputError, match="= only with a predictor, got sets"):
+            pippin.evaluate(sets, truth, **options)

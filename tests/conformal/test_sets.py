@@ -3,6 +3,8 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,3 +166,67 @@ def test_numbered_classes_contain_by_name():
     sets = make([[0], [1]], (1, 0))
     assert sets.labels() == [[1], [0]]
     assert sets.contains([1, 1]).tolist() == [True, False]
+
+
+@given(set_rows())
+def test_sets_from_a_mask_and_from_labels(drawn):
+    """Round trips: the same sets, names and sizes; a mask has no order of members but that of the columns."""
+    rows, classes = drawn
+    sets = make(rows, classes)
+    listed = pippin.PredictionSets.from_labels(sets.labels(), classes)
+    assert listed.labels() == sets.labels()
+    assert listed.members.tolist() == sets.members.tolist()
+    assert (listed.sizes.dtype, listed.members.dtype) == (np.int64, np.int32)
+    if rows:
+        masked = pippin.PredictionSets.from_mask(sets.mask, classes)
+        assert masked.mask.tolist() == sets.mask.tolist()
+        assert masked.members.tolist() == [k for row in rows for k in sorted(row)]
+        assert list(masked.classes) == list(classes)
+        assert pippin.PredictionSets.from_mask(sets.mask.astype(int).tolist()).sizes.tolist() == sets.sizes.tolist()
+
+
+def test_sets_of_a_frame_keep_its_names_and_index():
+    """pandas brings both, polars the names; labels of another order are then refused."""
+    frame = pd.DataFrame([[True, False, True], [False, False, False]], index=["a.png", "b.png"], columns=NAMES)
+    sets = pippin.PredictionSets.from_mask(frame)
+    assert sets.classes == NAMES
+    assert sets["a.png"] == ["crop", "weed"]
+    assert sets.to_frame()["size"].to_dict() == {"a.png": 2, "b.png": 0}
+    assert pippin.metrics.coverage(sets, pd.Series(["weed", "crop"], index=frame.index)) == 0.5
+    with pytest.raises(pippin.InputError, match="Expected labels with the index of sets"):
+        sets.contains(pd.Series(["weed", "crop"], index=["b.png", "a.png"]))
+    assert pippin.PredictionSets.from_mask(pl.DataFrame(frame)).labels() == [["crop", "weed"], []]
+
+
+@pytest.mark.parametrize(
+    "mask", [[0.2, 0.8], [[0.2, 0.8]], [[2, 0]], [[[True]]], [["a", "b"]], [[True, None]]], ids=repr
+)
+def test_what_is_no_mask_is_refused(mask):
+    with pytest.raises(pippin.InputError, match=r"Expected a mask of shape \(n, K\), true where a class is in the set"):
+        pippin.PredictionSets.from_mask(mask)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ([["crop"], ["weed", "crop", "weed"]], "Row 1 holds a class twice, expected each at most once"),
+        ([["crop", "rye"]], "label 'rye'"),
+        ([[3]], "has the label 3"),
+        ([[-1]], "has the label -1"),
+    ],
+)
+def test_lists_that_are_no_sets_are_refused(sets, message):
+    with pytest.raises(pippin.InputError, match=message):
+        pippin.PredictionSets.from_labels(sets, NAMES)
+
+
+def test_a_mask_has_as_many_columns_as_classes():
+    with pytest.raises(pippin.InputError, match="3"):
+        pippin.PredictionSets.from_mask([[True, False]], NAMES)
+
+
+def test_sets_of_indices_and_of_nothing():
+    """Indices stand for classes with text names; no objects are no sets."""
+    assert pippin.PredictionSets.from_labels([[2], [0, 1]], NAMES).labels() == [["weed"], ["crop", "soil"]]
+    assert pippin.PredictionSets.from_labels([[], []], range(2)).sizes.tolist() == [0, 0]
+    assert len(pippin.PredictionSets.from_labels([], NAMES)) == 0

@@ -194,3 +194,22 @@ def test_what_cannot_leave_python_says_so(sharper):
         pippin.torch.ConformalHead(predictor)
     with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
         c_header(predictor)
+
+
+def test_a_split_keeps_units_together():
+    """No unit both fits the sharpener and calibrates; a row of each unit that calibrates counts."""
+    probs, labels = confused_rows(600, seed=33)
+    units = np.random.default_rng(34).permutation(np.arange(600) // 12)
+    for fraction in (0.3, 0.5, 0.8):
+        predictor = pippin.calibrate(
+            probs, labels, "pip", 0.2, units=units, sharpen=f"split(learning_fraction={fraction})", seed=1
+        )
+        fitted = np.isin(_prints(probs), predictor.sharpeners[0].learnt.prints)
+        assert not set(units[fitted]) & set(units[~fitted])
+        assert len(set(units[fitted])) == round(fraction * 50)
+        assert predictor.n_calibration == (~fitted).sum()
+        assert predictor.n_effective == 50 - round(fraction * 50)
+        again = pippin.calibrate(
+            probs[~fitted], labels[~fitted], "pip", 0.2, units=units[~fitted], sharpen=predictor.sharpeners[0]
+        )
+        assert again.threshold == predictor.threshold

@@ -443,6 +443,9 @@ class UnitsRule(Rule):
 
     Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
     infinite, if there is none. `scores` are sorted; `units` has the unit of each.
+
+    Smoothed p-values are uniform for units of one row; for larger units they are at most as spread as uniform numbers
+    (in convex order), since v is not tied to the rank of the row in its own unit.
     """
 
     scores: Vector
@@ -468,7 +471,9 @@ class UnitsRule(Rule):
         if request.draws.v is None:
             return p
         v = _column(request.draws.v, scores, start)
-        return v * p + (1 - v) * self._levels[np.searchsorted(self.scores, scores, side="right")]
+        above: Vector = self._levels[np.searchsorted(self.scores, scores, side="right")] - 1 / (self.n_units + 1)
+        smoothed: Vector = v * p + (1 - v) * above
+        return smoothed
 
     @cached_property
     def _levels(self) -> Vector:
