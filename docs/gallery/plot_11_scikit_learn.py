@@ -24,7 +24,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pippin.sklearn import ConformalClassifier, coverage, fewest_classes, singletons
+from pippin.sklearn import ConformalClassifier, coverage, neg_mean_size, singleton_rate
 
 X, y = load_digits(return_X_y=True)
 X = X[:, ::2] + np.random.default_rng(0).normal(
@@ -48,8 +48,8 @@ print(
 # The grid search goes outside
 # ----------------------------
 # Search over the score and over what is inside at once. Accuracy cannot choose a score,
-# since all leave the most probable class as it is; ``singletons`` and
-# ``fewest_classes`` can.
+# since all leave the most probable class as it is; ``singleton_rate`` and
+# ``neg_mean_size`` can.
 
 search = GridSearchCV(
     clf,
@@ -57,7 +57,7 @@ search = GridSearchCV(
         "estimator__logisticregression__C": [0.003, 0.03, 0.3, 3],
         "score": ["ip", "margin", "repip", "socop"],
     },
-    scoring={"singletons": singletons, "classes": fewest_classes, "coverage": coverage},
+    scoring={"singletons": singleton_rate, "classes": neg_mean_size, "coverage": coverage},
     refit="singletons",
     cv=3,
 ).fit(X, y)
@@ -145,5 +145,5 @@ for name, rows in (("its own rows", slice(0, half)), ("other rows", slice(half, 
 # -------
 # - :doc:`/scikit-learn`: pipelines inside, outside and beside; names of parameters
 # - :doc:`plot_08_few_labels`: every row to train and to calibrate
-# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singletons`,
-#   :func:`pippin.sklearn.fewest_classes`
+# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singleton_rate`,
+#   :func:`pippin.sklearn.neg_mean_size`

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pippin
-from pippin.sklearn import ConformalClassifier, CrossConformalClassifier, coverage, fewest_classes, singletons
+from pippin.sklearn import ConformalClassifier, CrossConformalClassifier, coverage, neg_mean_size, singleton_rate
 from support.blobs import NAMES, NEW, TRUTH, X, Y
 
 
@@ -97,7 +97,7 @@ def test_a_guarantee_per_group():
 
 def test_a_search_compares_what_matters():
     """Singletons, sizes and coverage as scorers; a pipeline that ends in a classifier of ours is seen through."""
-    scoring = {"singletons": singletons, "size": fewest_classes, "coverage": coverage}
+    scoring = {"singletons": singleton_rate, "size": neg_mean_size, "coverage": coverage}
     scores = ["ip", "margin", "socop"]
     for search in (
         GridSearchCV(

@@ -1,37 +1,31 @@
-"""Likelihood ratios from a classifier that learns to tell two samples apart."""
+"""Likelihood ratios from a classifier of two samples."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._shift.label_shift import likelihood_ratios
 from pippin.sklearn.rows import as_seed, seeded
 
-Vector = NDArray[np.float64]
-
 
 def estimate_ratios(
-    X_source: Any,
-    X_target: Any,
-    classifier: Any = None,
-    cv: int = 5,
-    random_state: Any = None,
+    X_source: Any, X_target: Any, classifier: Any = None, cv: int = 5, random_state: Any = None
 ) -> tuple[Vector, Vector]:
-    """(w_source, w_target): dP_target(x)/dP_source(x) of each row, for `pippin.calibrate(weights=…)`.
+    """Return estimates (w_source, w_target) of dP_target(x)/dP_source(x) for `pippin.calibrate(weights=…)`.
 
-    A classifier learns which sample a row is from; every row's ratio comes from a model that
-    did not see it. The ratios are estimates: if they are wrong by w' − w, coverage can fall
-    below 1 − alpha by up to half the mean of `|w' − w|` over the source (Lei and Candès 2021).
+    A classifier predicts which sample a row is from; every row's ratio comes from a model that
+    was not fitted on it. If ratios are wrong by w' − w, coverage can fall below 1 − alpha by up to
+    half the mean of `|w' − w|` over the source (Lei and Candès 2021).
 
     Args:
-        X_source: rows like those that calibrate.
-        X_target: rows like those to predict; no labels are needed.
-        classifier: with `predict_proba`, calibrated rather than sharp; None is
+        X_source: rows distributed like the calibration rows.
+        X_target: rows distributed like the rows to predict; no labels are needed.
+        classifier: one with `predict_proba`, better calibrated than sharp; None is
             `LogisticRegression(max_iter=1000)`.
         cv: the number of folds.
         random_state: a seed or generator for the folds, and for a classifier that has none.
@@ -58,8 +52,7 @@ def estimate_ratios(
         probs = cross_val_predict(model, _stacked(source, target), is_target, cv=folds, method="predict_proba")
     except ValueError as error:
         for rows, name in ((source, "X_source"), (target, "X_target")):
-            row = _first_not_finite(rows)
-            if row is not None:
+            if (row := _first_not_finite(rows)) is not None:
                 raise InputError(
                     f"Row {row} of {name} has a feature that is NaN or infinite, which {type(model).__name__} does not "
                     "take",
@@ -71,26 +64,25 @@ def estimate_ratios(
 
 
 def _as_features(rows: Any, name: str) -> Any:
-    """A frame or a sparse matrix as it is, anything else as an array."""
+    """Return a frame or a sparse matrix unchanged, anything else as an array."""
     try:
-        found = np.asarray(rows) if _container(rows) == "array" else rows
+        features = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many for each row"
         ) from error
-    # texts may come one by one, for a pipeline that reads them
-    if not found.shape or (len(found.shape) == 1 and found.dtype.kind in "fiub"):
+    # one dimension may hold texts, for a pipeline with a vectorizer
+    if not features.shape or (len(features.shape) == 1 and features.dtype.kind in "fiub"):
         raise InputError(
-            f"Expected {name} as rows of features, (n, d), got shape {found.shape}",
+            f"Expected {name} as rows of features, (n, d), got shape {features.shape}",
             "reshape a single feature to (n, 1)",
         )
-    return found
+    return features
 
 
 def _check_alike(source: Any, target: Any) -> None:
-    """Raises a ValueError where the two samples do not have the same columns."""
-    kinds = [_container(rows) for rows in (source, target)]
-    if kinds[0] != kinds[1]:
+    """Raise an InputError if the two samples do not have the same container and columns."""
+    if _container(source) != _container(target):
         raise InputError(
             f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}",
             "convert one of them",
@@ -101,21 +93,21 @@ def _check_alike(source: Any, target: Any) -> None:
             "pass the same columns",
         )
     names = (getattr(rows, "columns", ()) for rows in (source, target))
-    for column, (own, other) in enumerate(zip(*names, strict=True)):
-        if own != other:
+    for column, (first, second) in enumerate(zip(*names, strict=True)):
+        if first != second:
             raise InputError(
-                f"Column {column} is {own!r} in X_source and {other!r} in X_target",
+                f"Column {column} is {first!r} in X_source and {second!r} in X_target",
                 "select the same columns in one order, X_target[X_source.columns]",
             )
 
 
 def _container(rows: Any) -> str:
-    """In which of the ways of `_stacked` these rows are put together."""
+    """Return the attribute by which `_stacked` joins such rows."""
     return next((kind for kind in ("iloc", "vstack", "tocsr") if hasattr(rows, kind)), "array")
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """The rows of both, in the container that they came in."""
+    """Return the rows of both in their container."""
     kind = _container(first)
     if kind == "iloc":
         import pandas
@@ -131,14 +123,13 @@ def _stacked(first: Any, second: Any) -> Any:
 
 
 def _first_not_finite(rows: Any) -> int | None:
-    """The first row that is not all finite numbers; None, if there is none, or where features are no numbers."""
+    """Return the first row with NaN or infinity; None if there is none, or if features are no numbers."""
     try:
         if hasattr(rows, "tocsr"):
             entries = rows.tocoo()
-            bad = np.sort(entries.row[~np.isfinite(entries.data)])
+            bad = entries.row[~np.isfinite(entries.data)]
         else:
-            values = np.asarray(rows, dtype=np.float64)
-            bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+            bad = np.argwhere(~np.isfinite(np.asarray(rows, dtype=np.float64)))[:, 0]
     except (TypeError, ValueError):
         return None
-    return int(bad[0]) if len(bad) else None
+    return int(bad.min()) if len(bad) else None

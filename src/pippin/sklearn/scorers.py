@@ -1,7 +1,6 @@
-"""What `GridSearchCV` compares conformal classifiers by: callables (classifier, X, y), larger is better.
+"""Scorers of conformal classifiers for `GridSearchCV`: callables (classifier, X, y), larger is better.
 
-A search over `score` that compares accuracies compares nothing, since every score leaves
-the classifier's most probable class as it is.
+Accuracy cannot compare nonconformity scores, since none changes the most probable class.
 """
 
 from typing import Any
@@ -12,38 +11,39 @@ from pippin import metrics
 from pippin._conformal.sets import PredictionSets
 
 
-def singletons(classifier: Any, X: Any, y: Any = None) -> float:
-    """The share of singletons, sets with one class.
+def singleton_rate(classifier: Any, X: Any, y: Any = None) -> float:
+    """Return the share of singletons, sets with one class.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
         X: rows of features.
-        y: not looked at.
+        y: not used.
 
     >>> from sklearn.datasets import load_wine
     >>> from sklearn.model_selection import GridSearchCV
     >>> from pippin.sklearn import ConformalClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> search = GridSearchCV(ConformalClassifier(random_state=0), {"score": ["ip", "socop"]}, scoring=singletons, cv=3)
+    >>> clf, grid = ConformalClassifier(random_state=0), {"score": ["ip", "socop"]}
+    >>> search = GridSearchCV(clf, grid, scoring=singleton_rate, cv=3)
     >>> search.fit(X[:, :4], y).best_params_
     {'score': 'socop'}
     """
     return metrics.singleton_rate(_sets(classifier, X))
 
 
-def fewest_classes(classifier: Any, X: Any, y: Any = None) -> float:
-    """Minus the mean size of the sets.
+def neg_mean_size(classifier: Any, X: Any, y: Any = None) -> float:
+    """Return the negative mean size of the sets.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
         X: rows of features.
-        y: not looked at.
+        y: not used.
     """
     return -metrics.mean_size(_sets(classifier, X))
 
 
 def coverage(classifier: Any, X: Any, y: Any) -> float:
-    """The share of sets that hold the true class.
+    """Return the share of sets that contain the true class.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.

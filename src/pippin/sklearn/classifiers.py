@@ -1,0 +1,406 @@
+"""Classifiers of scikit-learn that predict sets, calibrated on held-out rows or by cross-conformal prediction."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MethodType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import _safe_indexing, check_array, get_tags, indexable
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from pippin._conformal.calibrate import calibrate
+from pippin._conformal.mondrian import Per
+from pippin._conformal.sets import PredictionSets
+from pippin._runtime.arrays import Seed
+from pippin._runtime.errors import InputError
+from pippin._theory.scores import Score
+from pippin._validation.fingerprints import fingerprints, seen_before
+from pippin._validation.rows import row_index
+from pippin.sklearn import rows as rows_of
+
+__all__ = ["ConformalClassifier", "CrossConformalClassifier"]
+
+
+class ScoreParameter:
+    """`score` as both the method of scikit-learn, which is read, and the parameter, which is set."""
+
+    def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
+        method: Callable[..., float] = ClassifierMixin.score
+        return method if owner is None else MethodType(method, owner)
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)["score"] = value
+
+
+class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """Base of the classifiers: parameters, the default estimator, tags, sets, and metadata routing."""
+
+    score = ScoreParameter()
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        score: Score | str = "repip",
+        alpha: float = 0.1,
+        cv: Any = 5,
+        random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
+    ) -> None:
+        self.estimator, self.score, self.alpha = estimator, score, alpha
+        self.cv, self.random_state = cv, random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Args:
+            deep: whether parameters of the estimator are included.
+        """
+        return {**super().get_params(deep), "score": vars(self)["score"]}
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row; the first of equal ones.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features, if the estimator has it."""
+        return int(self._fitted.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the features, if X had some."""
+        return np.asarray(self._fitted.feature_names_in_)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return which metadata go to the estimator and to the splitter."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self._estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self._estimator).input_tags
+        tags.input_tags.pairwise = False
+        return tags
+
+    @property
+    def _estimator(self) -> Any:
+        """Unfitted estimator; for None a logistic regression that requests weights."""
+        if self.estimator is not None:
+            return self.estimator
+        default = LogisticRegression(max_iter=1000)
+        return default.set_fit_request(sample_weight=True) if get_config()["enable_metadata_routing"] else default
+
+    @property
+    def _fitted(self) -> Any:
+        """Fitted estimator, the first of several."""
+        return self.estimators_[0] if hasattr(self, "estimators_") else self.estimator_
+
+    def _sets(
+        self, X: Any, probs: Callable[[Any], Any], alpha: float | None, seed: Seed, **options: Any
+    ) -> PredictionSets:
+        """Prediction sets at a level; without a seed, u comes from `random_state` and the rows themselves."""
+        check_is_fitted(self)
+        predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
+        if seed is None and predictor.score.randomized and self.random_state is not None:
+            seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
+        sets: PredictionSets = predictor.predict(probs(X), seed=seed, **options)
+        return replace(sets, index=row_index(X))
+
+    def _routed(self, X: Any, weight: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Parameters for the `fit` of the estimator, and for the `split` of the splitter."""
+        is_routing, splits = get_config()["enable_metadata_routing"], hasattr(self.cv, "split")
+        if weight is not None:
+            weight = check_array(weight, ensure_2d=False, input_name="sample_weight")
+            check_consistent_length(X, weight)
+            params = {**params, "sample_weight" if is_routing else rows_of.weight_name(self._estimator): weight}
+        if is_routing:
+            routed = process_routing(self, "fit", **params)
+            return dict(routed.estimator.fit), dict(routed.splitter.split) if splits else {}
+        to_split = {"groups": params.pop("groups")} if splits and "groups" in params else {}
+        return params, to_split
+
+    def _fit_one(self, X: Any, y: NDArray[Any], train: NDArray[Any], params: dict[str, Any], seed: int) -> Any:
+        """Fit a clone of the estimator on some of the rows."""
+        return rows_of.fitted(self._estimator, X, y, train, params, None if self.random_state is None else seed)
+
+
+class ConformalClassifier(SetClassifier):
+    """A classifier whose `predict_set` holds the true class with probability at least 1 − alpha.
+
+    `fit` holds some rows out at random, fits a clone of the estimator on the rest, and
+    calibrates on the held-out rows. The split does not depend on y: a stratified one would
+    keep the rarest classes out of the calibration, and coverage could fall below 1 − alpha.
+
+    Args:
+        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+            `LogisticRegression(max_iter=1000)`.
+        score: a score or its spelling, `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's
+            method (accuracy); the parameter is in `get_params()` and in `predictor_.score`.
+        alpha: significance level (miscoverage).
+        cv: the fraction of rows that `fit` holds out; or a scikit-learn splitter or a list
+            of (train, calibration) indices, whose first pair is used (for
+            `GroupShuffleSplit`, pass `groups` to `fit`); or "prefit": the estimator is
+            fitted already, and `fit`, like `calibrate`, only calibrates. A `FrozenEstimator`
+            always counts as fitted, and unlike a plain estimator it stays so when cloned.
+        random_state: a seed or generator for the split, for randomized scores, and for an
+            estimator that has none; None draws fresh entropy, never from NumPy's global
+            generator.
+        per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and
+            group", "cluster" or "rc3p". Groups are passed to `fit` and `predict_set`.
+
+    Attributes:
+        estimator_: the fitted classifier.
+        classes_: all classes, sorted; one that the training part lacks has probability 0.
+        predictor_: the calibrated `pippin.ConformalPredictor`, which can
+            be saved.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = ConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
+    >>> clf.predict_set(X[1::2, :4])
+    PredictionSets(89 objects, 3 classes, mean size 1.79, 48 % singletons)
+    """
+
+    # The estimator requests weights itself.
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED, "groups": True}
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        score: Score | str = "repip",
+        alpha: float = 0.1,
+        cv: Any = 0.25,
+        random_state: "int | np.random.RandomState | np.random.Generator | None" = None,
+        per: "Per | None" = None,
+    ) -> None:
+        super().__init__(estimator, score, alpha, cv, random_state)
+        self.per = per
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any
+    ) -> "ConformalClassifier":
+        """Fit on some of the rows and calibrate on the others; with a fitted estimator, calibrate only.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
+            sample_weight: passed to the `fit` of the estimator (of the last step of a pipeline) for its rows.
+                The calibration does not use weights.
+            groups: the group of each row, for a guarantee per group, and for a splitter.
+            fit_params: further parameters of the estimator's `fit`, those with a value per row for its rows.
+        """
+        if groups is not None and not self._by_group:
+            fit_params = {**fit_params, "groups": groups}
+        if self._is_prefit:
+            if sample_weight is not None or fit_params:
+                raise InputError(
+                    "Expected X and y alone, got more", "a fitted estimator is only calibrated, so leave it out"
+                )
+            return self.calibrate(X, y, groups=groups)
+        X, y = indexable(X, rows_of.as_targets(X, y))  # noqa: N806 - scikit-learn's name
+        classes, seed = rows_of.several(y), rows_of.as_seed(self.random_state)
+        more = {"groups": groups} if self._by_group and hasattr(self.cv, "split") else {}
+        to_fit, to_split = self._routed(X, sample_weight, {**fit_params, **more})
+        train, held_out = rows_of.split(self.cv, X, y, seed, to_split)
+        estimator = self._fit_one(X, y, train, to_fit, seed)
+        held_out_groups = None if groups is None else rows_of.cut(groups, held_out, len(y))
+        self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out], held_out_groups)
+        self._rows, self._trained = fingerprints(X), train
+        return self
+
+    def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
+        """Calibrate, or calibrate again, on rows that the estimator was not fitted on.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
+            groups: the group of each row, for a guarantee per group.
+
+        Raises:
+            InputError: `fit` used these rows, or a fitted estimator stores them, as nearest
+                neighbors, Gaussian processes and support vector machines do. Other estimators
+                give a warning if they are right on every row, or more often than on the rows
+                that they held out themselves.
+        """
+        if self._is_prefit:
+            estimator = self._estimator
+            if not hasattr(estimator, "classes_"):
+                raise NotFittedError(
+                    f"Expected a fitted estimator for cv='prefit', got a {type(estimator).__name__} that is not: "
+                    "fit it, and wrap it in sklearn.frozen.FrozenEstimator where it is going to be cloned."
+                )
+            classes, seed = np.asarray(estimator.classes_), rows_of.as_seed(self.random_state)
+            self._accept(estimator, classes, seed, X, rows_of.as_targets(X, y), groups)
+            return self
+        check_is_fitted(self, "estimator_")
+        labels = rows_of.as_targets(X, y)
+        rows = fingerprints(X)
+        seen = len(rows) if np.array_equal(rows, self._rows) else seen_before(self._rows[self._trained], rows)
+        if seen:
+            raise InputError(
+                f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit",
+                "calibrate on fresh rows, or keep the calibration that fit has made",
+            )
+        self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return the estimator's probabilities, a column for each of `classes_`.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
+        check_is_fitted(self)
+        return rows_of.probabilities(self.estimator_, self.classes_, X)
+
+    def predict_set(
+        self, X: Any, alpha: float | None = None, *, groups: Any = None, nonempty: bool = False, seed: Seed = None
+    ) -> PredictionSets:
+        """Return the prediction set of each row, at the fitted level or at another.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            alpha: significance level (miscoverage); by default that of the classifier.
+            groups: the group of each row, where the guarantee is per group.
+            nonempty: whether a set that would be empty gets the most probable class.
+            seed: for a randomized score; without it, u comes from `random_state` and the rows
+                themselves, so that the same rows get the same sets again.
+        """
+        options = {"groups": groups} if self._by_group else {}
+        return self._sets(X, self.predict_proba, alpha, seed, nonempty=nonempty, **options)
+
+    @property
+    def _is_prefit(self) -> bool:
+        return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
+
+    @property
+    def _by_group(self) -> bool:
+        return self.per is not None and "group" in self.per
+
+    def _accept(
+        self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any], groups: Any = None
+    ) -> None:
+        """Calibrate, and set the fitted attributes only if that succeeds."""
+        names = dict(zip(classes.tolist(), rows_of.as_names(classes), strict=True))
+        given = y.tolist()
+        unknown = next((i for i, label in enumerate(given) if label not in names), None)
+        if unknown is not None:
+            raise InputError(
+                f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes that the "
+                "estimator knows",
+                "leave the row out, or fit again with that class",
+            )
+        probs = rows_of.probabilities(estimator, classes, X)
+        if self._is_prefit:
+            rows_of.check_unseen(estimator, X, classes[probs.argmax(axis=1)] == y)
+        labels = [str(names[label]) for label in given]
+        options: Any = {"per": self.per, "groups": groups if self._by_group else None}
+        options |= {"classes": tuple(names.values()), "seed": np.random.default_rng([seed, 2])}
+        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, **options)
+        self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed
+
+
+class CrossConformalClassifier(SetClassifier):
+    """A classifier for few rows: cross-conformal prediction, which for classes equals CV+.
+
+    `fit` fits one clone of the estimator per fold on the rows of all other folds, and scores
+    the rows of the fold with it. Sets hold the true class with a probability of usually about
+    1 − alpha; the proven coverage is `predictor_.guarantee`. The folds do not depend on y.
+
+    Args:
+        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+            `LogisticRegression(max_iter=1000)`.
+        score: a score or its spelling, `"repip(gamma=0.05)"`; see `ConformalClassifier`.
+        alpha: significance level (miscoverage).
+        cv: the number of folds, which are drawn at random; or a scikit-learn splitter or a list of
+            (train, test) indices whose test parts hold every row once (for `GroupKFold`, pass
+            `groups` to `fit`).
+        random_state: a seed or generator for the folds, for randomized scores, and for an
+            estimator that has none; None draws fresh entropy, never from NumPy's global
+            generator.
+
+    Attributes:
+        estimators_: the fitted classifiers, one per fold.
+        folds_: the fold of each row.
+        classes_: all classes, sorted; a class that a model was not fitted on has probability 0 there.
+        predictor_: the calibrated `pippin.ConformalPredictor`.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = CrossConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
+    >>> clf.predict_set(X[1::2, :4])
+    PredictionSets(89 objects, 3 classes, mean size 1.40, 64 % singletons)
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # the estimator requests weights itself
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
+        """Fit a model per fold, and calibrate on the scores of its fold.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            y: their classes.
+            sample_weight: passed to the `fit` of the estimators (of the last step of a pipeline) for
+                their rows. The calibration does not use weights.
+            fit_params: further parameters of the estimators' `fit`, those with a value per row for
+                their rows; `groups` for a splitter.
+        """
+        X, y = indexable(X, rows_of.as_targets(X, y))  # noqa: N806 - scikit-learn's name
+        classes, seed = rows_of.several(y), rows_of.as_seed(self.random_state)
+        to_fit, to_split = self._routed(X, sample_weight, fit_params)
+        folds = rows_of.fold_of_rows(self.cv, X, y, seed, to_split)
+        probs, estimators = np.zeros((len(y), len(classes))), []
+        for f in range(int(folds.max()) + 1):
+            train, held_out = np.flatnonzero(folds != f), np.flatnonzero(folds == f)
+            estimators.append(self._fit_one(X, y, train, to_fit, seed))
+            probs[held_out] = rows_of.probabilities(estimators[f], classes, _safe_indexing(X, held_out))
+        labels, draws = np.searchsorted(classes, y), np.random.default_rng([seed, 2])
+        options: Any = {"folds": folds, "classes": range(len(classes)), "seed": draws}
+        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, **options)
+        self.predictor_ = replace(predictor, classes=tuple(rows_of.as_names(classes)))
+        self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return the mean of the models' probabilities, a column for each of `classes_`.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+        """
+        mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
+        return mean
+
+    def predict_set(
+        self, X: Any, alpha: float | None = None, *, nonempty: bool = False, seed: Seed = None
+    ) -> PredictionSets:
+        """Return the prediction set of each row, at the fitted level or at another.
+
+        Args:
+            X: rows of features, as the estimator takes them.
+            alpha: significance level (miscoverage); by default that of the classifier.
+            nonempty: whether a set that would be empty gets the most probable class.
+            seed: for a randomized score; without it, u comes from `random_state` and the rows
+                themselves, so that the same rows get the same sets again.
+        """
+        return self._sets(X, self._fold_probs, alpha, seed, nonempty=nonempty)
+
+    def _fold_probs(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return np.stack([rows_of.probabilities(model, self.classes_, X) for model in self.estimators_])
