@@ -1,5 +1,6 @@
 """The floor plan: few doors at the top, one way for data, names that are exported and nothing else, words for all."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -93,6 +94,25 @@ def test_signatures_are_settled(name):
     data = [key for key in others if key in FIRST]
     assert others == [*data, *(key for key in THEN if key in others)]
     assert [key for key in keywords if key in SHARED] == [key for key in SHARED if key in keywords]
+
+
+def types_of(tree):
+    """The names of the classes and of the type aliases of a module."""
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id.lstrip("_")
+            if name[:1].isupper() and not name.isupper():
+                yield node.targets[0].id
+
+
+def test_no_type_name_is_defined_in_two_files():
+    found = {}
+    for path in (ROOT / "src").rglob("*.py"):
+        for name in set(types_of(ast.parse(path.read_text()))):
+            found.setdefault(name, []).append(path.name)
+    assert len(found) > 200
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
 def test_nobody_rewrites_sentences():

@@ -37,7 +37,7 @@ _MIN_SINGLETONS = "With --sharpen split and socop: choose its price for the smal
 _FEATURES = "With --sharpen: use the features that train --features writes."
 
 
-class Taxonomy(NamedTuple):
+class TaxonomyOptions(NamedTuple):
     """The cells or units that a guarantee holds for."""
 
     per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
@@ -61,7 +61,7 @@ def calibrate(
     score: Annotated[str, typer.Option(help="The score, such as raps(lam=0.1) or ip/ms(variant=sum).")] = "repip",
     alpha: options.Alpha = 0.1,
     *,
-    taxonomy: Taxonomy,
+    taxonomy: TaxonomyOptions,
     sharpening: Sharpening,
     seed: options.DrawSeed = None,
     labels: options.LabelsFile = None,
@@ -102,7 +102,7 @@ def calibrate(
 
 
 def _check_options(
-    method: Method, taxonomy: Taxonomy, sharpening: Sharpening, weights: Path | None, utility: Path | None
+    method: Method, taxonomy: TaxonomyOptions, sharpening: Sharpening, weights: Path | None, utility: Path | None
 ) -> None:
     """Raise an InputError for options that need or exclude each other."""
     (per, unseen, units), sharpen = taxonomy, sharpening.sharpen
@@ -151,7 +151,7 @@ def _from_rows(
     return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, **cells, **keywords)
 
 
-def _cells(given: Data, taxonomy: Taxonomy) -> Any:
+def _cells(given: Data, taxonomy: TaxonomyOptions) -> Any:
     """Return the keywords of a calibration of cells or units."""
     by_group = "group" in (taxonomy.per or "")
     if taxonomy.units or by_group:
@@ -162,7 +162,7 @@ def _cells(given: Data, taxonomy: Taxonomy) -> Any:
 
 
 def _from_tables(
-    given: Scan, score: pippin.Score, alpha: float, seed: int | None, taxonomy: Taxonomy, scheduler: str | None
+    given: Scan, score: pippin.Score, alpha: float, seed: int | None, taxonomy: TaxonomyOptions, scheduler: str | None
 ) -> tuple[Any, float | None]:
     """Calibrate on tables, in batches or on a cluster; return the classifier's accuracy too if it was counted."""
     cells: Any = {"per": taxonomy.per, "unseen": taxonomy.unseen}

@@ -26,8 +26,8 @@ INSPECTS = True
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # classes up to which the tiled loop is the faster one
 FIRST_GUESS = 4  # members per row
 
-OneSet = Callable[[Floats, float, float], tuple[Indices, bool]]
-OneScore = Callable[[Floats, float, int], tuple[float, bool]]
+CheckedSet = Callable[[Floats, float, float], tuple[Indices, bool]]
+CheckedScore = Callable[[Floats, float, int], tuple[float, bool]]
 
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
@@ -131,7 +131,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
                 out[i, k] += a * right[j, k]
 
 
-def one_set(c: Coefficients) -> OneSet:
+def one_set(c: Coefficients) -> CheckedSet:
     """Return a function of a row, u and a threshold: the members of the row's set, and True if the row is suspect."""
     n_classes, table, numbers = len(c.table), c.table, c[:4]
 
@@ -151,7 +151,7 @@ def one_set(c: Coefficients) -> OneSet:
     return find
 
 
-def one_score(c: Coefficients) -> OneScore:
+def one_score(c: Coefficients) -> CheckedScore:
     """Return a function of a row, u and a class: the score of the class, and True if the row is suspect."""
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
