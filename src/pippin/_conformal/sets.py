@@ -15,7 +15,7 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Chips, html_columns, html_table
 from pippin._validation.index import place_of, same_index
 from pippin._validation.labels import as_classes, as_labels
-from pippin._validation.rows import Rows, names_and_index
+from pippin._validation.rows import Rows, column_names, row_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ class PredictionSets:
                 f"{array.shape}",
                 "pass probabilities to a predictor, and here what it returned",
             )
-        inside, (names, index) = array.astype(bool), names_and_index(mask)
+        inside, names, index = array.astype(bool), column_names(mask), row_index(mask)
         own = as_classes(classes, Rows(inside, names=names))
         members = np.nonzero(inside)[1].astype(np.int32)
         return cls(inside.sum(axis=1), members, own, index)

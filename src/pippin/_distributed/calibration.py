@@ -25,7 +25,7 @@ from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
 from pippin._validation.index import same_index
 from pippin._validation.labels import ColumnNumbers, Groups, as_numbered_groups, ids_not_groups, labels_of_part
-from pippin._validation.rows import Rows, agree, as_rows
+from pippin._validation.rows import Names, Rows, agree, as_rows
 
 MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 20 MB
 
@@ -46,6 +46,9 @@ class Part(NamedTuple):
     groups: Groups | None = None
     ranks: Indices | None = None
     first: int = 0
+
+
+Select = Callable[[Part], Part]
 
 
 class Calibration:
@@ -142,12 +145,11 @@ class Calibration:
         return Part(scores, compact(codes), numbers, ranks, first)
 
     def _empty(self, first: int) -> Part:
-        none = np.empty(0, dtype=np.uint8)
         if self.grouping is None:
             return Part(np.empty(0), first=first)
-        ranks: Any = none if self.grouping.per == "rc3p" else None
-        labels: Any = none
-        return Part(np.empty(0), labels, Groups(labels, ()) if self.by_group else None, ranks, first)
+        none: Any = np.empty(0, dtype=np.uint8)
+        groups, ranks = Groups(none, ()) if self.by_group else None, none if self.grouping.per == "rc3p" else None
+        return Part(np.empty(0), none, groups, ranks, first)
 
     def merge(self, parts: Iterable[Part]) -> ConformalPredictor:
         """Make the predictor of all parts.
@@ -194,7 +196,8 @@ class Calibration:
         """Cluster the classes; return their cells, the number of rows that calibrate, and what to warn of."""
         n_classes, alpha, generator = len(self.classes), as_alpha(self.alpha), self.after(n)
         counts = sum((np.bincount(_labels(part), minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
-        cluster, aside, select = np.full(n_classes, NULL), np.zeros_like(counts), _all_rows
+        cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
+        select: Select | None = None
         share, n_clusters = plan(counts, alpha)
         if n_clusters:
             drawn = gather_cells(parts, by_class(n_classes), select=partial(_drawn, generator, share, False))
@@ -241,10 +244,6 @@ def refuse_ids(parts: Iterable[Part], name: str) -> None:
         raise ids.in_file(name)
 
 
-def _all_rows(part: Part) -> Part:
-    return part
-
-
 def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
     """Return the rows of a part that calibrate, or those that cluster the classes; drawn by row position."""
     u = positioned(generator, part.first).random(len(part.scores))
@@ -258,10 +257,7 @@ def _labels(part: Part) -> Codes:
 
 
 def gather_cells(
-    parts: Sequence[Part],
-    placement: Placement,
-    names: tuple[str | int, ...] | None = None,
-    select: Callable[[Part], Part] = _all_rows,
+    parts: Sequence[Part], placement: Placement, names: Names | None = None, select: Select | None = None
 ) -> Cells:
     """Sort the scores of all parts into their cells, with one copy of the scores.
 
@@ -271,11 +267,11 @@ def gather_cells(
         parts: the parts, in the order of their rows.
         placement: the cells of classes and groups.
         names: the names of all groups, where cells depend on them.
-        select: returns the rows of a part that are gathered.
+        select: a function that returns the rows of a part to gather; by default all.
     """
 
     def placed(part: Part) -> tuple[Vector, Codes, Codes, Part]:
-        chosen = select(part)
+        chosen = part if select is None else select(part)
         groups = None if names is None or chosen.groups is None else numbered(chosen.groups, names)
         scores, cell = placement(chosen.scores, _labels(chosen).astype(np.int64), groups)
         return scores, cell, np.bincount(cell, minlength=int(placement.of.max()) + 1), chosen
@@ -301,7 +297,7 @@ def gather_cells(
     return Cells(of, read_only(offsets), read_only(scores), None if ranks is None else read_only(ranks))
 
 
-def united(several: Iterable[tuple[str | int, ...]]) -> tuple[str | int, ...]:
+def united(several: Iterable[Names]) -> Names:
     """Return all group names in order; as text, unless all are whole numbers.
 
     >>> united([(2, 10), (1,)]), united([(2, 10), ("b",)])
@@ -312,7 +308,7 @@ def united(several: Iterable[tuple[str | int, ...]]) -> tuple[str | int, ...]:
     return tuple(sorted({str(name) for name in every} if text else every, key=str if text else int))
 
 
-def numbered(groups: Groups, names: tuple[str | int, ...]) -> Codes:
+def numbered(groups: Groups, names: Names) -> Codes:
     """Return the group of every row as its position in `names`."""
     text = bool(names) and isinstance(names[0], str)
     place = {name: code for code, name in enumerate(names)}
@@ -328,10 +324,8 @@ def positioned(seed: Any, first: int) -> np.random.Generator:
     """
     generator = copy.deepcopy(generator_of(seed))
     if not hasattr(generator.bit_generator, "advance"):
-        raise InputError(
-            f"Expected a seed or a Generator that can be advanced, got one of {type(generator.bit_generator).__name__}",
-            "pass a whole number, or numpy.random.default_rng(number)",
-        )
+        kind = type(generator.bit_generator).__name__
+        raise InputError(f"Expected a seed or a Generator to advance, got one of {kind}", "pass a whole number")
     generator.bit_generator.advance(first)
     return generator
 

@@ -29,6 +29,7 @@ WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compile
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
+UseBlock = Callable[[int, Vector], None]
 Sets = tuple[Codes, Indices]  # size of each row's set; members of all sets, row by row, best first
 
 _COMPILED = "pippin._engine.numba_engine.engine"
@@ -70,13 +71,9 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
 
 def accuracy(rows: Rows, labels: Codes) -> float:
     """Return the share of rows whose most probable class, the first of ties, is the label."""
-    right: dict[int, int] = {}
-
-    def work(start: int, stop: int) -> None:
-        right[start] = int(np.count_nonzero(rows.block(start, stop).argmax(axis=1) == labels[start:stop]))
-
-    in_blocks(work, rows)
-    return sum(right.values()) / rows.n
+    right = np.empty(rows.n, dtype=bool)
+    fill(right, rows, lambda start, stop: rows.block(start, stop).argmax(axis=1) == labels[start:stop])
+    return int(np.count_nonzero(right)) / rows.n
 
 
 def smallest(scores: Vector, k: int) -> float:
@@ -135,9 +132,7 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     return sizes, found[0] if len(found) == 1 else np.concatenate([found[start] for start in sorted(found)])
 
 
-def p_values(
-    rows: Rows, score: Score, held: Held, group: Codes | None, draws: Draws, use: Callable[[int, Vector], None]
-) -> None:
+def p_values(rows: Rows, score: Score, held: Held, group: Codes | None, draws: Draws, use: UseBlock) -> None:
     """Call use(start, p) with the p-values of all classes, a few rows at a time."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
@@ -252,22 +247,14 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
 def row_orders(rows: Rows) -> Indices:
     """Return the class at every rank of every row; ties by rising class."""
     orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
-
-    def work(start: int, stop: int) -> None:
-        orders[start:stop] = numpy_engine.ranked_order(rows.block(start, stop))
-
-    in_blocks(work, rows)
+    fill(orders, rows, lambda start, stop: numpy_engine.ranked_order(rows.block(start, stop)))
     return read_only(orders)
 
 
 def label_ranks(rows: Rows, labels: Codes) -> Codes:
     """Return the rank (from 0) of one class per row; ties by rising class."""
     ranks = np.empty(rows.n, dtype=np.int64)
-
-    def work(start: int, stop: int) -> None:
-        ranks[start:stop] = _ranks_in(rows.block(start, stop), labels[start:stop])
-
-    in_blocks(work, rows)
+    fill(ranks, rows, lambda start, stop: _ranks_in(rows.block(start, stop), labels[start:stop]))
     return ranks
 
 
@@ -299,6 +286,15 @@ def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
         work(0, rows.n)
     else:
         run(work, _blocks(rows))
+
+
+def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) -> None:
+    """Write compute(start, stop) into `array` for every block of rows, on all cores."""
+
+    def work(start: int, stop: int) -> None:
+        array[start:stop] = compute(start, stop)
+
+    in_blocks(work, rows)
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:

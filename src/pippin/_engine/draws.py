@@ -1,4 +1,4 @@
-"""One u per object for a randomised score, from a seed or a generator."""
+"""Random numbers u of randomized scores, one per object, from a seed or a generator."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from pippin._theory.scores import Score
 
 
 def generator_of(seed: Any) -> np.random.Generator:
-    """A generator passes through; a seed makes one, and None one from fresh entropy.
+    """Return a generator as it is, or make one from a seed; None stands for fresh entropy.
 
     Raises:
-        InputError: something else stands where the seed belongs, such as groups.
+        InputError: the seed is something else, such as groups.
     """
     _check(seed)
     return np.random.default_rng(seed)
@@ -23,24 +23,20 @@ def _check(seed: Any) -> None:
     if seed is None:
         return
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator):
-        raise InputError(
-            f"Expected a seed or a Generator, got {type(seed).__name__}",
-            "pass a whole number, and groups and weights by their names",
-        )
-    if isinstance(seed, int | np.integer) and seed < 0:
+        remedy = "pass a whole number, and groups and weights by their names"
+        raise InputError(f"Expected a seed or a Generator, got {type(seed).__name__}", remedy)
+    if not isinstance(seed, np.random.Generator) and seed < 0:
         raise InputError(f"Expected a seed of at least 0, got {seed}", "pass for example seed=0")
 
 
 def check_seed(seed: Any) -> None:
-    """Raises an InputError where a seed cannot stand for the same numbers every time."""
+    """Raise an InputError for anything but a whole number, which gives the same numbers every time."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(
-            f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example seed=0"
-        )
+        raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example 0")
 
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
-    """One u per object for a randomised score; zeros for any other, which takes none."""
+    """Draw one u per object for a randomized score; return zeros for any other."""
     if score.randomized:
         return generator_of(seed).random(n)
     _check(seed)

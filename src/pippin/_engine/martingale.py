@@ -29,14 +29,9 @@ class Martingale(NamedTuple):
 
 def new_martingale(cells: int = 1) -> Martingale:
     """Return a martingale of value 1 without earlier scores."""
-    return Martingale(
-        np.zeros((cells, BINS), np.int64),
-        np.zeros((cells, BINS + 1), np.int64),
-        bettors(),
-        np.zeros(PIECES),
-        np.zeros(len(SLOPES)),
-        np.zeros(len(SLOPES), np.int64),
-    )
+    counts, tree = np.zeros((cells, BINS), np.int64), np.zeros((cells, BINS + 1), np.int64)
+    rises, since = np.zeros(len(SLOPES)), np.zeros(len(SLOPES), np.int64)
+    return Martingale(counts, tree, bettors(), np.zeros(PIECES), rises, since)
 
 
 def add_scores(martingale: Martingale, scores: Vector, cell: int = 0) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.protocol import Bounds, Decided, Draws, FillP, Held, NearPlaces
+from pippin._engine.protocol import Bounds, Decided, Draws, FillP, Held, NearPlaces, Places
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, T, Vector
 from pippin._theory.formula import ABOVE, Coefficients, score_at
 from pippin._theory.policy import Policy
@@ -139,9 +139,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
         out += left[:, j : j + 1] * right[j]
 
 
-def near_places(
-    block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
-) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
     """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`."""
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
     at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # for every u, for some u
@@ -149,10 +147,10 @@ def near_places(
     return at_low.sum(axis=1).astype(np.int32), row, rank, rank == ranks[row], p[row, rank], mass[row, rank]
 
 
-def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector) -> None:
+def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
     """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
     here = c._replace(table=c.table[near.rank])
-    for calibration, own_u, count in zip(calibrations, u, counts, strict=True):
+    for calibration, own_u, count in zip(chosen, u, counts, strict=True):
         with np.errstate(divide="ignore", over="ignore"):
             scores = score_at(here, slice(None), near.p, near.mass, own_u[near.row])
         test = ~calibration

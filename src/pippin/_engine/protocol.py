@@ -74,6 +74,7 @@ class NearPlaces(NamedTuple):
     scores: Vector
 
 
+Places = tuple[Indices, Indices, Indices, Flags, Vector, Vector]  # sizes, row, rank, is_label, p and mass
 FillP = Callable[[Floats, Codes, Draws, Vector], None]  # block, group, draws, p-values to write
 
 
@@ -100,21 +101,17 @@ class Engine(Protocol):
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
         """Add left · right to `out`, term by term in the order of the inner index."""
 
-    def near_places(
-        self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
-    ) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+    def near_places(self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
         """Set sizes at `low`, and row, rank, is_label, p and mass of `NearPlaces`, of rows sorted in descending order.
 
         `ranks` are the labels as ranks, from 0.
         """
 
-    def count_splits(
-        self, near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector
-    ) -> None:
+    def count_splits(self, near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
         """Fill `counts`, one row per split: threshold, test rows covered, sum of sizes, singletons, empty
         sets, singletons that hold the label.
 
-        `calibrations` and `u` are (splits, n): a mask of the calibration rows, and u of all rows. The threshold is the
+        `chosen` and `u` are (splits, n): a mask of the calibration rows, and u of all rows. The threshold is the
         k-th smallest calibration score; where that is not among the places, it is NaN, and the row is of no use.
         """
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pippin._engine import decisions, dispatch, martingale
-from pippin._engine.protocol import Bounds, Draws, Held, NearPlaces
+from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._runtime.arrays import Floats, read_only
 from pippin._theory.policy import make_policy
 from pippin._theory.scores import coefficients
@@ -46,7 +46,7 @@ def _load_loops_of_one_type() -> None:
     decisions.one_decision(policy, 1.0)(row[0])
     one = np.ones((1, 1), np.float32)
     engine.add_product(one, one, one)
-    near: NearPlaces = dispatch.near_places(rows, group, score, 0.0, 1.0)
+    near = dispatch.near_places(rows, group, score, 0.0, 1.0)
     calibrations, draws = read_only(np.ones((1, 1), np.bool_)), read_only(np.zeros((1, 1)))
     engine.count_splits(near, coefficients(score, 2), 1, calibrations, draws, np.empty((1, 6)))
     state = martingale.new_martingale()

@@ -94,10 +94,8 @@ class SplitCheckpoint:
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
         if stored != fingerprint:
-            raise InputError(
-                f"{path} belongs to another run (other data, scores, alpha, fraction or seed)",
-                "delete it or choose another output folder",
-            )
+            what = f"{path} belongs to another run (other data, scores, alpha, fraction or seed)"
+            raise InputError(what, "delete it or choose another output folder")
         self.done = min(earlier.shape[1], values.shape[1])
         values[:, : self.done] = earlier[:, : self.done]
 

@@ -29,9 +29,7 @@ class InputError(ValueError):
     data.csv: Row 1003 sums to 4, expected 1: add --logits.
     """
 
-    def __init__(
-        self, what: str, remedy: str | None = None, in_files: str | None = None, row: int | None = None
-    ) -> None:
+    def __init__(self, what: str, remedy: str | None = None, in_files: str | None = None, row: int | None = None):
         sentence = what if row is None else f"Row {row} {what}"
         super().__init__(f"{sentence}: {remedy}." if remedy else f"{sentence}.")
         self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what

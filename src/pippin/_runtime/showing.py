@@ -69,10 +69,9 @@ def html_table(
     2
     """
     sides = ["right" if all(_is_number(row[i]) for row in rows) else "left" for i in range(len(heads))]
-    parts = [html_sentence(caption), f'<table style="{TABLE}">']
-    cells = "".join(
-        f'<th scope="col" style="{_style(side)}">{_safe(head)}</th>' for head, side in zip(heads, sides, strict=True)
-    )
+    parts = [f"<p>{_safe(caption)}</p>", f'<table style="{TABLE}">']
+    pairs = zip(heads, sides, strict=True)
+    cells = "".join(f'<th scope="col" style="{_style(side)}">{_safe(head)}</th>' for head, side in pairs)
     parts.append(f"<thead><tr>{cells}</tr></thead><tbody>" if any(heads) else "<tbody>")
     for number, row in enumerate(rows):
         cells = "".join(_cell(cell, side) for cell, side in zip(row, sides, strict=True))
@@ -102,15 +101,6 @@ def html_facts(caption: str, facts: Mapping[str, Any], *, note: str = "") -> str
     1
     """
     return html_table(caption, ("", ""), [(name, _shown(value)) for name, value in facts.items()], note=note)
-
-
-def html_sentence(sentence: str) -> str:
-    """Make a paragraph of a sentence.
-
-    >>> html_sentence("1 < 2")
-    '<p>1 &lt; 2</p>'
-    """
-    return f"<p>{_safe(sentence)}</p>"
 
 
 def shown_number(value: float) -> str:

@@ -1,7 +1,6 @@
 """Significance level in exact arithmetic, ranks of quantiles, and warnings of too few calibration examples."""
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -22,10 +21,8 @@ def as_alpha(alpha: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:
-        raise InputError(
-            f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}",
-            "alpha=0.1 asks for 90 % coverage",
-        )
+        what = f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}"
+        raise InputError(what, "alpha=0.1 asks for 90 % coverage")
     return level
 
 
@@ -113,19 +110,12 @@ def warn_of_few(n: int, alpha: float) -> None:
 def warn_of_level(alpha: float) -> None:
     """Warn if alpha is likely a confidence level."""
     if alpha > 0.5:
-        warn(
-            f"alpha is the share of errors: {alpha:g} asks for {100 * (1 - alpha):.3g} % coverage. "
-            f"Did you mean {1 - alpha:.3g}?"
-        )
+        asks = f"{alpha:g} asks for {100 * (1 - alpha):.3g} % coverage"
+        warn(f"alpha is the share of errors: {asks}. Did you mean {1 - alpha:.3g}?")
 
 
 def named(
-    few: NDArray[np.intp],
-    counts: NDArray[Any],
-    of: Indices,
-    classes: Classes | None,
-    groups: Sequence[object] | None,
-    clustered: bool = False,
+    few: NDArray[Any], counts: NDArray[Any], of: Indices, classes: Classes | None, groups: Any, clustered: bool = False
 ) -> str:
     """List the first cells among `few` with their numbers of examples.
 

@@ -309,10 +309,8 @@ def _share(value: Any, name: str) -> Fraction:
 def _distance(value: Any, least: Fraction) -> Fraction:
     exact = _as_written(value)
     if not least <= exact < 1:
-        raise InputError(
-            f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}",
-            "0.01 is one percentage point",
-        )
+        what = f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}"
+        raise InputError(what, "0.01 is one percentage point")
     return exact
 
 

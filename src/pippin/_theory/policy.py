@@ -75,18 +75,9 @@ def make_policy(utilities: Vector) -> Policy:
     place = place * n_actions + action
     line = np.full(table.size, -1)
     line[place] = np.arange(len(place))
-    return Policy(
-        _int32(np.argsort(outcome, kind="stable")),
-        _int32(np.concatenate([[0], np.cumsum(counts)])),
-        _int32(outcome),
-        read_only(table),
-        _int32(order.T),
-        read_only(value),
-        _int32(action),
-        _int32(reach),
-        _int32(place),
-        _int32(line),
-    )
+    grouped, ends = _int32(np.argsort(outcome, kind="stable")), _int32(np.concatenate([[0], np.cumsum(counts)]))
+    lines = _int32(action), _int32(reach), _int32(place), _int32(line)
+    return Policy(grouped, ends, _int32(outcome), read_only(table), _int32(order.T), read_only(value), *lines)
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:

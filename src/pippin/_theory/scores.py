@@ -10,19 +10,8 @@ import numpy as np
 
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError, UnknownScoreError
-from pippin._theory.formula import (
-    COLUMNS,
-    FAMILIES,
-    NUMBERS,
-    OURS,
-    OWN_U,
-    PENALTY_U,
-    Coefficients,
-    Family,
-    Value,
-    first_fall,
-    make_table,
-)
+from pippin._theory import formula
+from pippin._theory.formula import Coefficients, Family, Value
 
 MANY = 64  # ranks at which a score is checked while the number of classes is unknown
 
@@ -46,15 +35,15 @@ class Score:
     parameters: tuple[tuple[str, Value], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in FAMILIES or [key for key, _ in self.parameters] != list(FAMILIES[self.name].defaults):
-            raise InputError(
-                f"Cannot make a score {self.name!r} by hand", "use pippin.scores.repip(…) or pippin.scores.parse"
-            )
+        if self.name not in formula.FAMILIES or [key for key, _ in self.parameters] != list(
+            formula.FAMILIES[self.name].defaults
+        ):
+            raise InputError(f"Cannot make a score {self.name!r} by hand", "use pippin.scores.parse")
 
     @cached_property
     def randomized(self) -> bool:
         """True if the score draws a u for each object."""
-        return bool(coefficients(self, MANY).table[:, (OWN_U, PENALTY_U)].any())
+        return bool(coefficients(self, MANY).table[:, (formula.OWN_U, formula.PENALTY_U)].any())
 
     def replace(self, **parameters: Value) -> "Score":
         """Return the score with some parameters changed.
@@ -73,7 +62,7 @@ class Score:
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     def __str__(self) -> str:
-        defaults = FAMILIES[self.name].defaults
+        defaults = formula.FAMILIES[self.name].defaults
         return spell(self.name, {key: (value, defaults.get(key)) for key, value in self.parameters})
 
     __repr__ = __str__
@@ -245,46 +234,41 @@ def coefficients(score: Score, n_classes: int) -> Coefficients:
     """
     family = _family(score.name)
     ranks = np.arange(1, n_classes + 1, dtype=np.float64)
-    if score.name in OURS:
-        return make_table(ranks, family.coefficients(ranks, **dict(score.parameters)))
-    terms = family.coefficients(ranks, **dict(score.parameters))
-    _check_terms(score, terms, n_classes)
-    table = make_table(ranks, terms)
-    if (rank := first_fall(table)) is not None:
-        raise InputError(
-            f"The score {score} can be smaller at rank {rank} than at the rank before",
-            "sets are the first ranks, so raise its weights or penalties",
-        )
+    terms, registered = family.coefficients(ranks, **dict(score.parameters)), score.name not in formula.OURS
+    if registered:
+        _check_terms(score, terms, n_classes)
+    table = formula.make_table(ranks, terms)
+    if registered and (rank := formula.first_fall(table)) is not None:
+        what = f"The score {score} can be smaller at rank {rank} than at the rank before"
+        raise InputError(what, "raise its weights or penalties")
     return table
 
 
 def _family(name: str) -> Family:
-    if name not in FAMILIES:
+    if name not in formula.FAMILIES:
         raise UnknownScoreError(
-            f"Unknown score {name!r}: expected one of {', '.join(FAMILIES)}",
+            f"Unknown score {name!r}: expected one of {', '.join(formula.FAMILIES)}",
             "a score of your own is known once the module that registers it is imported",
             "a score of your own is known once its module is named with --import",
         )
-    return FAMILIES[name]
+    return formula.FAMILIES[name]
 
 
 def _check_terms(score: Score, terms: object, n_classes: int) -> None:
     """Raise an InputError unless a registered family returned coefficients of the formula."""
-    allowed = (*COLUMNS, *(name for name in NUMBERS if name != "price"))
+    allowed = (*formula.COLUMNS, *(name for name in formula.NUMBERS if name != "price"))
     if not isinstance(terms, Mapping) or not set(terms) <= set(allowed):
         raise InputError(f"The score {score} needs coefficients by the names {', '.join(allowed)}, got {terms!r}")
     for name, values in terms.items():
         shape = np.shape(values)
-        if shape not in ((), (n_classes,) if name in COLUMNS else ()) or not np.isfinite(values).all():
-            raise InputError(
-                f"The score {score} needs {name} to be one finite number{' or one per rank' * (name in COLUMNS)}, "
-                f"got {values!r}"
-            )
+        if shape not in ((), (n_classes,) if name in formula.COLUMNS else ()) or not np.isfinite(values).all():
+            wanted = f"one finite number{' or one per rank' * (name in formula.COLUMNS)}"
+            raise InputError(f"The score {score} needs {name} to be {wanted}, got {values!r}")
 
 
 def _checked(name: str, key: str, value: object) -> Value:
     """Return the value in its canonical type, or raise an InputError with the type that is expected."""
-    default, builtin = FAMILIES[name].defaults[key], name in OURS
+    default, builtin = formula.FAMILIES[name].defaults[key], name in formula.OURS
     kind: Any = type(default)
     if kind is bool:
         wanted, good = "True or False", isinstance(value, bool | np.bool_)

@@ -93,10 +93,8 @@ def register(name: str, family: Family) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name in OURS:
         raise InputError(f"Expected a new name of letters, digits and _, got {name!r}", "choose for example 'mine'")
     if not isinstance(family, Family) or not all(is_value(value) for value in family.defaults.values()):
-        raise InputError(
-            f"Expected a family whose parameters are numbers, truth values or tuples of numbers, got {family!r}",
-            "pass pippin.scores.Family(defaults, coefficients)",
-        )
+        what = f"Expected a Family whose parameters are numbers, truth values or tuples of numbers, got {family!r}"
+        raise InputError(what, "pass pippin.scores.Family(defaults, coefficients)")
     earlier = FAMILIES.get(name)
     FAMILIES[name] = Family(dict(family.defaults), family.coefficients)
     try:

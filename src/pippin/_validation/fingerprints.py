@@ -1,4 +1,4 @@
-"""Rows as numbers: whether rows were seen before, without keeping them."""
+"""Fingerprints of rows, to find repeated rows without keeping them."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -14,7 +14,7 @@ _BLOCK = 2**20  # entries that are mixed at a time
 
 
 def fingerprints(X: Any) -> Prints:
-    """One number per row; equal rows have equal numbers, be they dense, sparse or in a data frame.
+    """Compute one number per row; equal rows have equal numbers, be they dense, sparse or in a data frame.
 
     >>> fingerprints([[0.5, 0.0], [0.5, 0.0]]) == fingerprints(np.array([[0.5, 0], [0.0, 0.5]]))
     array([ True, False])
@@ -39,10 +39,10 @@ def fingerprints(X: Any) -> Prints:
 
 
 def seen_before(known: Prints, rows: Prints) -> int:
-    """How many of `rows` are among the `known` ones; 0, if repeated rows in the data explain so many.
+    """Count the `rows` among the `known` ones; return 0 if repeated rows in the data explain as many.
 
     The chance that a fresh row repeats a known one is estimated from the known rows that
-    have a twin (Good 1953); five standard deviations above that are no chance any more.
+    have a twin (Good 1953); more than five standard deviations above that are not by chance.
 
     >>> rows = fingerprints(np.arange(100).reshape(50, 2))
     >>> seen_before(rows[:40], rows[20:]), seen_before(rows[:40], rows[40:])
@@ -56,7 +56,7 @@ def seen_before(known: Prints, rows: Prints) -> int:
 
 
 def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
-    """Matrices of n rows that lie side by side: one for an array, one per column for a data frame."""
+    """Yield matrices of n rows that lie side by side: one for an array, one per column for a data frame."""
     if hasattr(X, "iloc") and X.ndim == 2:
         yield from (np.asarray(X.iloc[:, j]).reshape(n, 1) for j in range(X.shape[1]))
     elif hasattr(X, "get_columns"):
@@ -67,25 +67,22 @@ def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
 
 
 def _bits(values: NDArray[Any]) -> Prints:
-    """Numbers as the bits of their float64, so that 1 and 1.0 agree; anything else through its text."""
+    """Return the bits of numbers as float64, so that 1 and 1.0 agree; of anything else a hash of its text."""
     if values.dtype.kind in "fiub":
         return (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    known: dict[str, int] = {}
     texts = [str(value) for value in values.ravel().tolist()]
-    for text in texts:
-        if text not in known:
-            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+    known = {text: int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in set(texts)}
     return np.array([known[text] for text in texts], dtype=np.uint64).reshape(values.shape)
 
 
 def _mixed(bits: Prints) -> Prints:
-    """Spreads every bit over the word; 0 stays 0, so that what a sparse row leaves out adds nothing."""
+    """Spread every bit over the word; 0 stays 0, so that entries that a sparse row leaves out add nothing."""
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return bits ^ (bits >> np.uint64(32))
 
 
 def _multipliers(columns: NDArray[Any]) -> Prints:
-    """An odd number for each column, so that a row in another order is another row."""
+    """Return an odd number for each column, so that a row in another order is another row."""
     steps = (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     return _mixed(steps) | np.uint64(1)

@@ -1,4 +1,4 @@
-"""Rows and what belongs to them, both from pandas: their indices must not contradict each other."""
+"""Row indices of pandas: those of probabilities, labels, groups and weights must agree."""
 
 from numbers import Integral
 from typing import Any
@@ -10,7 +10,7 @@ from pippin._validation.rows import row_index
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
-    """Raises a ValueError where labels, groups or weights have another pandas index than their rows.
+    """Raise an InputError where labels, groups or weights have another pandas index than their rows.
 
     All are taken by position. An index that contradicts that, because the rows were
     shuffled or sorted since, would pair them wrongly and silently. What has no index fits any, and
@@ -18,9 +18,9 @@ def same_index(of: str, index: Any, **others: Any) -> None:
     unless the other side has just these numbers in another order: then nobody can know.
 
     Args:
-        of: what the rows are called where they are given.
+        of: the name of the argument that holds the rows.
         index: their index; None, if they have none.
-        others: what belongs to them, by the names of the arguments.
+        others: labels, groups or weights, by the names of the arguments.
 
     >>> import pandas as pd
     >>> probs = pd.DataFrame({"crop": [0.9, 0.2], "weed": [0.1, 0.8]}, index=["a.png", "b.png"])
@@ -44,14 +44,13 @@ def same_index(of: str, index: Any, **others: Any) -> None:
         if differing is None:  # the same times in another unit, or by another library's time zone
             continue
         row, (got, wanted) = differing
-        raise InputError(
-            f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}",
-            f"align them, {name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order",
-        )
+        what = f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}"
+        remedy = f"align them, {name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order"
+        raise InputError(what, remedy)
 
 
 def place_of(key: Any, index: Any, n: int) -> Any:
-    """Where an object stands among n: its number, or a slice or flags where a label stands for several.
+    """Return the position of an object among n: its number, or a slice or flags where a label occurs several times.
 
     A label of the index, as in pandas; where it has no whole numbers for labels, or only counts
     the rows, a whole number is a position, negative ones from the end. A slice is one of positions.
@@ -69,10 +68,8 @@ def place_of(key: Any, index: Any, n: int) -> Any:
     if isinstance(key, slice) or (index is None and number):
         return key if isinstance(key, slice) else range(n)[key]
     if index is None:
-        raise TypeError(
-            f"Expected the number of an object or a slice, got {key!r}: objects that come in a pandas frame have "
-            "labels."
-        )
+        what = f"Expected the number of an object or a slice, got {key!r}"
+        raise TypeError(f"{what}: objects that come in a pandas frame have labels.")
     if number and (_is_default(index) or not index.inferred_type.startswith(("int", "mixed"))):
         return range(n)[key]
     try:
@@ -83,5 +80,5 @@ def place_of(key: Any, index: Any, n: int) -> Any:
 
 
 def _is_default(index: Any) -> bool:
-    """Whether the index only counts the rows."""
+    """Return True if the index only counts the rows."""
     return index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))

@@ -1,4 +1,4 @@
-"""The door for what belongs to rows: true classes, groups, and the names of the columns."""
+"""Validation of labels, groups and class names."""
 
 import re
 from collections.abc import Collection, Set
@@ -17,6 +17,7 @@ from pippin._validation.rows import Rows, agree, as_rows, shortened
 Reading = Literal["names", "indices"]  # what labels are
 WHOLE = re.compile(r"[+-]?[0-9]+")
 MOST_DIGITS = 18  # 64 bits hold them
+AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
 
 class ColumnNumbers(NamedTuple):
@@ -34,7 +35,7 @@ class Labelled(NamedTuple):
 
 
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
-    """What every way of calibrating takes first, checked together."""
+    """Check probabilities, labels and class names together."""
     rows = as_rows(probs, from_logits)
     if rows.index is not None:
         same_index("probs", rows.index, labels=labels)
@@ -51,7 +52,7 @@ def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: A
 
 
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
-    """Labels as class indices: given as indices, or as names of `classes`.
+    """Convert labels, class indices or names of `classes`, to class indices.
 
     Text is a name, and so is a whole number where classes are whole numbers. Whole numbers
     beside names that are text are column numbers if one of them is no name, names if one is no
@@ -61,7 +62,7 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
         labels: one per row.
         n: the number of rows.
         classes: the names of the columns.
-        reading: what labels are, where somebody has said it.
+        reading: "names" or "indices", where the caller knows.
 
     Raises:
         InputError: another number of labels than rows, a label that is no class, or labels of two meanings.
@@ -79,21 +80,27 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
     array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
     if array.dtype.kind not in "iuOUST":
         raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", "convert them")
-    if reading == "names":
-        return _by_name(array.tolist(), classes)
-    if array.dtype.kind in "OUST":
-        values = array.tolist()
-        numbers = None if reading is None and _some_are_names(values, classes) else _numbers(values, classes)
-        return _by_name(values, classes) if numbers is None else _by_number(numbers, classes)
-    if reading == "indices" or isinstance(classes, range):
+    numeric = array.dtype.kind in "iu"
+    if numeric and (reading == "indices" or (reading is None and isinstance(classes, range))):
         return _by_number(array, classes)
-    if isinstance(classes[0], int):
-        return _by_name(array.tolist(), classes)
-    return _by_either(array, classes)
+    if numeric and reading is None and isinstance(classes[0], str):
+        return _by_either(array, classes)
+    values = array.tolist()
+    codes = _look_up(values, classes)
+    if not numeric and (reading == "indices" or (reading is None and max(codes, default=-1) < 0)):
+        numbers = _numbers(values, classes)
+        if numbers is not None:
+            return _by_number(numbers, classes)
+    if -1 in codes:
+        row = codes.index(-1)
+        what = f"has the label {values[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})"
+        remedy = "correct the label or pass classes= with all names"
+        raise InputError(what, remedy, "correct the label or name all classes in the file", row)
+    return read_only(np.array(codes, dtype=np.int64))
 
 
 def two_meanings(classes: Classes) -> bool:
-    """Whether a whole number can name one class and be the column number of another.
+    """Return True if a whole number can name one class and be the column number of another.
 
     >>> two_meanings(("1", "2")), two_meanings(("0", "1")), two_meanings(("crop", "weed"))
     (True, False, False)
@@ -102,19 +109,17 @@ def two_meanings(classes: Classes) -> bool:
 
 
 def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
-    """As `as_labels`, for some rows of many, whose labels must mean the same whatever those of the others are."""
+    """Like `as_labels` for some rows of many: their labels mean the same whatever those of other rows are."""
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
         return as_labels(labels, n, classes)
     if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
-        raise InputError(
-            f"Expected the names of classes as text, got whole numbers where classes are called {shortened(classes)}",
-            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
-        )
+        called = shortened(classes)
+        raise InputError(f"Expected names as text, got whole numbers where classes are called {called}", AS_NAMES)
     return as_labels(labels, n, classes, "names")
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
-    """Objects that are all whole numbers as such, if 64 bits can hold them."""
+    """Convert objects that are all whole numbers, if 64 bits can hold them."""
     if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
         with suppress(OverflowError):
             return array.astype(np.int64)
@@ -122,7 +127,7 @@ def as_whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
-    """Text as the whole numbers it spells, and whole numbers that 64 bits did not hold; None, if one is neither."""
+    """Convert text that spells whole numbers, and whole numbers beyond 64 bits; None if one label is neither."""
     wide = all(isinstance(label, int) and not isinstance(label, bool) for label in given)
     if not given or not (wide or all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given)):
         return None
@@ -133,9 +138,8 @@ def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
 
 
 def _no_number(row: int, label: object, classes: Classes) -> InputError:
-    return InputError(
-        f"has the label {label}, expected 0 to {len(classes) - 1}", "labels are column numbers counted from 0", row=row
-    )
+    what = f"has the label {label}, expected 0 to {len(classes) - 1}"
+    return InputError(what, "labels are column numbers counted from 0", row=row)
 
 
 def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
@@ -147,64 +151,37 @@ def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
     return read_only(indices)
 
 
-def _by_name(given: list[Any], classes: Classes) -> Codes:
-    index = _spelled(classes)
-    codes = [index.get(str(label), -1) if _can_name(label) else -1 for label in given]
-    if -1 in codes:
-        row = codes.index(-1)
-        raise InputError(
-            f"has the label {given[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})",
-            "correct the label or pass classes= with all names",
-            "correct the label or name all classes in the file",
-            row,
-        )
-    return read_only(np.array(codes, dtype=np.int64))
-
-
 def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
-    """Whole numbers beside names that are text: where both readings are possible, they must agree."""
+    """Resolve whole numbers where names are text: if both readings are possible, they must agree."""
     different, inverse = np.unique(array, return_inverse=True)
-    index = _spelled(classes)
-    named = np.array([index.get(str(label), -1) for label in different.tolist()])
+    named = np.array(_look_up(different.tolist(), classes))
     possible = bool(((different >= 0) & (different < len(classes))).all())
     apart = named != different
     if possible and (named >= 0).all() and apart.any():
         row = int(apart[inverse].argmax())
         number, name = int(array[row]), int(named[inverse[row]])
-        raise InputError(
-            f"has the label {number}, which is column {number} ({classes[number]!r}) by number and column {name} "
-            f"({classes[name]!r}) by name",
-            "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)",
-            "say which with --labels-are names or --labels-are indices",
-            row,
-        )
+        meanings = f"column {number} ({classes[number]!r}) by number and column {name} ({classes[name]!r}) by name"
+        in_files = "say which with --labels-are names or --labels-are indices"
+        raise InputError(f"has the label {number}, which is {meanings}", AS_NAMES, in_files, row)
     return _by_number(array, classes) if (named < 0).any() else read_only(named[inverse])
 
 
-def _some_are_names(given: list[Any], classes: Classes) -> bool:
-    index = _spelled(classes)
-    return any(_can_name(label) and str(label) in index for label in given)
-
-
-def _can_name(label: object) -> bool:
-    return isinstance(label, str | int) and not isinstance(label, bool)
-
-
-def _spelled(classes: Classes) -> dict[str, int]:
-    return {str(name): i for i, name in enumerate(classes)}
+def _look_up(labels: list[Any], classes: Classes) -> list[int]:
+    """Return the position of each label among the names of the classes; −1 for others."""
+    index = {str(name): i for i, name in enumerate(classes)}
+    named = (isinstance(label, str | int) and not isinstance(label, bool) for label in labels)
+    return [index.get(str(label), -1) if name else -1 for label, name in zip(labels, named, strict=True)]
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Values as an array of n; nothing may be masked out.
+    """Convert values to an array of n without a mask.
 
     Raises:
         InputError: another number, or something that is no array.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         row = int(np.ma.getmaskarray(values).ravel().argmax())
-        raise InputError(
-            f"Expected {what} without a mask, got row {row} masked", "leave those rows out, of the probabilities too"
-        )
+        raise InputError(f"Expected {what} without a mask, got row {row} masked", "leave those rows out everywhere")
     try:
         array: NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "U" and isinstance(values, list | tuple):
@@ -212,16 +189,13 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
     if array.shape != (n,):
-        raise InputError(
-            f"Expected {n} {what}, one per row, got shape {array.shape}",
-            f"pass {what} in row order",
-            "store one per row, in row order",
-        )
+        sentence = f"Expected {n} {what}, one per row, got shape {array.shape}"
+        raise InputError(sentence, f"pass {what} in row order", "store one per row, in row order")
     return array
 
 
 def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.generic]:
-    """The group of every row, whole numbers or text.
+    """Return the group of every row, as whole numbers or text.
 
     Raises:
         InputError: another number of groups than rows, a row without one, or something else than numbers or names.
@@ -233,11 +207,8 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
     if array.dtype.kind in "Of":
         row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
         if row is not None:
-            raise InputError(
-                f"has no {what[:-1]} ({given[row]}), expected a whole number or text",
-                "give what is missing a name of its own, or leave the row out",
-                row=row,
-            )
+            sentence = f"has no {what[:-1]} ({given[row]}), expected a whole number or text"
+            raise InputError(sentence, "give what is missing a name of its own, or leave the row out", row=row)
     if array.dtype.kind == "O":
         if any(all(isinstance(name, kind) for name in given) for kind in (str, Integral | np.bool_)):
             array = np.array(given)
@@ -255,7 +226,7 @@ class Groups(NamedTuple):
 
 
 def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Groups:
-    """Groups numbered in the order of their names."""
+    """Number groups in the order of their names."""
     names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
     return Groups(codes, tuple(names.tolist()))
 
@@ -264,7 +235,7 @@ FEW_ROWS = 20  # so few may have a group each
 
 
 def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
-    """What is wrong with the groups of a table's rows, if nearly every row has one of its own.
+    """Return the error of groups of which nearly every row has its own; None for other groups.
 
     >>> print(ids_not_groups(range(900), 1000))
     900 groups of 1,000 rows, such as '0', are ids rather than groups: a group is what several rows share, such as a
@@ -272,14 +243,12 @@ def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
     """
     if n < FEW_ROWS or len(names) <= n / 2:
         return None
-    return InputError(
-        f"{len(names):,} groups of {n:,} rows, such as {min(map(str, names))!r}, are ids rather than groups",
-        "a group is what several rows share, such as a photograph or a field",
-    )
+    what = f"{len(names):,} groups of {n:,} rows, such as {min(map(str, names))!r}, are ids rather than groups"
+    return InputError(what, "a group is what several rows share, such as a photograph or a field")
 
 
 def are_ids(names: Collection[Any], n: int) -> bool:
-    """Whether it is so, for whoever does without groups then; it is warned of."""
+    """Like `ids_not_groups`, but warn and return True, for callers that can drop the groups."""
     found = ids_not_groups(names, n)
     if found is not None:
         warn(f"{found} They are left out.")
@@ -287,7 +256,7 @@ def are_ids(names: Collection[Any], n: int) -> bool:
 
 
 def as_classes(classes: Classes | None, rows: Rows) -> Classes:
-    """Class names: those given, else a data frame's columns, else 0 … K − 1.
+    """Return the class names: those given, else a data frame's columns, else 0 … K − 1.
 
     Raises:
         InputError: another number of names than columns, another order than the data
@@ -320,6 +289,6 @@ def _unique(names: Any) -> Classes:
 
 
 def _is_missing(value: object) -> bool:
-    """None, NaN, and what pandas has for them."""
+    """Return True for None, NaN and the missing values of pandas."""
     nan = isinstance(value, Real) and value != value
     return nan or value is None or type(value).__name__ in ("NAType", "NaTType")

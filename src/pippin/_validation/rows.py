@@ -1,4 +1,4 @@
-"""The door for probabilities: whatever the caller has becomes rows, checked once.
+"""Validation of probabilities: any array or data frame becomes `Rows`, checked once.
 
 Rows are read in blocks, so that half floats, logits or another memory order cost one
 block of memory, not a copy of the matrix; what is already contiguous float32 or float64
@@ -44,11 +44,11 @@ class Rows:
         return int(self.array.shape[1])
 
     def take(self, indices: NDArray[np.intp]) -> "Rows":
-        """Some of the rows, without names for their columns."""
+        """Return some of the rows, without names of the columns."""
         return Rows(self.array[indices], self.logits, checked=self.checked)
 
     def block(self, start: int, stop: int) -> Floats:
-        """Rows start to stop, contiguous, as float32 or float64; logits as probabilities."""
+        """Return rows start to stop, contiguous, as float32 or float64; logits as probabilities."""
         part = self.array[start:stop]
         if self.logits:
             return read_only(softmax(part, start))
@@ -59,7 +59,7 @@ class Rows:
         return read_only(np.require(part, exact, ["C", "A"]))
 
     def check(self, start: int, stop: int) -> None:
-        """Raises an InputError that names the first row of the block that is no distribution."""
+        """Raise an InputError that names the first row of the block that is no distribution."""
         if self.logits or self.checked:
             return
         fault = find_fault(self.block(start, stop), self.names)
@@ -67,7 +67,7 @@ class Rows:
             raise fault.later(start)
 
     def verified(self) -> "Rows":
-        """The same rows, every one of them checked now: nobody will check them again."""
+        """Check every row now, and return the rows marked as checked."""
         check, step = self.block if self.logits else self.check, max(1, BLOCK // self.n_classes)  # softmax checks too
         for start in range(0, self.n, step):
             check(start, min(start + step, self.n))
@@ -75,7 +75,7 @@ class Rows:
 
 
 def as_rows(probs: Any, from_logits: bool = False) -> Rows:
-    """The rows of any array of shape (n, K): NumPy, pandas, polars, torch on the CPU, lists.
+    """Return the rows of any array of shape (n, K): NumPy, pandas, polars, torch on the CPU, lists.
 
     Raises:
         InputError: not a matrix of numbers, no rows, or fewer than two classes.
@@ -86,25 +86,24 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     if array.ndim != 2:
         what = f"Expected probabilities of shape (n, K), got shape {array.shape}"
         if array.ndim == 1:
-            raise InputError(
-                what, "reshape one object to (1, K), or use predict_one", "store one object as shape (1, K)"
-            )
+            remedy = "reshape one object to (1, K), or use predict_one"
+            raise InputError(what, remedy, "store one object as shape (1, K)")
         raise InputError(what, "one row per object")
     n, n_classes = array.shape
     if n == 0:
         raise InputError(f"Expected at least one row of probabilities, got shape {array.shape}")
     if n_classes < 2:
-        raise InputError(
-            f"Expected at least two classes, got {n_classes} column(s)",
-            "for a binary classifier pass both columns, [1 - p, p]",
-        )
+        remedy = "for a binary classifier pass both columns, [1 - p, p]"
+        raise InputError(f"Expected at least two classes, got {n_classes} column(s)", remedy)
     if array is probs:  # a plain array has no names
         return Rows(array, from_logits)
-    return Rows(array, from_logits, _column_names(probs), row_index(probs), library=frame_library(probs))
+    module = type(probs).__module__.partition(".")[0]
+    library = module if module in ("pandas", "polars") else None
+    return Rows(array, from_logits, column_names(probs), row_index(probs), library=library)
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """A NumPy array of numbers, without a copy where the source allows it."""
+    """Return a NumPy array of numbers, without a copy where the source allows it."""
     if type(values) is np.ndarray and values.dtype in NATIVE:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
@@ -133,8 +132,8 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def _refuse_text(frame: Any) -> None:
-    """Raises an InputError that names the first column of a data frame that holds something else than numbers."""
-    for name in _column_names(frame) or () if type(frame).__name__ == "DataFrame" else ():
+    """Raise an InputError that names the first column of a data frame that holds something else than numbers."""
+    for name in column_names(frame) or () if type(frame).__name__ == "DataFrame" else ():
         values = np.asarray(frame[name])
         try:
             values.astype(np.float64)
@@ -145,25 +144,17 @@ def _refuse_text(frame: Any) -> None:
             held = values.tolist()
             odd = next((value for value in held if isinstance(value, str)), held[0])
             kind = "text" if isinstance(odd, str) else type(odd).__name__
-            raise InputError(
-                f"Column {name!r} holds {kind} such as {odd!r}, expected the probabilities of a class",
-                "drop it, or select the columns of the classes, frame[list(classes)]",
-            )
-
-
-def frame_library(values: Any) -> str | None:
-    """pandas or polars, where it is theirs; None for anything else."""
-    library = type(values).__module__.partition(".")[0]
-    return library if library in ("pandas", "polars") else None
+            what = f"Column {name!r} holds {kind} such as {odd!r}, expected the probabilities of a class"
+            raise InputError(what, "drop it, or select the columns of the classes, frame[list(classes)]")
 
 
 def row_index(frame: Any) -> Any:
-    """The index of a pandas frame; None for anything else."""
+    """Return the index of a pandas frame; None for anything else."""
     return frame.index if hasattr(frame, "iloc") else None
 
 
 def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
-    """Rows of probabilities in float64; a logit of −∞ is a probability of 0.
+    """Compute rows of probabilities in float64; a logit of −∞ is a probability of 0.
 
     >>> softmax(np.array([[0.0, 0.0]]))
     array([[0.5, 0.5]])
@@ -172,11 +163,8 @@ def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
     top = shifted.max(axis=1)
     if not np.isfinite(top).all():
         row = int((~np.isfinite(top)).argmax())
-        raise InputError(
-            f"has a largest logit of {top[row]}, expected finite logits (−inf for impossible classes)",
-            "remove or repair that row",
-            row=first_row + row,
-        )
+        what = f"has a largest logit of {top[row]}, expected finite logits (−inf for impossible classes)"
+        raise InputError(what, "remove or repair that row", row=first_row + row)
     shifted -= top[:, None]
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=1, keepdims=True)
@@ -201,7 +189,7 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
-    """Which rows sum to 1 within half a unit of their last decimal per entry, and at most 0.05.
+    """Find rows that sum to 1 within half a unit of their last decimal per entry, and at most 0.05.
 
     Two to six decimals count, those that all entries of the row do with.
 
@@ -230,27 +218,18 @@ def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str,
     if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1.1):
         if abs(total - 100.0) <= 100 * SUM_TOLERANCE and row.min() >= 0:
             return "sums to 100, expected 1", "these look like percentages, divide them by 100", None
-        return (
-            f"sums to {total:.4g}, expected 1: these look like logits",
-            "pass from_logits=True",
-            "add --logits, or save them as the array logits of an .npz file",
-        )
+        in_files = "add --logits, or save them as the array logits of an .npz file"
+        return f"sums to {total:.4g}, expected 1: these look like logits", "pass from_logits=True", in_files
     if row.min() < 0:
         column = int((row < 0).argmax())
         return f"has {row[column]} in {at(column)}, expected no negative probability", "clip and normalize it", None
-    return (
-        f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}",
-        "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)",
-        "if every column is a class, add --normalize to divide each row by its sum",
-    )
+    remedy = "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)"
+    in_files = "if every column is a class, add --normalize to divide each row by its sum"
+    return f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}", remedy, in_files
 
 
-def names_and_index(values: Any) -> tuple[Names | None, Any]:
-    """Return the column names and the index of a data frame; None for anything else."""
-    return _column_names(values), row_index(values)
-
-
-def _column_names(probs: Any) -> Names | None:
+def column_names(probs: Any) -> Names | None:
+    """Return the column names of a data frame, if they are all text or all whole numbers; None for anything else."""
     columns = getattr(probs, "columns", None)
     if columns is None or callable(columns):
         return None
@@ -260,31 +239,27 @@ def _column_names(probs: Any) -> Names | None:
 
 
 def agree(classes: Classes, rows: Rows) -> None:
-    """Raises an InputError where the rows' columns are not these classes in this order."""
+    """Raise an InputError where the rows' columns are not these classes in this order."""
     if len(classes) != rows.n_classes:
-        raise InputError(
-            f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}",
-            "pass the same classes in the same order",
-        )
+        what = f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}"
+        raise InputError(what, "pass the same classes in the same order")
     if rows.names is not None and (isinstance(rows.names[0], int) or not isinstance(classes, range)):
         for column, (name, wanted) in enumerate(zip(rows.names, classes, strict=True)):
             if str(name) != str(wanted):
-                raise InputError(
-                    f"Column {column} is {name!r}, expected {wanted!r}",
-                    "select the columns in the order of the classes, frame[list(classes)]",
-                    "put the columns in the order in which the predictor was calibrated",
-                )
+                remedy = "select the columns in the order of the classes, frame[list(classes)]"
+                in_files = "put the columns in the order in which the predictor was calibrated"
+                raise InputError(f"Column {column} is {name!r}, expected {wanted!r}", remedy, in_files)
 
 
 def check_names(classes: Classes, row: Any) -> None:
-    """One row of a data frame brings the names of its columns, which must be the classes in their order."""
+    """Raise an InputError if a row of a data frame has other columns than the classes in their order."""
     names = getattr(row, "index", None)
     if names is not None and not callable(names) and not isinstance(classes, range):
         agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
 
 
 def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
-    """One object's probabilities as an array of K, contiguous, without a copy where it is one already.
+    """Return the probabilities of one object as a contiguous array of K, without a copy if it is one already.
 
     Raises:
         InputError: another number of them, or the columns of other classes.
@@ -298,7 +273,7 @@ def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
 
 
 def shortened(names: Classes) -> str:
-    """The first few names.
+    """Return the first few names.
 
     >>> shortened(range(6))
     '0, 1, 2, 3, …'

@@ -23,6 +23,8 @@ from pippin._validation.rows import as_rows
 from pippin.dask.partitions import Partition, gathered, map_batches, partitions_of, registering, row_positions
 from pippin.tables.scanning import Scan
 
+Combine = Callable[[list[Any]], Any]
+
 
 def calibrate(
     probs: Any,
@@ -92,7 +94,7 @@ def predict(
     groups = True if isinstance(probs, Scan) else groups
     partitions = partitions_of(probs, None, groups if "groups" in predictor.takes else None)
     work = partial(_sets, predictor, _drawn(seed), nonempty)
-    tasks = _tasks(partitions, work, partial(_joined, predictor.classes), _randomized(predictor))
+    tasks = _tasks(partitions, work, partial(_joined, predictor.classes), predictor.score.randomized)
     if not hasattr(probs, "to_delayed") or isinstance(probs, dask.array.Array):
         return tasks
     import pandas
@@ -126,16 +128,14 @@ def evaluate(
         labels, groups = True, True if probs.has_groups else None
     partitions = partitions_of(probs, labels, groups)
     work = partial(_counts, predictor, _drawn(seed), nonempty)
-    tasks = _tasks(partitions, work, _total, _randomized(predictor))
+    tasks = _tasks(partitions, work, _total, predictor.score.randomized)
     total = _total(gathered(tasks, [one.rows for one in partitions], "rows"))
     if total is None:
         raise InputError("Expected at least one row of probabilities, got partitions without any")
     return (total.without_ids() if isinstance(probs, Scan) else total).evaluation(predictor)
 
 
-def score(
-    probs: Any, labels: Any, score: Score | str, *, classes: Classes | None = None, seed: int | None = None
-) -> Any:
+def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None, seed: int | None = None) -> Any:
     """Return the scores of the given labels as a lazy Dask array (n,), one chunk per partition.
 
     Args:
@@ -179,13 +179,7 @@ def _drawn(seed: int | None) -> int:
     return secrets.randbits(64) if seed is None else seed
 
 
-def _randomized(predictor: Any) -> bool:
-    return bool(predictor.score.randomized)
-
-
-def _tasks(
-    partitions: list[Partition], work: Callable[..., Any], combine: Callable[[list[Any]], Any], exact: bool
-) -> list[Any]:
+def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Combine, exact: bool) -> list[Any]:
     """Return a task per partition that combines the results of `work` on its batches; see `map_batches`."""
     registered, positions = registering(work), row_positions(partitions, exact)
     return [
@@ -194,7 +188,7 @@ def _tasks(
     ]
 
 
-def _combined(part: Partition, number: int, first: int, work: Any, combine: Callable[[list[Any]], Any]) -> Any:
+def _combined(part: Partition, number: int, first: int, work: Any, combine: Combine) -> Any:
     return combine(map_batches(part, number, first, work))
 
 

@@ -80,11 +80,10 @@ def partitions_of(probs: Any, labels: Any = None, groups: Any = None) -> list[Pa
     elif isinstance(probs, Sequence) and all(isinstance(piece, Delayed) for piece in probs):
         pieces, counts = list(probs), [None] * len(probs)
     else:
-        raise InputError(
-            "Expected a Dask array, a Dask data frame, delayed partitions or pippin.scan(...), got "
-            f"{type(probs).__name__}",
-            "use pippin.calibrate for what fits into memory",
+        what = (
+            f"Expected a Dask array or data frame, delayed partitions or pippin.scan(...), got {type(probs).__name__}"
         )
+        raise InputError(what, "use pippin.calibrate for what fits into memory")
     label_pieces, group_pieces = (
         _per_partition(one, len(pieces), what, probs) for one, what in ((labels, "labels"), (groups, "groups"))
     )
@@ -257,9 +256,8 @@ def _registered_first(packed: bytes, work: Callable[..., Any], *args: Any) -> An
             try:
                 families = cloudpickle.loads(packed)
             except ImportError as error:
-                raise InputError(
-                    f"A worker cannot import what a score of yours needs ({error})", "install it on the workers too"
-                ) from error
+                what = f"A worker cannot import what a score of yours needs ({error})"
+                raise InputError(what, "install it on the workers too") from error
             for name, family in families.items():
                 register(name, family)
             _registered = packed

@@ -10,8 +10,6 @@ from pippin._runtime.errors import InputError
 from pippin._validation.labels import Reading
 from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding, shortened
 
-__all__ = ["Layout"]
-
 LABEL, GROUP = "label", "group"  # default names of these columns
 
 
@@ -94,19 +92,16 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
         others = (label, group, layout.id, prefix)
         classes = [name for name in header if name.startswith(prefix) and name not in others]
         if layout.prefix is not None and not classes:
-            raise InputError(
-                f"{where} has no column that begins with {prefix!r}, but {shortened(header)}", "check --prefix"
-            )
+            what = f"{where} has no column that begins with {prefix!r}, but {shortened(header)}"
+            raise InputError(what, "check --prefix")
     return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), label, group, layout.id)
 
 
 def no_class(where: object, names: Sequence[str], why: str) -> InputError:
     """Return the error for columns that are not classes."""
     which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
-    return InputError(
-        f"{where}: expected one column of probabilities per class, got {which} {why}",
-        f"name it with --id {names[0]} or --label {names[0]}, or name the classes with --classes or --prefix",
-    )
+    remedy = f"name it with --id {names[0]} or --label {names[0]}, or name the classes with --classes or --prefix"
+    return InputError(f"{where}: expected one column of probabilities per class, got {which} {why}", remedy)
 
 
 def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
@@ -142,11 +137,8 @@ def normalized(values: NDArray[Any], logits: bool, where: object, first: int = 0
     bad = ~(np.isfinite(sums[:, 0]) & (sums[:, 0] > 0)) | (values < 0).any(axis=1)
     if bad.any():
         row = int(bad.argmax())
-        raise InputError(
-            f"sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can divide by its sum",
-            "mend that row",
-            row=first + row,
-        ).in_file(where)
+        what = f"sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can divide by its sum"
+        raise InputError(what, "mend that row", row=first + row).in_file(where)
     return np.asarray(values / sums)
 
 

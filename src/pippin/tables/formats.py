@@ -97,9 +97,7 @@ def _loaded(stream: BinaryStream, path: Path, named: bool) -> Any:
     try:
         loaded = np.load(stream, allow_pickle=False)
     except Exception as error:
-        raise InputError(
-            f"{path} is damaged or no NumPy file of plain arrays", "write it again with numpy.save or numpy.savez"
-        ) from error
+        raise InputError(f"{path} is damaged or no NumPy file of plain arrays", "write it again") from error
     if isinstance(loaded, np.ndarray) == named:
         kinds = ("one bare array", "named arrays", ".npy") if named else ("named arrays", "one bare array", ".npz")
         raise InputError(f"{path} holds {kinds[0]}, expected {kinds[1]}", f"rename the file to end in {kinds[2]}")
@@ -112,10 +110,8 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     except Exception as error:
         if "allow_pickle" in str(error):
-            raise InputError(
-                f"The array {name} of {path} holds Python objects, expected numbers or text",
-                "convert it with .astype(float) or .astype(str)",
-            ) from error
+            what = f"The array {name} of {path} holds Python objects, expected numbers or text"
+            raise InputError(what, "convert it with .astype(float) or .astype(str)") from error
         raise InputError(f"The array {name} of {path} is damaged", "write the file again") from error
 
 
@@ -202,9 +198,7 @@ def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
     if separator is not None:
         raise InputError(f"{path} has {separator!r} between its cells, expected commas", "write it with commas")
     if None in header or "" in header:
-        raise InputError(
-            f"{path} has a column without a name", "head every column, or leave out a column that only counts the rows"
-        )
+        raise InputError(f"{path} has a column without a name", "name it, or leave it out if it only counts the rows")
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
@@ -224,9 +218,8 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
             raise no_class(path, [name], f"with text such as {texts[name][0]!r}")
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            raise InputError(
-                f"has {texts[name][row]!r} in column {name!r}, expected a number", "mend it", row=first + row
-            ).in_file(path)
+            what = f"has {texts[name][row]!r} in column {name!r}, expected a number"
+            raise InputError(what, "mend it", row=first + row).in_file(path)
     content = _frame_content(numbers, body, columns)
     return content | {"labels": whole_if_all(content.get("labels"))}
 
@@ -239,9 +232,8 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
     for role, name in columns.optional.items():
         if frame[name].dtype.is_nested():
             what = "class" if role == "labels" else role.removesuffix("s")
-            raise InputError(
-                f"{path} has {frame[name].dtype} in column {name!r}, expected one {what} per row", "convert it"
-            )
+            found = f"{path} has {frame[name].dtype} in column {name!r}"
+            raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
         if not kind.is_numeric():
             raise no_class(path, [name], f"of {kind}")

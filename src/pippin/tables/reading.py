@@ -32,10 +32,7 @@ from pippin._validation.rows import Rows, agree, as_rows
 from pippin.tables.columns import Layout, find_columns, no_class, normalized, suspect_columns
 from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
 
-__all__ = ["Data", "read_data"]
-
 EXAMPLE = "the embedded example"
-CHECKED_ROWS = 4096  # rows that are checked at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,10 +97,8 @@ class Data:
             InputError: the file has no labels, or one of them is no class.
         """
         if self.labels is None:
-            raise InputError(
-                f"{self.name} has no labels",
-                "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy",
-            )
+            remedy = "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy"
+            raise InputError(f"{self.name} has no labels", remedy)
         if isinstance(self.labels, ColumnNumbers):
             return self.labels.codes
         with naming(self.name, self.first):
@@ -178,9 +173,8 @@ def read_features(data: Data) -> NDArray[Any]:
             if "features" in arrays.files:
                 features: NDArray[Any] = arrays["features"]
                 return features
-    raise InputError(
-        f"Expected an .npz file with an array features, but {data.name} has none", "make it with train --features"
-    )
+    what = f"Expected an .npz file with an array features, but {data.name} has none"
+    raise InputError(what, "make it with train --features")
 
 
 def need_groups(data: Data, *who: str) -> None:
@@ -191,10 +185,8 @@ def need_groups(data: Data, *who: str) -> None:
 
 def no_groups(name: str, who: str) -> InputError:
     """Return the error for data without the groups that `who` needs."""
-    return InputError(
-        f"Expected groups for {who}, but {name} has none",
-        "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
-    )
+    remedy = "add an array groups (.npz) or a column group (.csv, .parquet) to the data"
+    return InputError(f"Expected groups for {who}, but {name} has none", remedy)
 
 
 def example_data() -> Data:
@@ -227,9 +219,7 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
     """
     odd = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
     try:
-        for start in range(0, rows.n, CHECKED_ROWS):
-            check = rows.block if rows.logits else rows.check
-            check(start, min(start + CHECKED_ROWS, rows.n))
+        rows.verified()
     except InputError as error:
         odd = odd or (suspect_columns(rows.array, False) if blame_columns and not rows.logits else [])
         if not odd:
@@ -289,7 +279,6 @@ def _numbers(cells: list[str], places: list[int], header: list[str], where: str)
         try:
             row[k] = float(cells[place])
         except ValueError as error:
-            raise InputError(
-                f"{where} has {cells[place]!r} in column {header[place]!r}, expected a number", "mend it"
-            ) from error
+            what = f"{where} has {cells[place]!r} in column {header[place]!r}"
+            raise InputError(f"{what}, expected a number", "mend it") from error
     return row

@@ -186,15 +186,11 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
     """
     by_name, names = dict(zip(columns.names, columns.classes, strict=True)), first.columns.names
     if missing := [name for name in names if name not in by_name]:
-        raise InputError(
-            f"{path} has no column for the class {missing[0]!r}, as {first.path} has, but {shortened(columns.names)}",
-            "give every table the same classes",
-        )
+        what = f"{path} has no column for the class {missing[0]!r}, as {first.path} has"
+        raise InputError(f"{what}, but {shortened(columns.names)}", "give every table the same classes")
     if extra := [name for name in by_name if name not in names]:
-        raise InputError(
-            f"{path} has a column {extra[0]!r}, which {first.path} has not",
-            f"leave it out, or name it with --id {extra[0]} or --label {extra[0]}, or the classes with --classes",
-        )
+        remedy = f"leave it out, or name it with --id {extra[0]} or --label {extra[0]}, or the classes with --classes"
+        raise InputError(f"{path} has a column {extra[0]!r}, which {first.path} has not", remedy)
     for what in ("label", "group"):
         column, other = getattr(columns, what), getattr(first.columns, what)
         if (column is None) != (other is None):
@@ -430,11 +426,8 @@ def _kind(data: Data, code: int) -> str | None:
 def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
     """Check that labels are of one kind in all batches."""
     if before is not None and now is not None and before != now:
-        raise InputError(
-            f"has a label that is one of the {now}, where those before are {before}",
-            row=data.first,
-            remedy="write all labels in one way",
-        ).in_file(data.name)
+        what = f"has a label that is one of the {now}, where those before are {before}"
+        raise InputError(what, "write all labels in one way", row=data.first).in_file(data.name)
     return before or now
 
 

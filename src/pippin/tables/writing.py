@@ -16,8 +16,6 @@ from pippin._runtime.disk import write_whole
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["write_decisions", "write_sets", "write_table"]
-
 Ids = tuple[str, NDArray[Any]]  # the name of the ids, and one per row
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 

@@ -17,17 +17,6 @@ from pippin._theory.policy import Policy
 SLACK = 1e-9  # relative to the utilities and to β: lines that are lower by more cannot be the highest by rounding
 
 
-class Lines(NamedTuple):
-    """Fields of `Policy` that the search reads."""
-
-    order: Indices
-    line: Indices
-    value: Vector
-    action: Indices
-    table: Vector
-    outcome: Indices
-
-
 class Envelope(NamedTuple):
     """Buffers for one row: masses of lines, lines to search, and the stack of lines with the β at which each starts."""
 
@@ -40,7 +29,7 @@ class Envelope(NamedTuple):
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Compute the smallest β from which on each label keeps its certificate; return the number of suspect rows."""
     masses, suspects = _masses_of(block, policy)
-    _decision_scores(masses, read_only(labels), _lines_of(policy), scores)
+    _decision_scores(masses, read_only(labels), _frozen(policy), scores)
     return suspects
 
 
@@ -48,7 +37,7 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
     """Compute the action and certificate of each row under `limits[group]`; return the number of suspect rows."""
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
-    _decisions(masses, _lines_of(policy), safe, read_only(limits), read_only(group), found)
+    _decisions(masses, _frozen(policy), safe, read_only(limits), read_only(group), found)
     return suspects
 
 
@@ -63,8 +52,8 @@ def _masses_of(block: Any, policy: Policy) -> tuple[Vector, int]:
     return masses, _outcome_masses(read_only(block), read_only(policy.grouped), read_only(policy.ends), masses)
 
 
-def _lines_of(policy: Policy) -> Lines:
-    return Lines(*(read_only(getattr(policy, name)) for name in Lines._fields))
+def _frozen(policy: Any) -> Policy:
+    return Policy(*map(read_only, policy))
 
 
 @inlined_part
@@ -156,7 +145,7 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 
 @inlined_part
-def _kept_from(lines: Lines, size: int, outcome: int, envelope: Envelope) -> float:
+def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
     """Return the β from which on an outcome keeps every certificate; inf if it does not keep the last one."""
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
@@ -165,7 +154,7 @@ def _kept_from(lines: Lines, size: int, outcome: int, envelope: Envelope) -> flo
 
 
 @inlined_part
-def _best_worst_case(lines: Lines, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
+def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
     """Return the best action in the worst case over the outcomes within their limits, and that case; −1 if none is."""
     table, best = lines.table, -1
     n_actions, n_outcomes = table.shape
@@ -182,7 +171,7 @@ def _best_worst_case(lines: Lines, size: int, limits: Vector, envelope: Envelope
 
 
 @entry_point
-def _decision_scores(masses: Vector, labels: Codes, lines: Lines, scores: Vector) -> None:
+def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
     for i in range(labels.size):
@@ -192,9 +181,7 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Lines, scores: Vector
 
 
 @entry_point
-def _decisions(
-    masses: Vector, lines: Lines, safe: tuple[int, float], limits: Vector, group: Codes, found: Decided
-) -> None:
+def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
     """Decide under one β per group, or one per group and outcome; `safe` is the decision at an infinite β."""
     order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
     envelope, several = _allocate(value.size), limits.shape[1] > 1

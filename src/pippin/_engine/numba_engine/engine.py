@@ -26,9 +26,6 @@ INSPECTS = True
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # classes up to which the tiled loop is the faster one
 FIRST_GUESS = 4  # members per row
 
-CheckedSet = Callable[[Floats, float, float], tuple[Indices, bool]]
-CheckedScore = Callable[[Floats, float, int], tuple[float, bool]]
-
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
 _NO_GROUPS = read_only(np.zeros(0, np.int64))
@@ -131,7 +128,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
                 out[i, k] += a * right[j, k]
 
 
-def one_set(c: Coefficients) -> CheckedSet:
+def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, bool]]:
     """Return a function of a row, u and a threshold: the members of the row's set, and True if the row is suspect."""
     n_classes, table, numbers = len(c.table), c.table, c[:4]
 
@@ -151,7 +148,7 @@ def one_set(c: Coefficients) -> CheckedSet:
     return find
 
 
-def one_score(c: Coefficients) -> CheckedScore:
+def one_score(c: Coefficients) -> Callable[[Floats, float, int], tuple[float, bool]]:
     """Return a function of a row, u and a class: the score of the class, and True if the row is suspect."""
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:

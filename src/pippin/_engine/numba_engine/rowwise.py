@@ -12,21 +12,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from pippin._engine.numba_engine import partial_sort
 from pippin._engine.numba_engine.compilation import entry_point, inlined_part, part
-from pippin._engine.numba_engine.partial_sort import (
-    FEW,
-    FIRST_BAND,
-    adapted,
-    collect_above,
-    collect_band,
-    is_first,
-    largest_other,
-    rank_more,
-    second_largest,
-    sort_buffers,
-    sort_few,
-    sort_many,
-)
 from pippin._engine.numba_engine.row_checks import rows_at_once, scan_rows
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
@@ -79,15 +66,13 @@ def lowest_ratio(
 
 
 @entry_point
-def label_scores(
-    block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
-) -> int:
+def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, out: Vector) -> int:
     """Write the score of one class per row; return the number of suspect rows.
 
     The rank is found only as far as the score depends on it: not for IP, 0 or 1 for the margin and SOCOP.
     """
     c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
-    order, values, counts, keys = sort_buffers(block)
+    order, values, counts, keys = partial_sort.sort_buffers(block)
     tops, first, scanned = np.empty(rows_at_once(n_classes), block.dtype), 0, 0
     best_weight = table[0, ABOVE]
     for i in range(labels.size):
@@ -96,31 +81,31 @@ def label_scores(
             suspects += scan_rows(block, bits, first, scanned, tops)
         own, top, rank, mass = block[i, labels[i]], tops[i - first], 0, 0.0
         if c.reach == 0:
-            scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+            out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
             continue
         if c.reach == 1:  # the largest other probability is p[1], or p[2] of the best class
-            other = largest_other(block, bits, i, labels[i])
+            other = partial_sort.largest_other(block, bits, i, labels[i])
             is_best = own > other
             if own == other:
-                is_best = is_first(block, i, labels[i])
+                is_best = partial_sort.is_first(block, i, labels[i])
             rank, mass = 0 if is_best else 1, (c.second if is_best else best_weight) * np.float64(other)
-            scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+            out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
             continue
         is_best = own == top
         if is_best:
-            is_best = is_first(block, i, labels[i])
+            is_best = partial_sort.is_first(block, i, labels[i])
         if is_best and c.second != 0.0:
-            mass = c.second * np.float64(second_largest(block, bits, i, top))
+            mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
         # The classes that the score depends on.
         if not is_best and top >= 0:
-            low = min(top, block.dtype.type(FIRST_BAND))
+            low = min(top, block.dtype.type(partial_sort.FIRST_BAND))
             if linear:
-                size = collect_above(block, bits, i, labels[i], order)
+                size = partial_sort.collect_above(block, bits, i, labels[i], order)
             else:
-                size = collect_band(block, i, low, low, ZERO, order)
-            sort_few(block, i, order, ZERO, size)
-            if size > FEW:
-                sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
+                size = partial_sort.collect_band(block, i, low, low, ZERO, order)
+            partial_sort.sort_few(block, i, order, ZERO, size)
+            if size > partial_sort.FEW:
+                partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
             # Its rank and M.
             if linear:
                 rank, mass = size, 0.0
@@ -130,9 +115,9 @@ def label_scores(
                 rank, enough = 1, 1.0 / (np.float64(own) + 0.0)
                 m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, ZERO + 1, 0.0, np.inf)
                 while 0 < m < n_classes and (m + c.price) / (below + np.float64(low)) < mass:
-                    size, low = rank_more(block, bits, i, low, size, order, values, counts, keys)
+                    size, low = partial_sort.rank_more(block, bits, i, low, size, order, values, counts, keys)
                     m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, m, below, mass)
-        scores[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
+        out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
     return suspects
 
 
@@ -156,8 +141,8 @@ def members(
     per group, or one for each of its classes; no rank limits are an array without rows. Without groups, `group` is
     empty and the first row of the limits counts.
     """
-    c, (n, n_classes), first_band = Numbers(*numbers), block.shape, FIRST_BAND
-    order, values, counts, keys = sort_buffers(block)
+    c, (n, n_classes), first_band = Numbers(*numbers), block.shape, partial_sort.FIRST_BAND
+    order, values, counts, keys = partial_sort.sort_buffers(block)
     highest, base, slope = np.empty(score_limits.shape[0]), np.empty(score_limits.shape[0]), 0.0
     linear = np.isnan(c.price)
     for g in range(highest.size):
@@ -183,13 +168,13 @@ def members(
         threshold, size, mass = highest[g], 0, 0.0
         limit = max(base[g] + slope * np.float64(top), 0.0 if c.reach <= 1 else first_band)
         low = min(top, block.dtype.type(limit))
-        known = collect_band(block, i, low, low, ZERO, order)
-        sort_few(block, i, order, ZERO, known)
-        if known > FEW:
-            sort_many(block, bits, i, order, ZERO, known, values, counts, keys)
+        known = partial_sort.collect_band(block, i, low, low, ZERO, order)
+        partial_sort.sort_few(block, i, order, ZERO, known)
+        if known > partial_sort.FEW:
+            partial_sort.sort_many(block, bits, i, order, ZERO, known, values, counts, keys)
         first_size = known
         if c.second != 0.0:
-            mass = c.second * np.float64(second_largest(block, bits, i, top))
+            mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
         # Where M depends on the best class only (IP, margin), find the last member backwards from the end of the band.
         rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
         while rank > 1:
@@ -211,14 +196,14 @@ def members(
                 enough = -np.inf if by_class else threshold
                 m, above, mass = lowest_ratio(block, i, order, c.price, enough, known, ZERO + 1, 0.0, np.inf)
                 while 0 < m < n_classes and (m + c.price) / (above + np.float64(low)) < mass:
-                    known, low = rank_more(block, bits, i, low, known, order, values, counts, keys)
+                    known, low = partial_sort.rank_more(block, bits, i, low, known, order, values, counts, keys)
                     m, above, mass = lowest_ratio(block, i, order, c.price, enough, known, m, above, mass)
             if rank == known:
                 falling = not linear or table[rank, OWN] + u[i] * table[rank, OWN_U] <= 0
                 bound = np.float64(low) if falling else 0.0
                 if not compiled_formula(table, c.constant, c.price, rank, bound, mass, u[i]) <= threshold:
                     break
-                known, low = rank_more(block, bits, i, low, known, order, values, counts, keys)
+                known, low = partial_sort.rank_more(block, bits, i, low, known, order, values, counts, keys)
             k = order[rank]
             p = np.float64(block[i, k])
             score = compiled_formula(table, c.constant, c.price, rank, p, mass, u[i])
@@ -231,7 +216,7 @@ def members(
             if linear:
                 mass = (0.0 if rank == 0 else mass) + table[rank, ABOVE] * p
             rank += 1
-        first_band = adapted(first_band, rank, known == first_size)
+        first_band = partial_sort.adapted(first_band, rank, known == first_size)
         sizes[i] = size
         used += size
     return n, used, suspects

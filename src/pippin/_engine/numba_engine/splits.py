@@ -10,8 +10,8 @@ import numpy as np
 
 from pippin._engine.numba_engine.compilation import entry_point, part
 from pippin._engine.numba_engine.rowwise import compiled_formula
-from pippin._engine.protocol import NearPlaces
-from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
+from pippin._engine.protocol import NearPlaces, Places
+from pippin._runtime.arrays import Codes, Flags, Floats, Vector
 from pippin._theory.formula import ABOVE, Coefficients
 
 
@@ -44,9 +44,7 @@ def _next_mass(row: Floats, c: Coefficients, rank: int, mass: float) -> Any:
 
 
 @entry_point
-def near_places(
-    block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
-) -> tuple[Indices, Indices, Indices, Flags, Vector, Vector]:
+def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
     """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`.
 
     The first pass counts the classes, the second writes them.
@@ -136,11 +134,11 @@ def _entering(
 
 
 @entry_point
-def count_splits(near: NearPlaces, c: Coefficients, k: int, calibrations: Flags, u: Vector, counts: Vector) -> None:
+def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
     """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
     scores = np.empty(near.labels.size + 1)
-    for s in range(calibrations.shape[0]):
-        calibration = calibrations[s]
+    for s in range(chosen.shape[0]):
+        calibration = chosen[s]
         threshold = _threshold(near, c, k, calibration, u[s], scores)
         covered, total, singletons, empty, correct = 0, 0, 0, 0, 0
         for i in range(calibration.size):

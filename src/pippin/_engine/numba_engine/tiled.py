@@ -123,15 +123,7 @@ def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single
 
 @part
 def _lowest_ratios(
-    block: Floats,
-    begin: int,
-    rows: int,
-    keys: Codes,
-    single: Any,
-    price: float,
-    line: Vector,
-    above: Vector,
-    tau: Vector,
+    block: Floats, begin: int, rows: int, keys: Codes, single: Any, mu: float, line: Vector, above: Vector, tau: Vector
 ) -> None:
     """Write SOCOP's τ of all columns."""
     for i in range(WIDTH):
@@ -141,7 +133,7 @@ def _lowest_ratios(
         falling = 0
         for i in range(WIDTH):
             mass = above[i] + line[i]
-            ratio = (m + price) / mass
+            ratio = (m + mu) / mass
             falls = ratio < tau[i]
             tau[i] = ratio if falls else tau[i]
             above[i] = mass if falls else np.nan  # no later ratio falls then

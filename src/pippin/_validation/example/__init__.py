@@ -31,9 +31,8 @@ class Example:
 
     def _repr_html_(self) -> str:
         counts, right = np.bincount(self.labels), np.bincount(self.labels[self.probs.argmax(axis=1) == self.labels])
-        rows = [
-            (name, f"{n:,}", Share(hit / n)) for name, n, hit in zip(self.classes, counts.tolist(), right, strict=True)
-        ]
+        columns = zip(self.classes, counts.tolist(), right, strict=True)
+        rows = [(name, f"{n:,}", Share(hit / n)) for name, n, hit in columns]
         note = f"probs: {self.probs.shape[0]:,} × {self.probs.shape[1]} probabilities; labels: the true classes."
         told = f"{len(self.labels):,} seedlings of {len(self.classes)} species, as a network saw them"
         return html_table(told, ("class", "rows", "most probable class is right"), rows, note=note)
