@@ -11,8 +11,7 @@ import polars
 import pytest
 
 import pippin
-from pippin.cli import photographs
-from pippin.cli.report.page import EACH, photo_kinds, photo_section, thumbnail
+from pippin.cli.report.page import EACH, first_split, photo_kinds, photo_section, thumbnail
 from pippin.cli.reproduce import run_step
 from pippin.tables.reading import read_data
 from support.made_images import CLASSES, make_images
@@ -211,7 +210,7 @@ def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
     labels = np.array([rng.choice(4, p=p) for p in np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)])
     np.savez(tmp_path / "p.npz", logits=logits, labels=labels, classes=np.array(CLASSES))
     data = read_data(tmp_path / "p.npz")
-    rows, sets = photographs.first_split(data, 0.2, 0.45, 3)
+    rows, sets = first_split(data, 0.2, 0.45, 3)
     expected = study(make_trial(data.labelled, 0.2, 0.45, 3), parse_methods(sets), 5)
     for name, found in sets.items():
         evaluation = pippin.evaluate(found, np.array(CLASSES)[labels[rows]], alpha=0.2)

@@ -148,7 +148,7 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
     for line, sentence in (
         (f"{model} {tmp_path}/none --out {tmp_path}/o", f"there is no {tmp_path}/none: check the path"),
         (f"{model} {photos} --out {photos}/o", "Expected --out outside the photographs"),
-        (f"{model} --out {tmp_path}/o", "Expected photographs or --watch with a folder"),
+        (f"{model} --out {tmp_path}/o", "Expected either photographs or --watch with a folder"),
         (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
         (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
         (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch beside --monitor"),

@@ -107,9 +107,7 @@ def test_sets_and_actions_are_the_same_where_there_is_no_torch(model, bare, tmp_
     assert done.stderr == ""
     said = json.loads(done.stdout)
     assert (said["network"], said["same"], said["heavy"]) == ("OnnxNetwork", True, False)
-    assert said[str(others[0])].startswith(
-        "The part network.onnx is of another network than the weights: make"
-    )
+    assert said[str(others[0])].startswith("The part network.onnx is of another network than the weights: make")
     assert 'needs torch, transformers, safetensors: pip install "pippin-conformal[vision]"' in said[str(others[1])]
     loaded = FieldModel.load(model)
     looks = [loaded.look(photo) for photo in photos]

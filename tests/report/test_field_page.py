@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pippin.cli.report.field import Seen, field_page, write_field_page
+from pippin.cli.report.field import PAGE, Seen, field_page
 
 CLASSES = ("maize", "wheat", "charlock", "</script><script>document.title=2</script><i>", "dock")
 ACTIONS = ("spray", "leave", "ask")
@@ -41,6 +41,12 @@ def made_windows(rng, decides=True, shape=(ROWS, COLUMNS)):
     return found
 
 
+def write_page(out, seen):
+    """Write the page beside the drawn photographs, and return its path."""
+    (out / PAGE).write_text(field_page(seen), encoding="utf-8")
+    return out / PAGE
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two hundred photographs of 35 windows, six with nasty names; of the others one picture is drawn."""
@@ -57,7 +63,7 @@ def run(tmp_path_factory):
         entries.append({"photo": f"/p/{name}", "drawn": drawn, "size": size, "windows": made_windows(rng)})
     entries.append({"photo": "/p/<b>cut.png", "reason": "/p/<b>cut.png is damaged or no image"})
     seen = Seen(entries, CLASSES, ACTIONS, SIDE, "5 classes & what <they> promise")
-    return write_field_page(out, seen), [
+    return write_page(out, seen), [
         {"photo": entry["photo"], **one} for entry in entries[:-1] for one in entry["windows"]
     ]
 
@@ -167,7 +173,7 @@ def test_whole_images_without_actions(tmp_path, visit):
     Image.new("RGB", (60, 70), "#447744").save(tmp_path / "drawn/a.jpg")
     windows = made_windows(np.random.default_rng(3), decides=False, shape=(1, 1))
     entries = [{"photo": "a.png", "drawn": "drawn/a.jpg", "size": [60, 40], "windows": windows}]
-    page = visit(write_field_page(tmp_path, Seen(entries, CLASSES, None, None, "5 classes")), ready=READY)
+    page = visit(write_page(tmp_path, Seen(entries, CLASSES, None, None, "5 classes")), ready=READY)
     assert page.locator("#by-action").count() == 0
     assert page.inner_text(".first").startswith("1 photograph, 1 window, ")
     box = page.locator("#windows .crop").bounding_box()

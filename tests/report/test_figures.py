@@ -15,7 +15,8 @@ from pippin._compare.methods import parse_methods
 from pippin._compare.split_evaluation import METRICS
 from pippin._plotting import comparison as comparison_plots
 from pippin._plotting import drawing
-from pippin.cli.report import figures, page, toy_cases, write_sweep, write_toy
+from pippin.cli.report import figures, page, write_sweep, write_toy
+from pippin.cli.toy import CASES
 from support.trials import trial_of
 
 SPLITS = 30
@@ -164,8 +165,8 @@ def test_the_front_is_what_no_other_beats(found):
 def test_toy_draws_the_six_cases():
     """y is another colour, and the scores stand beneath."""
     figure = figures.toy()
-    assert len(figure.axes) == len(toy_cases.CASES)
-    for ax, case in zip(figure.axes, toy_cases.CASES, strict=True):
+    assert len(figure.axes) == len(CASES)
+    for ax, case in zip(figure.axes, CASES, strict=True):
         own = len(case.above)
         np.testing.assert_allclose([bar.get_height() for bar in ax.patches], case.row())
         assert ax.patches[own].get_facecolor() not in {bar.get_facecolor() for bar in ax.patches[:own]}

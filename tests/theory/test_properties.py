@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 import pippin
-from pippin.cli.report.toy_cases import CASES
+from pippin.cli.toy import CASES
 from support.rows import probabilities
 
 

@@ -32,19 +32,11 @@ def make(
     predictor: Annotated[Path, an_option("What calibrate wrote from its logits.", metavar="FILE")],
     out: Annotated[Path, an_option("The folder of the model.", metavar="DIR")],
     *,
-    decider: Annotated[
-        Path | None, an_option("What calibrate --utility wrote from its logits.", metavar="FILE")
-    ] = None,
+    decider: Annotated[Path | None, an_option("What calibrate --utility wrote from them.", metavar="FILE")] = None,
     worth: Worth,
-    windows: Annotated[
-        int | None, an_option("Cut photographs into windows of so many pixels; whole images, if not given.", min=1)
-    ] = None,
-    calibration: Annotated[
-        Path | None, an_option("The .npz that calibrated, to be told what is wrong with it.", metavar="FILE")
-    ] = None,
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="Add the network with its sets and decisions in ONNX, to run without torch.")
-    ] = False,
+    windows: Annotated[int | None, an_option("Cut windows of so many pixels; if not given, none.", min=1)] = None,
+    calibration: Annotated[Path | None, an_option("What calibrated, for exact errors, .npz.", metavar="FILE")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Add the whole model in ONNX, to run without torch.")] = False,
 ) -> None:
     """Put a network, how its images are read, its predictor and its decisions into one folder.
 
@@ -69,38 +61,26 @@ def run(
     model: Annotated[Path, an_argument("MODEL", "What field make wrote.")],
     out: Annotated[Path, an_option("The folder for the results.", metavar="DIR")],
     photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs, or folders of them.")] = None,
-    windows: Annotated[
-        int | None, an_option("Cut into windows of so many pixels; as the model says, if not given.", min=1)
-    ] = None,
-    watch: Annotated[
-        Path | None, an_option("Take photographs as they arrive in this folder, until Ctrl-C.", metavar="DIR")
-    ] = None,
-    monitor: Annotated[
-        Path | None,
-        an_option(
-            "With --watch: the state of a monitor without labels, begun or taken up; an alarm is a line of its own.",
-            metavar="FILE",
-        ),
-    ] = None,
+    windows: Annotated[int | None, an_option("The side of windows in pixels, if not the model's.", min=1)] = None,
+    watch: Annotated[Path | None, an_option("Take photographs that arrive here, until Ctrl-C.", metavar="DIR")] = None,
+    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor.", metavar="FILE")] = None,
     device: Device = "auto",
 ) -> None:
     """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
 
     Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read
     is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
-    results are written when it ends.
+    results are written when it ends. A monitor needs no labels, and prints each alarm as a line of its own.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import file_checksum, output_folder
     from pippin.images.field_model import MANIFEST, FieldModel
-    from pippin.images.field_run import check_outside, list_photographs, open_run
+    from pippin.images.field_run import arriving, check_outside, list_photographs, open_run
     from pippin.images.training import choose_device
 
     if (photos is None) == (watch is None):
-        raise InputError(
-            "Expected photographs or --watch with a folder, one of the two", "name photographs, or the folder"
-        )
+        raise InputError("Expected either photographs or --watch with a folder", "name photographs, or the folder")
     if monitor is not None and watch is None:
         raise InputError("Expected --watch beside --monitor, got none", "name the folder that photographs arrive in")
     paths = [] if photos is None else list_photographs(photos, out)
@@ -112,28 +92,21 @@ def run(
     if windows is not None:
         loaded = replace(loaded, window=windows)
     with output_folder(out), open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
-        if watch is not None:
-            if monitor is not None:
-                field_run.watcher = _monitor(loaded, monitor)
-            _watch(field_run, watch)
-            _finish(field_run, list(field_run.entries), sys.stderr)
+        if watch is None:
+            with progress_bar("looking at photographs", len(paths)) as advance:
+                for photo in paths:
+                    field_run.process(photo)
+                    advance(1)
+            _finish(field_run, [photo.as_posix() for photo in paths], sys.stdout)
             return
-        with progress_bar("looking at photographs", len(paths)) as advance:
-            for photo in paths:
-                field_run.process(photo)
-                advance(1)
-        _finish(field_run, [photo.as_posix() for photo in paths], sys.stdout)
-
-
-def _watch(field_run: "FieldRun", folder: Path) -> None:
-    """Print a line per new photograph, once the journal has it; until it is interrupted."""
-    from pippin.images.field_run import arriving
-
-    with suppress(KeyboardInterrupt):
-        for photo in arriving(folder, lambda: time.sleep(PAUSE)):
-            entry, new = field_run.process(photo)
-            if new:
-                print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+        if monitor is not None:
+            field_run.watcher = _monitor(loaded, monitor)
+        with suppress(KeyboardInterrupt):
+            for photo in arriving(watch, lambda: time.sleep(PAUSE)):
+                entry, new = field_run.process(photo)
+                if new:
+                    print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+        _finish(field_run, list(field_run.entries), sys.stderr)
 
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
@@ -158,13 +131,15 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     """Write the results and their page, and print a summary."""
+    from pippin._runtime.disk import write_whole
     from pippin._runtime.showing import visible
     from pippin.cli.report import many
-    from pippin.cli.report.field import PAGE, Seen, reason, write_field_page
+    from pippin.cli.report.field import PAGE, Seen, field_page, reason
 
     summary, model, out = field_run.finish(photos), field_run.model, field_run.out
     entries = [field_run.entries[photo] for photo in photos]
-    write_field_page(out, Seen(entries, model.classes, model.actions, model.window, model.describe()))
+    page = field_page(Seen(entries, model.classes, model.actions, model.window, model.describe()))
+    write_whole(out / PAGE, page.encode())
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
     lines = [f"{many(n, 'photograph')}, {many(summary['windows'], 'window')}: {counts or 'nothing'}."]

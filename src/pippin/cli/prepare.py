@@ -25,17 +25,10 @@ def we3ds(
     out: Annotated[Path, typer.Option(metavar="WINDOWS", help="The folder for the windows, one sub-folder per class.")],
     *,
     window: Annotated[int, typer.Option(min=32, help="The side of a window, in pixels.")] = 224,
-    label: Annotated[
-        Literal["plant", "all"],
-        typer.Option(help="What names a window: its most frequent plant, or its most frequent class, soil included."),
-    ] = "plant",
+    label: Annotated[Literal["plant", "all"], typer.Option(help="Label by most frequent plant, or class.")] = "plant",
     soil: Annotated[int, typer.Option(min=0, help="How many windows of soil are drawn at random.")] = 1500,
-    drop: Annotated[
-        str | None, an_option("Classes to leave out, between commas, or none; if not given, the paper's.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Draws the windows of soil; the same seed gives the same files.")
-    ] = 0,
+    drop: Annotated[str | None, an_option("Classes to leave out, between commas, or none; else the paper's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the windows of soil: a seed gives the same files.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first photograph that cannot be used.")] = False,
     workers: Annotated[int | None, an_option("How many processes; if not given, one for each core.", min=1)] = None,
 ) -> None:
@@ -67,10 +60,8 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def _print_result(out: Path, result: "Prepared") -> None:
-    from rich.table import Column, Table
-
     from pippin._runtime.showing import visible
-    from pippin.cli.printing import console
+    from pippin.cli.printing import console, new_table
 
     record, screen = result.record, console()
     photographs, windows = record.photographs, record.windows
@@ -78,9 +69,8 @@ def _print_result(out: Path, result: "Prepared") -> None:
         f"{photographs['cut']:,} of {photographs['found']:,} photographs gave {windows['cut']:,} windows; "
         f"{windows['all void']:,} are all void, {windows['written']:,} were written.\n"
     )
-    numbers = [Column(name, justify="right") for name in ("before", "after")]
     caption = "windows per class, as labelled and as written"
-    table = Table("class", "group", *numbers, caption=caption, caption_justify="left")
+    table = new_table("class", "group", "before", "after", left=("class", "group"), caption=caption)
     for known in record.classes:
         table.add_row(known["name"], known["group"], f"{known['before']:,}", f"{known['after']:,}")
     screen.print(table)
@@ -88,13 +78,9 @@ def _print_result(out: Path, result: "Prepared") -> None:
         screen.print(f"\n{photographs['skipped']:,} photographs were skipped:")
         for problem in record.skipped:
             screen.print(visible(f"  {problem['file']} {problem['reason']}"))
-    if result.worked_on:
-        screen.print(
-            f"\n{result.worked_on:,} photographs in {result.seconds:.1f} s: {result.worked_on / result.seconds:.1f} "
-            f"per second, {result.megabytes:,.0f} MB of memory in all processes."
-        )
-    else:
-        screen.print("\nNothing was left to do.")
+    speed = f"{result.worked_on / result.seconds:.1f} per second, {result.megabytes:,.0f} MB of memory in all processes"
+    done = f"{result.worked_on:,} photographs in {result.seconds:.1f} s: {speed}."
+    screen.print(f"\n{done if result.worked_on else 'Nothing was left to do.'}")
     screen.print(f"The windows: {out}; their table: {out / 'windows.parquet'}")
     if (out / "cutting.png").is_file():
         screen.print(f"Figures: {out / 'cutting.png'}, {out / 'counts.png'}")

@@ -123,7 +123,7 @@ def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> No
 
 def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repetitions) -> None:
     """Compare the six scores of the paper, and write the report with photographs."""
-    from pippin.cli.photographs import show_photographs
+    from pippin.cli.report.page import show_photographs
 
     splits, split_options = repetitions.splits, repetitions.split_options
 

@@ -1,6 +1,7 @@
 """`pippin train`: a classifier from a folder of images, and its logits for those held out."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,21 +16,18 @@ TrainFraction = Annotated[float, typer.Option(help="The share of images that tra
 HeldOut = Annotated[str, typer.Option(help="none holds out images, photo whole photographs (PHOTO_ROW_COLUMN.png).")]
 Flips = Annotated[str, typer.Option(help="Mirrored views: horizontal, both (for pictures from above) or none.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Weights = Annotated[str, typer.Option(help="A classifier on the Hugging Face hub, a folder, or none for scratch.")]
+Features = Annotated[bool, typer.Option("--features", help="Keep features, for calibrate --sharpen split --features.")]
 
 
 class Network(NamedTuple):
     """Options of the network: initial weights, and length and scale of the training."""
 
-    weights: Annotated[
-        str,
-        typer.Option(help="A classifier on the Hugging Face hub, a folder of weights, or none to start from scratch."),
-    ] = "microsoft/resnet-18"
+    weights: Weights = "microsoft/resnet-18"
     epochs: Annotated[int, typer.Option(help="How many times every image is seen.")] = 30
     batch: Annotated[int, typer.Option(help="Images at once.")] = 64
     size: Annotated[int, typer.Option(help="Pixels of a side.")] = 224
-    learning_rate: Annotated[float | None, an_option("If not given 0.001 from scratch, 0.0003 from other weights.")] = (
-        None
-    )
+    learning_rate: Annotated[float | None, an_option("Else 0.001 from scratch, 0.0003 from other weights.")] = None
 
 
 def train(
@@ -42,12 +40,7 @@ def train(
     flips: Flips = "horizontal",
     seed: Annotated[int, typer.Option(min=0, help="Makes the division, the first weights and the views.")] = 0,
     device: Device = "auto",
-    features: Annotated[
-        bool,
-        typer.Option(
-            "--features", help="Keep the input of the last layer too, for calibrate --sharpen split --features."
-        ),
-    ] = False,
+    features: Features = False,
 ) -> None:
     """Train a classifier on a folder of images; a stopped run goes on where it was.
 
@@ -56,10 +49,8 @@ def train(
     division = {"train_fraction": train_fraction, "group": group, "seed": seed}
     options = {**network._asdict(), **division, "flips": flips, "device": device, "features": features}
     trained = run_training(windows, out, options)
-    print(
-        f"The logits of {len(trained.files):,} images held out, accuracy {trained.accuracy:.3f}, are in {out}; "
-        f"next: pippin compare {out}"
-    )
+    held_out = f"{len(trained.files):,} images held out, accuracy {trained.accuracy:.3f}"
+    print(f"The logits of {held_out}, are in {out}; next: pippin compare {out}")
 
 
 def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "TrainingRecord":
@@ -69,6 +60,5 @@ def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "Training
     from pippin.images.training import Options, train
 
     check_target(out, ".npz")
-    return train(
-        windows, out, Options(**options), tell=lambda epoch: print(epoch, file=sys.stderr, flush=True), bar=progress_bar
-    )
+    tell = partial(print, file=sys.stderr, flush=True)
+    return train(windows, out, Options(**options), tell=tell, bar=progress_bar)

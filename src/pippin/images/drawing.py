@@ -16,7 +16,7 @@ SMALLEST = 640  # pixels of the drawn picture's longer side, at least
 BAND = 0.1  # share of a window's side that is hatched, along each edge
 FEW = 3  # classes of a set that is nearly certain
 
-Box = tuple[int, int, int, int]
+Box = tuple[int, ...]  # left, top, right, bottom
 
 
 class SizeMark(NamedTuple):
@@ -65,10 +65,7 @@ def draw_look(look: "Look") -> "Image.Image":
     unit = max(2, max(width, height) // 400)  # pixels of a thin frame
     picture = look.image.resize((width, height)) if scale > 1 else look.image.copy()
     draw = ImageDraw.Draw(picture)
-    boxes: list[Box] = [
-        (round(scale * left), round(scale * top), round(scale * right), round(scale * bottom))
-        for left, top, right, bottom in look.boxes()
-    ]
+    boxes = [tuple(round(scale * side) for side in box) for box in look.boxes()]
     sizes = look.sets.sizes.tolist()
     if look.decisions is None:
         every = [_short(name) for name in look.sets.classes]
@@ -93,7 +90,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
     left, top, right, bottom = box
     width, height = right - left, bottom - top
     band = max(round(min(width, height) * BAND), 4 * unit)
-    part = picture.crop(box)
+    part = picture.crop((left, top, right, bottom))
     middle = part.crop((band, band, width - band, height - band)) if min(width, height) > 2 * band else None
     inside = ImageDraw.Draw(part)
     for x in range(-height, width, 6 * unit):

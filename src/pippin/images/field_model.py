@@ -316,9 +316,7 @@ def _boxes(size: tuple[int, int], window: int | None) -> list[tuple[int, int, in
 
 def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, window: int | None) -> None:
     if decider is not None and not isinstance(decider, Decider):
-        raise InputError(
-            f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate or --utility"
-        )
+        raise InputError(f"Expected a decider, got {decider!r}", "pass one of pippin.decisions.calibrate")
     if decider is not None and utility is not None:
         raise InputError("Expected a decider or a utility, got both", "choose one of them")
     if (utility is None) != (fallback is None):

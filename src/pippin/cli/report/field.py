@@ -3,11 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pippin._runtime.disk import write_whole
 from pippin._runtime.showing import visible
 from pippin.cli.report import many, render
 from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
@@ -43,12 +41,6 @@ class Window(NamedTuple):
     action: int | None
     certificate: float | None
     credibility: float
-
-
-def write_field_page(out: Path, seen: Seen) -> Path:
-    """Write field.html into the folder that holds the drawn photographs, and return its path."""
-    write_whole(out / PAGE, field_page(seen).encode())
-    return out / PAGE
 
 
 def field_page(seen: Seen) -> str:
@@ -138,6 +130,12 @@ def _names(photos: Sequence[Entry]) -> list[str]:
     return [visible(name.removeprefix(shared).removeprefix("/") if shared else name) for name in names]
 
 
+def _photo(name: str, entry: Entry) -> dict[str, Any]:
+    width, height = entry["size"]
+    source = {"name": name, "src": quote(os.fsencode(entry["drawn"]))}
+    return source | {"width": width, "height": height, "windows": len(entry["windows"])}
+
+
 def _script_data(
     seen: Seen, photos: Sequence[Entry], windows: Sequence[Window], names: Sequence[str]
 ) -> dict[str, Any]:
@@ -151,15 +149,6 @@ def _script_data(
         "marks": [mark.told for mark in MARKS],
         "few": FEW,
         "window": seen.window,
-        "photos": [
-            {
-                "name": name,
-                "src": quote(os.fsencode(entry["drawn"])),
-                "width": entry["size"][0],
-                "height": entry["size"][1],
-                "windows": len(entry["windows"]),
-            }
-            for name, entry in zip(names, photos, strict=True)
-        ],
+        "photos": [_photo(name, entry) for name, entry in zip(names, photos, strict=True)],
         "windows": windows,
     }

@@ -18,23 +18,13 @@ from pippin._compare.methods import parse_methods
 from pippin._compare.tuning import Sweep
 from pippin._compare.verdict import Verdict
 from pippin._conformal.evaluation import Evaluation
+from pippin._plotting import comparison as plots
 from pippin._plotting import drawing
-from pippin._plotting.comparison import (
-    PANELS,
-    SWEPT,
-    draw_front,
-    draw_metric,
-    draw_sweep,
-    label_front,
-    look,
-    name_scores,
-    read_front,
-)
 from pippin._plotting.decisions import draw_promises
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
 from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
 from pippin._runtime.disk import write_whole
-from pippin.cli.report.toy_cases import CASES, Case
+from pippin.cli.toy import CASES, Case
 
 if TYPE_CHECKING:
     from pippin.cli.report.page import ClassCoverage
@@ -63,23 +53,23 @@ def violins(comparison: Comparison) -> Figure:
     longest = max(len(short(score)) for score in comparison.scores)
     figure = new_figure(10.4 + 0.09 * longest, 1.5 + 0.62 * len(comparison.scores))
     axes = figure.subplots(1, 3, sharey=True, squeeze=False)[0]
-    for ax, metric in zip(axes, PANELS, strict=True):
-        draw_metric(ax, comparison, metric)
-    name_scores(axes[0], comparison)
+    for ax, metric in zip(axes, plots.PANELS, strict=True):
+        plots.draw_metric(ax, comparison, metric)
+    plots.name_scores(axes[0], comparison)
     return figure
 
 
 @drawn
 def front(comparison: Comparison, verdict: Verdict) -> Figure:
     """Draw mean size against the share of singletons, and a line for each family of scores."""
-    known = read_front(comparison, verdict.fronts)
+    known = plots.read_front(comparison, verdict.fronts)
     figure = new_figure(9, 6.6)
     FigureCanvasAgg(figure)
     ax = figure.subplots()
-    draw_front(ax, known)
+    plots.draw_front(ax, known)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5)
     figure.draw_without_rendering()
-    label_front(ax, known)
+    plots.label_front(ax, known)
     return figure
 
 
@@ -96,8 +86,8 @@ def sweep(swept: Sweep) -> Figure:
     """Draw size and singletons against a parameter's value: one point per split, a line through the means."""
     figure = new_figure(11, 4.4)
     axes = figure.subplots(1, 2, squeeze=False, gridspec_kw={"wspace": 0.06})[0]
-    for ax, metric in zip(axes, SWEPT, strict=True):
-        draw_sweep(ax, swept, metric)
+    for ax, metric in zip(axes, plots.SWEPT, strict=True):
+        plots.draw_sweep(ax, swept, metric)
     return figure
 
 
@@ -134,7 +124,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     groups = size_groups(max(max(e.size_counts) for e in evaluations.values()))
     for ax, (spelling, evaluation) in zip(axes.flat, evaluations.items(), strict=False):
-        draw_sizes(ax, evaluation.size_counts, groups, look(parse_methods(spelling)[0]).colour)
+        draw_sizes(ax, evaluation.size_counts, groups, plots.look(parse_methods(spelling)[0]).colour)
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)

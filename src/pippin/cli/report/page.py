@@ -3,7 +3,9 @@
 import base64
 import io
 import platform
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +22,14 @@ from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
 from pippin._plotting.drawing import RATIO
 from pippin._plotting.streams import draw_monitor
+from pippin._runtime.disk import write_whole
 from pippin._runtime.version import __version__
 from pippin._theory.level import quantile_rank
 from pippin.cli.report import figures, render
 
 if TYPE_CHECKING:
     from pippin.online import Monitor
+    from pippin.tables.reading import Data
 
 ClassCoverage = dict[str | int, tuple[int, float]]  # number of rows and coverage of each class
 
@@ -41,6 +45,7 @@ PARTNERS = ("class", "class and group", "cluster", "rc3p")  # taxonomies shown b
 
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail
+SHOWN = ("repip", "raps", "aps")  # the first is shown beside photographs; the others where it leaves no set empty
 LAST = '<section aria-labelledby="h-run">'  # photographs are inserted before it
 
 
@@ -99,10 +104,7 @@ def _script_data(study: Study) -> dict[str, Any]:
         "ratio": RATIO,
         "front": {
             "compared": [_dot(dot) | {"large": True} for dot in front.compared],
-            "traces": [
-                {"title": trace.title, "dash": trace.dash, "dots": [_dot(dot) for dot in trace.dots]}
-                for trace in front.traces
-            ],
+            "traces": [{"title": t.title, "dash": t.dash, "dots": [_dot(dot) for dot in t.dots]} for t in front.traces],
             "best": [{"x": dot.size, "y": dot.singletons} for dot in front.best],
         },
         "first": STEPS[0],
@@ -136,6 +138,41 @@ def stream_page(monitor: "Monitor") -> str:
     return render("stream.html.j2", title="Along the stream", monitor=monitor, drawing=drawing)
 
 
+def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
+    """Insert photographs of `folder`, whose logits train wrote to `probs`, into the page."""
+    from pippin.tables.reading import read_data
+
+    data = read_data(probs)
+    with np.load(probs) as archive:
+        files = archive["files"]
+    rows, sets = first_split(data, alpha, fraction, seed)
+    section = photo_section(folder, files[rows].tolist(), sets, data.truth()[rows])
+    start, last, end = page.read_text(encoding="utf-8").rpartition(LAST)
+    write_whole(page, f"{start}{section}\n{last}{end}".encode())
+
+
+def first_split(
+    data: "Data", alpha: float, fraction: float, seed: int
+) -> tuple[NDArray[np.int64], dict[str, PredictionSets]]:
+    """Return the test rows of the first split of compare, and their sets under each score shown."""
+    import pippin
+    from pippin._compare.splits import draw_split, make_trial
+
+    labelled = data.labelled
+    split = draw_split(make_trial(labelled, alpha, fraction, seed), 0)
+    inner, outer = np.flatnonzero(split.calibration), np.flatnonzero(~split.calibration)
+    sets = {}
+    for score in SHOWN:
+        generator = split.generator()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*too few.*")  # compare has warned
+            rows, labels = labelled.rows.take(inner), labelled.labels[inner]
+            predictor = pippin.calibrate(rows, labels, score, alpha, seed=generator)
+        outer_sets = predictor.predict(labelled.rows.take(outer), seed=generator)
+        sets[str(predictor.score)] = replace(outer_sets, classes=labelled.classes)
+    return outer, sets
+
+
 def photo_kinds(
     sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
@@ -144,13 +181,10 @@ def photo_kinds(
     correct, single = first.hold(labels), first.sizes == 1
     other, empty = next(((name, found) for name, found in sets.items() if (found.sizes == 0).any()), (score, first))
     return {
-        "Singletons that are right": (first, _spread(np.flatnonzero(single & correct))),
-        "Singletons that are wrong": (first, _spread(np.flatnonzero(single & ~correct))),
+        "Singletons that are right": (first, _spread(single & correct)),
+        "Singletons that are wrong": (first, _spread(single & ~correct)),
         "The largest sets, of each true class in turn": (first, _largest(first, labels)),
-        "Empty sets" + (f", under {other}" if other != score else ""): (
-            empty,
-            _spread(np.flatnonzero(empty.sizes == 0)),
-        ),
+        f"Empty sets, under {other}" if other != score else "Empty sets": (empty, _spread(empty.sizes == 0)),
     }
 
 
@@ -173,14 +207,9 @@ def photo_section(
     return render("photos.html.j2", kinds=kinds, n=len(files), score=next(iter(sets)))
 
 
-def with_photos(page: str, section: str) -> str:
-    """Insert the section before the last one of the report."""
-    place = page.rindex(LAST)
-    return f"{page[:place]}{section}\n{page[place:]}"
-
-
-def _spread(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Choose a few rows, evenly spread."""
+def _spread(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Choose a few of the rows that are marked, evenly spread."""
+    rows = np.flatnonzero(chosen)
     return rows if len(rows) <= EACH else rows[np.linspace(0, len(rows) - 1, EACH).astype(int)]
 
 

@@ -47,13 +47,9 @@ def cutting(example: CutPhotograph) -> Figure:
     title = f"{short(example.photo)}: {rows} × {columns} windows of {side} × {side}, {int(example.stays.sum())} stay"
     ax.set_title(title, loc="left", parse_math=False)
     groups = {mask_classes()[value].group for value in np.unique(example.labels[example.stays]).tolist()}
-    dropped = Patch(facecolor="none", edgecolor=QUIET, linestyle=":", linewidth=1.5, label="not kept")
-    handles = [
-        Patch(facecolor="none", edgecolor=color, linewidth=3, label=group)
-        for group, (color, _) in GROUPS.items()
-        if group in groups
-    ]
-    _legend(figure, handles if example.stays.all() else [*handles, dropped])
+    frames = {group: {"facecolor": "none", "edgecolor": color, "linewidth": 3} for group, (color, _) in GROUPS.items()}
+    frames["not kept"] = {"facecolor": "none", "edgecolor": QUIET, "linestyle": ":", "linewidth": 1.5}
+    _legend(figure, frames, groups if example.stays.all() else groups | {"not kept"})
     return figure
 
 
@@ -76,17 +72,14 @@ def class_counts(classes: list[dict[str, Any]]) -> Figure:
         _count_axis(ax, max(row["before"] for row in order))
     axes[0].set_yticks(range(len(order)), [row["name"] for row in order], parse_math=False)
     axes[0].set_ylim(len(order) - 0.4, -0.6)
-    groups = {row["group"] for row in order}
-    handles = [
-        Patch(facecolor=color, hatch=hatch, edgecolor=INK, linewidth=0.5, label=group)
-        for group, (color, hatch) in GROUPS.items()
-        if group in groups
-    ]
-    _legend(figure, handles)
+    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
+    styles = {group: edge | {"facecolor": color, "hatch": hatch} for group, (color, hatch) in GROUPS.items()}
+    _legend(figure, styles, {row["group"] for row in order})
     return figure
 
 
-def _legend(figure: Figure, handles: list[Patch]) -> None:
+def _legend(figure: Figure, styles: dict[str, dict[str, Any]], shown: set[str]) -> None:
+    handles = [Patch(label=name, **style) for name, style in styles.items() if name in shown]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
