@@ -1,5 +1,7 @@
-"""The rows of X and y: checked, split in two, cut, and turned into probabilities of named classes."""
+"""Rows of X and y: checks, splits, probabilities of named classes, and detection of rows used for training."""
 
+from collections.abc import Iterator
+from math import sqrt
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,15 +13,19 @@ from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, has_fit_parameter
 
-from pippin._runtime.errors import InputError
+from pippin._runtime.arrays import Codes
+from pippin._runtime.errors import InputError, warn
+from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin._validation.index import same_index
 from pippin._validation.rows import row_index
 
-RowIndices = NDArray[np.intp]
+KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbours, Gaussian processes, SVMs, label propagation
+HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on rows that did not train
+ENOUGH = 50  # rows, all of them right, that look like training rows
 
 
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
-    """y as one label for each row of X."""
+    """Return y as one label for each row of X."""
     if y is None:
         raise InputError(
             "A conformal classifier requires y to be passed, but the target y is None", "pass one label per row"
@@ -33,15 +39,15 @@ def as_targets(X: Any, y: Any) -> NDArray[Any]:
 
 
 def several(y: NDArray[Any]) -> NDArray[Any]:
-    """The classes in y, sorted; at least two."""
+    """Return the classes in y, sorted; at least two."""
     classes = np.unique(y)
     if len(classes) < 2:
         raise InputError(f"Expected at least two classes, got {len(classes)} class", "add rows of another class")
     return classes
 
 
-def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> tuple[RowIndices, RowIndices]:
-    """Indices of the rows to fit on and of those to calibrate on, which share none.
+def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> tuple[Codes, Codes]:
+    """Return the indices of the rows to fit on, and those of the rows to calibrate on.
 
     >>> fitted, held_out = split(0.25, np.zeros((8, 1)), np.arange(8), 0, {})
     >>> len(held_out), len(np.union1d(fitted, held_out))
@@ -52,20 +58,18 @@ def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -
         order = np.random.default_rng([seed, 0]).permutation(n)
         count = min(max(round(float(cv) * n), 1), n - 1)
         return np.sort(order[count:]), np.sort(order[:count])
-    if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
-        raise InputError(
-            f"Expected cv as 'prefit', a fraction between 0 and 1, or a splitter, got {cv!r}",
-            "cv=0.25 holds a quarter of the rows out",
-        )
-    train, held_out = (np.arange(n)[part] for part in next(iter(check_cv(cv).split(X, y, **params))))
+    splits = _splits(
+        cv, X, y, params, "'prefit', a fraction between 0 and 1,", "cv=0.25 holds a quarter of the rows out"
+    )
+    train, held_out = (np.arange(n)[part] for part in next(splits))
     both = np.intersect1d(train, held_out)
     if len(both):
         raise InputError(f"Expected rows to fit on or to calibrate on, got row {both[0]} for both", "change cv")
     return train, held_out
 
 
-def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> RowIndices:
-    """The fold of each row, numbered from 0: as many as `cv` says, at random, or a splitter's test parts.
+def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> Codes:
+    """Return the fold of each row from 0: `cv` random folds, or the test parts of a splitter.
 
     >>> np.bincount(fold_of_rows(3, np.zeros((8, 1)), np.arange(8), 0, {}))
     array([3, 3, 2])
@@ -75,12 +79,9 @@ def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, 
         if n < int(cv):
             raise InputError(f"Expected at least as many rows as folds, got n_samples={n} for cv={cv}", "lower cv")
         return np.random.default_rng([seed, 0]).permutation(np.arange(n) % int(cv))
-    if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
-        raise InputError(
-            f"Expected cv as a number of folds of at least 2 or a splitter, got {cv!r}", "cv=5 makes five folds"
-        )
     folds = np.full(n, -1)
-    for f, (train, test) in enumerate(check_cv(cv).split(X, y, **params)):
+    splits = _splits(cv, X, y, params, "a number of folds of at least 2", "cv=5 makes five folds")
+    for f, (train, test) in enumerate(splits):
         if (folds[test] >= 0).any() or len(np.union1d(train, test)) < n or len(np.intersect1d(train, test)):
             raise InputError(
                 f"Expected folds that share no row and leave all others to fit on, got another split number {f}",
@@ -92,28 +93,35 @@ def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, 
     return folds
 
 
-def cut(value: Any, rows: RowIndices, n: int) -> Any:
-    """A parameter of `fit` for some of the n rows, if it has a value for each of them."""
+def _splits(cv: Any, X: Any, y: NDArray[Any], params: dict[str, Any], others: str, remedy: str) -> Iterator[Any]:
+    """Return the splits of a splitter or of a list; `others` are the other values that cv can have."""
+    if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
+        raise InputError(f"Expected cv as {others} or a splitter, got {cv!r}", remedy)
+    return iter(check_cv(cv).split(X, y, **params))
+
+
+def cut(value: Any, rows: Codes, n: int) -> Any:
+    """Return a parameter of `fit` for some of the n rows, if it has a value for each of them."""
     if isinstance(value, str | dict) or not hasattr(value, "__len__") or len(value) != n:
         return value
     return _safe_indexing(value, rows)
 
 
-def fitted(estimator: Any, X: Any, y: NDArray[Any], train: RowIndices, params: dict[str, Any], seed: int | None) -> Any:
-    """A clone fitted on some of the rows, with seeds of its own unless `seed` is None."""
-    own = {name: cut(value, train, len(y)) for name, value in params.items()}
-    for name, weights in own.items():
+def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Codes, params: dict[str, Any], seed: int | None) -> Any:
+    """Return a clone fitted on some of the rows, with seeds derived from `seed` unless that is None."""
+    params_of_rows = {name: cut(value, train, len(y)) for name, value in params.items()}
+    for name, weights in params_of_rows.items():
         if name.endswith("sample_weight") and not np.any(weights) and np.any(params[name]):
             raise InputError(
                 f"Expected a class with weight among the {len(train)} rows to fit on, got weights of 0 only",
                 "give weight to more rows, or pass another random_state or cv",
             )
     unfitted = clone(estimator) if seed is None else seeded(clone(estimator), seed)
-    return unfitted.fit(_safe_indexing(X, train), y[train], **own)
+    return unfitted.fit(_safe_indexing(X, train), y[train], **params_of_rows)
 
 
 def weight_name(estimator: Any) -> str:
-    """The parameter of `fit` that takes the weights: the estimator's own, or that of a pipeline's last step."""
+    """Return the name of the parameter of `fit` for weights, of the estimator or of the last step of a pipeline."""
     last = getattr(estimator, "steps", [("", estimator)])[-1]
     if not has_fit_parameter(last[1], "sample_weight"):
         raise InputError(
@@ -124,43 +132,40 @@ def weight_name(estimator: Any) -> str:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """The estimator with seeds wherever its random_state is None, its steps and parts included."""
+    """Set seeds wherever random_state is None, in steps and parts of the estimator too."""
     empty = [k for k, v in sorted(estimator.get_params().items()) if v is None and k.split("__")[-1] == "random_state"]
     draws = np.random.default_rng([seed, 3]).integers(2**31, size=len(empty))
     return estimator.set_params(**dict(zip(empty, draws.tolist(), strict=True)))
 
 
 def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]:
-    """The estimator's probabilities in columns for `classes`; a class it never saw has 0."""
+    """Return the estimator's probabilities in columns for `classes`; a class it was not fitted on has 0."""
     if not hasattr(estimator, "predict_proba"):
         raise TypeError(
             f"Expected a classifier with predict_proba, got {type(estimator).__name__}: "
             "wrap it in sklearn.calibration.CalibratedClassifierCV first."
         )
     probs = np.asarray(estimator.predict_proba(X))
-    given, own = classes.tolist(), np.asarray(estimator.classes_).tolist()
-    if own == given:
+    if np.array_equal(estimator.classes_, classes):
         return probs
-    place = {name: column for column, name in enumerate(given)}
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
-    full[:, [place[name] for name in own]] = probs  # some estimators do not sort their classes
+    full[:, np.searchsorted(classes, estimator.classes_)] = probs  # some estimators do not sort their classes
     return full
 
 
 def as_names(classes: NDArray[Any]) -> list[Any]:
-    """Classes as text or whole numbers, which is what names can be in a predictor's file.
+    """Return classes as text or whole numbers, which predictor files can store.
 
     >>> as_names(np.array([False, True])), as_names(np.array([0.5, 1.0]))
     ([0, 1], ['0.5', '1.0'])
     """
-    found: list[Any] = classes.tolist()
-    if all(isinstance(c, int) or (isinstance(c, float) and c.is_integer()) for c in found):
-        return [int(c) for c in found]
-    return [str(c) for c in found]
+    values: list[Any] = classes.tolist()
+    whole = all(isinstance(c, int) or (isinstance(c, float) and c.is_integer()) for c in values)
+    return [int(c) if whole else str(c) for c in values]
 
 
 def as_seed(random_state: Any) -> int:
-    """A seed from what scikit-learn calls a random state; None is fresh entropy, not the global generator."""
+    """Return a seed from a random state of scikit-learn; None is fresh entropy, not the global generator."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**32))
     if isinstance(random_state, Integral) and int(random_state) >= 0:
@@ -173,3 +178,54 @@ def as_seed(random_state: Any) -> int:
         f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}",
         "random_state=0 makes results repeat",
     )
+
+
+def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
+    """Refuse rows that the estimator stores from its training; warn of an accuracy that only such rows have.
+
+    Args:
+        estimator: a fitted estimator.
+        X: the rows to calibrate on.
+        right: True where its most probable class is the true one.
+
+    Raises:
+        InputError: the estimator was fitted on some of these rows.
+    """
+    parts = _parts(estimator, X)
+    for part, rows in parts:
+        for name in KEEPS_ROWS:
+            kept = getattr(part, name, None)
+            if kept is not None and np.size(kept) and (seen := seen_before(fingerprints(kept), fingerprints(rows))):
+                raise InputError(
+                    f"Expected rows that the estimator was not fitted on, got {seen} of {len(right)} that its "
+                    f"{type(part).__name__} keeps from its training",
+                    "calibrate on rows that it has not seen",
+                )
+    n, accuracy = len(right), float(np.mean(right))
+    if n >= ENOUGH and accuracy == 1:
+        warn(
+            f"The estimator is right on all {n:,} calibration rows: if it was fitted on them, sets will miss the true "
+            "class far more often than promised. Calibrate on rows that it has not seen."
+        )
+        return
+    known = next((float(v) for part, _ in parts for name in HELD_OUT if (v := getattr(part, name, None))), None)
+    if known is not None and 0 < known < 1 and accuracy - known > max(0.02, 5 * sqrt(known * (1 - known) / n)):
+        warn(
+            f"The estimator is right on {100 * accuracy:.3g} % of the calibration rows, but only on "
+            f"{100 * known:.3g} % of rows that it was not fitted on: it seems to have seen these. Calibrate on others."
+        )
+
+
+def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:
+    """Return the estimator and the fitted estimators inside it, each with the rows that reach it."""
+    parts = [(estimator, X)]
+    if hasattr(estimator, "steps"):
+        rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return parts + _parts(estimator.steps[-1][1], rows)
+    inside = [getattr(estimator, name, None) for name in ("estimator", "best_estimator_", "base_estimator_")]
+    for name in ("estimators_", "calibrated_classifiers_"):
+        inside += members if isinstance(members := getattr(estimator, name, None), list) else []
+    for part in inside:
+        if hasattr(part, "classes_") or hasattr(part, "X_train_"):  # else a template, never fitted
+            parts += _parts(part, X)
+    return parts
