@@ -70,7 +70,8 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         Args:
             X: rows of features, as the estimator takes them.
         """
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError first
+        return np.asarray(self.classes_[best])
 
     @property
     def n_features_in_(self) -> int:

@@ -93,9 +93,8 @@ def calibrate(
         raise InputError(
             "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
         )
-    taxonomy = (
-        None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
-    )
+    marginal = per is None and groups is None and unseen == "error"
+    taxonomy = None if marginal else Taxonomy(per or "group", groups, unseen)
     check_options({}, taxonomy, alpha, chosen, confidence)
     warn_of_levels(alpha)
     codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))

@@ -11,14 +11,7 @@ from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import Held
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
-from pippin.torch.ranking import (
-    SCORE_SCHEMA,
-    block_probabilities,
-    operation,
-    prediction_sets,
-    row_blocks,
-    softmax,
-)
+from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, prediction_sets, row_blocks, softmax
 from pippin.torch.scores import TorchScore, scores_by_rank
 
 LISTED = 64  # default of `max_size`
