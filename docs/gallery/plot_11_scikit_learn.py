@@ -57,7 +57,11 @@ search = GridSearchCV(
         "estimator__logisticregression__C": [0.003, 0.03, 0.3, 3],
         "score": ["ip", "margin", "repip", "socop"],
     },
-    scoring={"singletons": singleton_rate, "classes": neg_mean_size, "coverage": coverage},
+    scoring={
+        "singletons": singleton_rate,
+        "classes": neg_mean_size,
+        "coverage": coverage,
+    },
     refit="singletons",
     cv=3,
 ).fit(X, y)

@@ -271,7 +271,7 @@ class ConformalPredictor(SavedWithScores):
             weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
             features: what the sharpener was shown beside the probabilities, one row per object.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: whether calibration scores equal to s count with a random weight.
+            smoothed: whether calibration scores equal to s count with a random weight; not with units of several rows.
             from_logits: whether `probs` are logits, of which a softmax is taken.
 
         Returns:
@@ -283,7 +283,7 @@ class ConformalPredictor(SavedWithScores):
         >>> predictor.p_values(data.probs[1999:2001], data.labels[1999:2001])
         array([0.3035, 0.8375])
         """
-        self.check_p_values()
+        self.check_p_values(smoothed)
         request = self._request(probs, groups, weights, features, seed, smoothed, from_logits)
         return like_rows(self._p_values(request, labels), request.rows, self.classes)
 
@@ -323,7 +323,7 @@ class ConformalPredictor(SavedWithScores):
             weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
             features: what the sharpener was shown beside the probabilities, one row per object.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: whether calibration scores equal to s count with a random weight.
+            smoothed: whether calibration scores equal to s count with a random weight; not with units of several rows.
             from_logits: whether `probs` are logits, of which a softmax is taken.
 
         >>> import pippin
@@ -332,7 +332,7 @@ class ConformalPredictor(SavedWithScores):
         >>> predictor.point_predictions(data.probs[1999:])
         PointPredictions(2,987 objects, mean confidence 0.938, mean credibility 0.549)
         """
-        self.check_p_values()
+        self.check_p_values(smoothed)
         request = self._request(probs, groups, weights, features, seed, smoothed, from_logits)
         rows, rule, unseen = request.rows, self._rule, self._rule.unseen_classes()
         if unseen is None:
@@ -553,8 +553,13 @@ class ConformalPredictor(SavedWithScores):
             return "This predictor was saved without its calibration scores, so it can give no p-values"
         return None
 
-    def check_p_values(self) -> None:
-        """Raise an InputError if the predictor has no p-values."""
+    def check_p_values(self, smoothed: bool = False) -> None:
+        """Raise an InputError if the predictor has no p-values, or no smoothed ones."""
+        if smoothed and isinstance(self._rule, UnitsRule) and self._rule.n_units < self.n_calibration:
+            raise InputError(
+                "Smoothed p-values of clustered rows may be too small, so this predictor has none",
+                "leave smoothed= out",
+            )
         if reason := self._without_p_values():
             remedy = "calibrate with per='class', or one score such as ip, for p-values"
             saved = "calibrate again, or save with scores=True"
