@@ -27,9 +27,6 @@ MODULES = (
     "pippin.testing",
     "pippin.export.onnx",
     "pippin.export.c_header",
-    "pippin.tables.reading",
-    "pippin.tables.columns",
-    "pippin.tables.writing",
 )
 
 # What an argument is whose annotation is Any; "return" is what is given back.

@@ -19,7 +19,6 @@ MODULES = (
     *("pippin.decisions", "pippin.distributed", "pippin.metrics", "pippin.online", "pippin.scores", "pippin.shift"),
     *("pippin", "pippin.sklearn", "pippin.torch", "pippin.dask", "pippin.images", "pippin.testing"),
     *("pippin.export.onnx", "pippin.export.c_header"),
-    *("pippin.tables.columns", "pippin.tables.reading", "pippin.tables.writing"),
 )
 # What scikit-learn and torch give every estimator and module, documented there.
 THEIRS = {"pippin.sklearn": {"score", "set_fit_request", "set_score_request"}, "pippin.torch": {"extra_repr"}}

@@ -310,18 +310,18 @@ class Taxonomy(NamedTuple):
                 "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'",
             )
 
-    def places(self, classes: Classes, names: tuple[str | int, ...] | None) -> "Places":
+    def places(self, classes: Classes, names: tuple[str | int, ...] | None) -> "ResolvedTaxonomy":
         """Return the placement of rows per class, kind, group, or class and group; `names` are those of the groups."""
         if not isinstance(self.per, str):
             kinds = as_kinds(self.per, classes)
-            return Places(Placement(kinds.of[None].astype(np.int32), kinds.of), None, kinds)
+            return ResolvedTaxonomy(Placement(kinds.of[None].astype(np.int32), kinds.of), None, kinds)
         if names is None:
-            return Places(by_class(len(classes)), None, None)
+            return ResolvedTaxonomy(by_class(len(classes)), None, None)
         known: GroupNames = (*names, None) if self.unseen == "marginal" else names
-        return Places(by_group(len(names), len(classes), "class" in self.per, self.unseen), known, None)
+        return ResolvedTaxonomy(by_group(len(names), len(classes), "class" in self.per, self.unseen), known, None)
 
 
-class Places(NamedTuple):
+class ResolvedTaxonomy(NamedTuple):
     """Placement of calibration rows, names of the groups, and kinds of the classes, where there are any."""
 
     placement: Placement

@@ -554,7 +554,11 @@ class ConformalPredictor(SavedWithScores):
         return None
 
     def check_p_values(self, smoothed: bool = False) -> None:
-        """Raise an InputError if the predictor has no p-values, or no smoothed ones."""
+        """Raise an InputError if the predictor has no p-values, or no smoothed ones.
+
+        Args:
+            smoothed: if True, smoothed p-values are required.
+        """
         if smoothed and isinstance(self._rule, UnitsRule) and self._rule.n_units < self.n_calibration:
             raise InputError(
                 "Smoothed p-values of clustered rows may be too small, so this predictor has none",

@@ -23,7 +23,7 @@ from pippin._validation.rows import as_rows
 from pippin.dask.partitions import Partition, gathered, map_batches, partitions_of, registering, row_positions
 from pippin.tables.scanning import Scan
 
-Combine = Callable[[list[Any]], Any]
+Reduce = Callable[[list[Any]], Any]
 
 
 def calibrate(
@@ -179,7 +179,7 @@ def _drawn(seed: int | None) -> int:
     return secrets.randbits(64) if seed is None else seed
 
 
-def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Combine, exact: bool) -> list[Any]:
+def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Reduce, exact: bool) -> list[Any]:
     """Return a task per partition that combines the results of `work` on its batches; see `map_batches`."""
     registered, positions = registering(work), row_positions(partitions, exact)
     return [
@@ -188,7 +188,7 @@ def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Combi
     ]
 
 
-def _combined(part: Partition, number: int, first: int, work: Any, combine: Combine) -> Any:
+def _combined(part: Partition, number: int, first: int, work: Any, combine: Reduce) -> Any:
     return combine(map_batches(part, number, first, work))
 
 

@@ -14,7 +14,7 @@ from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_b
 
 FEW = 32  # ranks that a top-k looks at before a row is sorted
 AT_ONCE = 1 << 24  # probabilities that are ranked at once
-Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
 
@@ -29,8 +29,8 @@ def row_blocks(rows: torch.Tensor, n_classes: int) -> Iterator[torch.Tensor]:
 
 
 def operation(
-    name: str, function: Callable[..., Result], fake: Callable[..., Any], schema: str | None = None
-) -> Callable[..., Result]:
+    name: str, function: Callable[..., Outcome], fake: Callable[..., Any], schema: str | None = None
+) -> Callable[..., Outcome]:
     """Register a function as an operation of torch; return a function that uses it for traced tensors.
 
     Args:
@@ -42,7 +42,7 @@ def operation(
     registered = torch.library.custom_op(f"pippin::{name}", function, mutates_args=(), schema=schema)
     registered.register_fake(fake)
 
-    def call(x: torch.Tensor, *others: Any) -> Result:
+    def call(x: torch.Tensor, *others: Any) -> Outcome:
         return (registered if is_traced(x) else function)(x, *others)
 
     return call
