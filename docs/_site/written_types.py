@@ -110,7 +110,7 @@ RETURNED = (
     "pippin._validation.batched.Batch",
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",
-    "pippin._conformal.explaining.ExplainedClass",
+    "pippin._conformal.explanation.ExplainedClass",
     "pippin._distributed.calibration.Part",
     "pippin._sharpening.sharpener.Learnt",
 )
