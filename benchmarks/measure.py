@@ -1,9 +1,11 @@
 """Clocks and memory: medians of interleaved repeats, peaks of resident memory, first calls."""
 
 import ctypes
+import datetime
 import gc
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+import pippin
+
 Work = Callable[[], Any]
 
 FIRST_CALL = """
@@ -27,6 +31,34 @@ t3 = time.perf_counter(); pippin.warm_up()
 t4 = time.perf_counter()
 print(json.dumps({"import": t1 - t0, "calibrate": t3 - t2, "warm_up": t4 - t3}))
 """
+
+
+def provenance() -> dict[str, Any]:
+    """Return the version, commit, date and host of a run, for the heading of its tables."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # git is not installed
+        commit = ""
+    return {
+        "pippin": pippin.__version__,
+        "commit": commit or None,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+    }
+
+
+def _processor() -> str:
+    """Return the name of the processor's model where the system has it, or else of its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def timed(work: Work) -> float:
