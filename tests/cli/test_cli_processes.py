@@ -65,7 +65,7 @@ def test_a_killed_comparison_goes_on_to_the_same_end(folder, call, no_figures):
     code, _, refused = call(" ".join([*LONG[:6], "6", "--out", "killed"]))
     assert code == 2
     assert refused.count("\n") == 1
-    assert "belongs to another run" in refused
+    assert "of another run" in refused
     assert tree(folder / "killed") == before
     for out in ("killed", "whole"):
         assert call(" ".join([*LONG, out]))[0] == 0

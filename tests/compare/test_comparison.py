@@ -263,10 +263,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
     path = str(tmp_path / "kept.npz")
     same = {"scores": ["ip"], "splits": 10, "checkpoint": path}
     pippin.compare(data.probs, data.labels, **same)
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(data.probs, data.labels, **{**same, **change})
     other = data.probs[::-1].copy()
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(other, data.labels, **same)
 
 

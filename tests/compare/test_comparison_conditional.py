@@ -173,13 +173,13 @@ def test_a_checkpoint_of_other_methods_or_groups_is_refused(tmp_path):
     probs, labels, groups = made("spread", 100, 3)
     options = {"splits": 3, "checkpoint": str(tmp_path / "kept.npz")}
     pippin.compare(probs, labels, ["ip per class and group"], groups=groups, **options)
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(probs, labels, ["ip per class"], groups=groups, **options)
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(probs, labels, ["ip per class and group nonempty"], groups=groups, **options)
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(probs, labels, ["ip per class and group"], groups=groups[::-1], **options)
-    with pytest.raises(ValueError, match="belongs to another run"):
+    with pytest.raises(ValueError, match="of another run"):
         pippin.compare(probs[:, ::-1], 2 - labels, ["ip per class and group"], groups=groups, **options)
 
 

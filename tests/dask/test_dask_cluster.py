@@ -187,14 +187,14 @@ def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, caps
     """On a terminal, after a second: rows a second where tables say how many there are, else partitions."""
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path / "tables")
-    monkeypatch.setattr(progress, "PATIENCE", -1)
+    monkeypatch.setattr(progress, "DELAY", -1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     predictor = pippin.dask.calibrate(pippin.scan("tables/*.parquet", id="photo"))
     told = capsys.readouterr().err
     assert "rows" in told
     assert "2100/2100" in told
-    assert " a second " in told
+    assert " per second " in told
     pippin.dask.evaluate(predictor, pippin.scan("tables", id="photo"))
     assert "partitions" in (told := capsys.readouterr().err)
     assert "4/4" in told

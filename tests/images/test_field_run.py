@@ -109,7 +109,7 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
 
 
 RUNNING = "pippin.images.field_run"
-PLACES = ("pippin.images.batch:Journal.append", f"{RUNNING}:write_whole", f"{RUNNING}:FieldRun.process", "write")
+PLACES = ("pippin.images.batch:Journal.append", f"{RUNNING}:write_atomically", f"{RUNNING}:FieldRun.process", "write")
 
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(model, photos, tmp_path, call):

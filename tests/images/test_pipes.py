@@ -25,9 +25,9 @@ def test_a_pipe_among_photographs_is_named(among, call, tmp_path):
         strict = call(f"prepare we3ds {folder} --out {tmp_path / 'strict'} {OPTIONS} --strict")
     skipped = json.loads((tmp_path / "out" / "prepare.json").read_text())["skipped"]
     assert [(one["file"], one["reason"]) for one in skipped] == [
-        (f"{among}/img_00002.png", "cannot be read (no plain file)")
+        (f"{among}/img_00002.png", "cannot be read (not a regular file)")
     ]
-    assert (strict[0], strict[2].count("\n"), "(no plain file): mend or remove it" in strict[2]) == (2, 1, True)
+    assert (strict[0], strict[2].count("\n"), "(not a regular file): mend or remove it" in strict[2]) == (2, 1, True)
 
 
 def test_a_pipe_for_the_download(call, tmp_path):

@@ -18,7 +18,7 @@ from pippin._engine import decisions, dispatch
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
-from pippin._runtime.showing import html_columns, shown_share
+from pippin._runtime.showing import format_share, html_columns
 from pippin._theory.scores import PAPER_SCORES, Score
 from pippin._validation.labels import as_labelled
 
@@ -188,7 +188,7 @@ class DecisionComparison:
 def _told(value: Any, share: bool) -> str:
     if isinstance(value, str):
         return value
-    return "–" if np.isnan(value) else shown_share(value) if share else f"{value:.3f}"
+    return "–" if np.isnan(value) else format_share(value) if share else f"{value:.3f}"
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:

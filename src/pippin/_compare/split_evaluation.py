@@ -304,6 +304,6 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
             start, stop = kept.done, min(kept.done + at_once, splits)
             run(work, [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)])
             advance(stop - start)
-            kept.keep(stop)
+            kept.save(stop)
     warn_of_notes(notes)
     return values

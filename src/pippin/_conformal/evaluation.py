@@ -13,7 +13,7 @@ from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes, Flags
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import AMBER, BLUE, Share, html_columns, shown_number, shown_share, visible
+from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
@@ -45,8 +45,8 @@ def told_metric(name: str, value: float) -> str:
     ('90.1 %', '1.48', '1.729')
     """
     if name == "threshold":
-        return shown_number(value)
-    return f"{value:.2f}" if name == "mean_size" else shown_share(value)
+        return format_number(value)
+    return f"{value:.2f}" if name == "mean_size" else format_share(value)
 
 
 def empty_because(accuracy: float, alpha: float, empty: float) -> str:
@@ -199,9 +199,9 @@ class Evaluation:
     def _repr_html_(self) -> str:
         told = {word: [told_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
         if self.singleton_accuracy is not None:
-            told["singleton accuracy"] = [shown_share(self.singleton_accuracy)]
+            told["singleton accuracy"] = [format_share(self.singleton_accuracy)]
         known = {name: getattr(self, name.lower()) for name in ("accuracy", *GAPS)}
-        told |= {name: [shown_share(value)] for name, value in known.items() if value is not None}
+        told |= {name: [format_share(value)] for name, value in known.items() if value is not None}
         note = " ".join(f"{name}: {GAPS[name]}." for name in GAPS if known[name] is not None)
         whole = html_columns(f"{self.n:,} objects: {self.verdict}.", told, note=f"{MEANINGS} {note}")
         worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])

@@ -10,7 +10,7 @@ from pippin._conformal.rules import Request
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Flags, Vector
-from pippin._runtime.showing import Share, html_table, shown_number, visible
+from pippin._runtime.showing import Share, format_number, html_table, visible
 from pippin._theory.scores import Score
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class Explanation:
                 str(one.rank),
                 visible(one.name),
                 Share(one.probability),
-                shown_number(one.score),
-                shown_number(one.threshold),
-                "" if one.p_value is None else shown_number(one.p_value),
+                format_number(one.score),
+                format_number(one.threshold),
+                "" if one.p_value is None else format_number(one.p_value),
                 one.why.partition(":")[0],
             )
             for one in self.classes[:MOST_SHOWN]
@@ -164,5 +164,5 @@ def _apart(score: float, limit: float) -> tuple[str, str]:
     >>> _apart(1.0000001, 1.0)
     ('1.0000001', '1.0')
     """
-    first, second = shown_number(score), shown_number(limit)
+    first, second = format_number(score), format_number(limit)
     return (repr(score), repr(limit)) if first == second and score != limit else (first, second)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Classes, Vector, read_only
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError, UnknownScoreError
 from pippin._runtime.showing import html_columns, html_facts
 from pippin._theory.level import as_alpha
@@ -354,7 +354,7 @@ def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
     encoded = {key: _encoded(value) for key, value in content.items()}
     version = 2 if "kind" in content else 1
     whole = {"format": FORMAT, "version": version, "sha256": _checksum(encoded), "predictor": encoded}
-    write_whole(path, json.dumps(whole, allow_nan=False).encode())
+    write_atomically(path, json.dumps(whole, allow_nan=False).encode())
 
 
 def read_file(path: "str | PathLike[str]") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pippin._decisions.utility import Utility
 from pippin._engine import decisions as engine_decisions
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, html_table, shown_number, shown_share
+from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_classes, as_labels
@@ -122,7 +122,7 @@ class Decisions:
         for i in range(min(SHOWN, len(self))):
             action, certificate = self[i]
             name = str(i if self.index is None else self.index[i])
-            certified = "nothing" if certificate == -np.inf else shown_number(certificate)
+            certified = "nothing" if certificate == -np.inf else format_number(certificate)
             rows.append((name, Chips([action], TINTS[self.codes[i] % len(TINTS)]), certified))
         caption = repr(self).removeprefix("Decisions(").removesuffix(")")
         note = "Certified utility: a lower bound that holds at the level of calibration."
@@ -257,7 +257,7 @@ class DecisionEvaluation:
 
     def _repr_html_(self) -> str:
         rows = [
-            (name, Share(share), shown_share(self.errors[name]) if name in self.errors else "–")
+            (name, Share(share), format_share(self.errors[name]) if name in self.errors else "–")
             for name, share in self.shares.items()
         ]
         means = f"Mean certificate {self.mean_certificate:.3f}, mean utility {self.mean_utility:.3f}."

@@ -18,7 +18,7 @@ from pippin._conformal.mondrian import by_text
 from pippin._conformal.serialization import need
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import html_table, shown_number
+from pippin._runtime.showing import format_number, html_table
 from pippin._theory.policy import Policy, make_policy
 from pippin._validation.rows import shortened
 
@@ -166,7 +166,7 @@ class Utility:
     def _repr_html_(self) -> str:
         shown = list(self.columns)[:COLUMNS_SHOWN]
         rows = [
-            (name, *map(shown_number, row[: len(shown)])) for name, row in zip(self.actions, self.values, strict=True)
+            (name, *map(format_number, row[: len(shown)])) for name, row in zip(self.actions, self.values, strict=True)
         ]
         n_left = len(self.columns) - len(shown)
         more = f" {n_left:,} more classes are not shown." if n_left else ""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pippin._engine import numpy_engine
 from pippin._engine.protocol import Bounds, Draws, Engine, Held, NearPlaces
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
-from pippin._runtime.disk import room_beside
+from pippin._runtime.disk import allocate_like
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads, run
 from pippin._theory.formula import score_at
@@ -231,7 +231,7 @@ def best_two(rows: Rows) -> tuple[Codes, Codes]:
 
 def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
     """Return every row sorted in descending order, and each label as its rank (from 0)."""
-    ranked = room_beside(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
+    ranked = allocate_like(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
     ranks = np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:

@@ -17,7 +17,7 @@ from pippin._online import state
 from pippin._online.update_rules import make_rules
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import html_facts, shown_share
+from pippin._runtime.showing import format_share, html_facts
 from pippin._validation.rows import as_one_row, as_rows
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Stream(state.Resumable):
             "update": self.update,
             "sets given": self.n_predicted,
             "labels learnt": self.n_learnt,
-            "coverage": shown_share(self.coverage) if self.n_learnt else "no label yet",
+            "coverage": format_share(self.coverage) if self.n_learnt else "no label yet",
             "threshold now": self.threshold if len(self._rules) == 1 else f"{len(self._rules):,} of them",
         }
         return html_facts(f"Stream: {self.describe()}", facts)

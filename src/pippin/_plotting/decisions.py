@@ -10,7 +10,7 @@ from pippin._plotting import drawing
 from pippin._plotting.comparison import look
 from pippin._plotting.drawing import INK, LINE, QUIET, SPARE, TARGET, drawn, short, write_labels
 from pippin._runtime.arrays import Vector
-from pippin._runtime.showing import shown_number
+from pippin._runtime.showing import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
         nothing = level == -np.inf
         colour = SPARE if nothing else COLOURS[number % len(COLOURS)]
         style: dict[str, Any] = {"color": colour, "edgecolor": INK, "linewidth": 0.5}
-        ax.barh(places, shares, left=start, height=0.7, label="nothing" if nothing else shown_number(level), **style)
+        ax.barh(places, shares, left=start, height=0.7, label="nothing" if nothing else format_number(level), **style)
         start += shares
     for place, count in enumerate(decisions.counts().values()):
         certified = decisions.certificates[decisions.codes == place]
@@ -76,7 +76,7 @@ def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes
     ax.set_xlim(left=-0.1)
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
     drawing.percent_axis(ax, "y")
-    one = f": β = {shown_number(decider.beta)}" if len(cells) == 1 else f", per {decider.per}"
+    one = f": β = {format_number(decider.beta)}" if len(cells) == 1 else f", per {decider.per}"
     write_labels(ax, f"What β buys{one}", "β: larger is more careful", "certificates kept")
     if 1 < len(cells) <= NAMED:
         ax.legend(fontsize=9.5)

@@ -1,1 +1,1 @@
-"""Array types, errors, files, threads, progress and display."""
+"""Infrastructure without conformal prediction: array types, errors, files, threads, progress, HTML tables."""

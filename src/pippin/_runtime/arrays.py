@@ -1,4 +1,4 @@
-"""Array types that all packages share."""
+"""Array types shared by all packages, and two helpers for arrays."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32] | NDArray[np.float64]  # probabilities as given
-Vector = NDArray[np.float64]  # scores, p-values, weights, of any number of axes
-Codes = NDArray[np.int64]  # classes or groups by number, one per row; counts
-Indices = NDArray[np.int32]  # classes, rows or ranks by number, many of them
+Floats = NDArray[np.float32] | NDArray[np.float64]  # probabilities in the precision of the input
+Vector = NDArray[np.float64]  # float64 scores, p-values or weights, any shape
+Codes = NDArray[np.int64]  # class or group index of each row; counts
+Indices = NDArray[np.int32]  # long arrays of class, row or rank indices
 Flags = NDArray[np.bool_]
-Classes = Sequence[str | int]  # names of the columns; a range where they have none
+Classes = Sequence[str | int]  # class names in column order; a range for unnamed classes
 Seed = int | np.random.Generator | None
 
 T = TypeVar("T", bound=np.generic)
@@ -24,12 +24,12 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
     if not array.flags.writeable:
         return array
     view = array.view()
-    view.setflags(write=False)  # faster than to write the flag
+    view.setflags(write=False)  # faster than `view.flags.writeable = False`
     return view
 
 
 def named(codes: NDArray[np.integer[Any]], classes: Classes) -> NDArray[Any]:
-    """Return the names of classes, or their numbers if they have no names.
+    """Return class names for class indices, or the indices themselves if classes have no names.
 
     >>> named(np.array([1, 0]), ("crop", "weed"))
     array(['weed', 'crop'], dtype='<U4')

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, checkpoints, and arrays on disk."""
+"""Atomic writes of files and folders, checkpoints of splits, and memory-mapped arrays."""
 
 import errno
 import io
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
-def write_whole(path: "str | PathLike[str]", data: bytes, *, lasting: bool = True) -> None:
-    """Write the file under another name and rename it, so that it is never half-written.
+def write_atomically(path: "str | PathLike[str]", data: bytes, *, lasting: bool = True) -> None:
+    """Write a file under a temporary name and rename it, so that no reader sees a partial file.
 
-    If not `lasting`, a power failure may leave an empty file, but a killed process does not.
+    With `lasting=False` the data are not flushed to the device: a killed process still leaves no partial file, but a
+    power failure may leave an empty one.
     """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -43,19 +44,19 @@ def write_whole(path: "str | PathLike[str]", data: bytes, *, lasting: bool = Tru
 
 @contextmanager
 def naming_target(path: Path) -> Iterator[None]:
-    """Raise errors of the disk as a sentence that names the target file, not its draft."""
+    """Re-raise any OSError with a message that names the target path instead of the temporary one."""
     try:
         yield
     except OSError as error:
-        remedy = "free some space, or choose another place" if error.errno in FULL else "choose another place"
+        remedy = "free some space, or choose another place" if error.errno in DISK_FULL else "choose another place"
         named = type(error)(f"Cannot write {path} ({error.strerror or error}): {remedy}.")
         named.errno = error.errno
         raise named from error
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder to fill, which then replaces the folder of that name as a whole."""
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, and rename it to `folder` when the `with` block succeeds, replacing an existing one."""
     draft, old = (folder.with_name(f".{folder.name}.{os.getpid()}-{kind}.tmp") for kind in ("new", "old"))
     try:
         with naming_target(folder):
@@ -70,70 +71,70 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_plain(path: Path) -> bytes:
-    """Read a file's bytes; anything but a plain file is refused, since reading from a pipe without a writer blocks."""
+def read_regular_file(path: Path) -> bytes:
+    """Read the bytes of a regular file; raise OSError for a pipe or device, from which reading could block."""
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "no plain file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path.read_bytes()
 
 
 class SplitCheckpoint:
-    """Finished splits on disk: `values[:, :done]` is filled from an earlier, stopped run.
+    """Checkpoint of an experiment over many splits, stored as a NumPy file.
 
-    Without a path nothing is kept. A file of another experiment is refused, not overwritten.
+    `values` has one column per split. If the file exists, its columns are copied into `values[:, :done]`. A file with
+    another fingerprint raises an InputError and is not overwritten. With `path=None` nothing is read or written.
     """
 
     def __init__(self, path: str | None, fingerprint: str, values: Vector) -> None:
-        self.path, self.fingerprint, self.values = path, fingerprint, values
-        self.done = 0
+        self.path, self.fingerprint, self.values, self.done = path, fingerprint, values, 0
         if path is None or not Path(path).exists():
             return
         try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as kept:
-                stored, earlier = str(kept["fingerprint"]), kept["values"]
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+                stored_fingerprint, stored_values = str(file["fingerprint"]), file["values"]
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
-        if stored != fingerprint:
-            what = f"{path} belongs to another run (other data, scores, alpha, fraction or seed)"
+            raise InputError(f"{path} is not a checkpoint, or is damaged", "delete it to start again") from error
+        if stored_fingerprint != fingerprint:
+            what = f"{path} is the checkpoint of another run (other data, scores, alpha, fraction or seed)"
             raise InputError(what, "delete it or choose another output folder")
-        self.done = min(earlier.shape[1], values.shape[1])
-        values[:, : self.done] = earlier[:, : self.done]
+        self.done = min(stored_values.shape[1], values.shape[1])
+        values[:, : self.done] = stored_values[:, : self.done]
 
-    def keep(self, done: int) -> None:
-        """Write the first `done` splits."""
+    def save(self, done: int) -> None:
+        """Write the first `done` columns of `values`."""
         self.done = done
         if self.path is not None:
             buffer = io.BytesIO()
             np.savez(buffer, fingerprint=np.array(self.fingerprint), values=self.values[:, :done])
-            write_whole(self.path, buffer.getvalue())
+            write_atomically(self.path, buffer.getvalue())
 
 
-def joined_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:
-    """Concatenate rows as numbers of type `kind`; beyond `most` bytes in an anonymous file.
+def concatenate_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:
+    """Concatenate blocks of rows as numbers of type `kind`; above `most` bytes in a memory-mapped file.
 
     >>> import numpy as np
-    >>> joined_on_disk(iter([np.eye(2), np.ones((1, 2))]), np.float32, 8).tolist()
+    >>> concatenate_on_disk(iter([np.eye(2), np.ones((1, 2))]), np.float32, 8).tolist()
     [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
-    held: list[NDArray[Any]] = []
+    in_memory: list[NDArray[Any]] = []
     size, width = 0, 1
-    with tempfile.TemporaryFile() as file:  # the map holds it open
+    with tempfile.TemporaryFile() as file:  # the memory map keeps the file open after this block
         for part in parts:
             rows = np.ascontiguousarray(part, dtype=kind)
             size, width = size + rows.nbytes, rows.shape[1]
-            held.append(rows)
+            in_memory.append(rows)
             if size > most:
-                for block in held:
+                for block in in_memory:
                     file.write(block.data)
-                held.clear()
+                in_memory.clear()
         if size <= most:
-            return np.concatenate([np.empty((0, width), dtype=kind), *held])
+            return np.concatenate([np.empty((0, width), dtype=kind), *in_memory])
         file.flush()
         return np.memmap(file, dtype=kind, mode="r", shape=(size // (width * np.dtype(kind).itemsize), width))
 
 
-def room_beside(array: NDArray[Any], shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """Allocate an array: in an anonymous file if `array` is a memory map, else in memory."""
+def allocate_like(array: NDArray[Any], shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+    """Allocate an array in the same kind of storage as `array`: a memory-mapped temporary file, or memory."""
     base: Any = array
     while base is not None and not isinstance(base, np.memmap):
         base = getattr(base, "base", None)

@@ -1,4 +1,4 @@
-"""Errors of inputs and missing libraries, and warnings at the caller's line."""
+"""Exceptions for invalid input and missing libraries, and warnings at the caller's line."""
 
 import sys
 import warnings
@@ -6,19 +6,19 @@ from importlib.util import find_spec
 
 
 class InputError(ValueError):
-    """An input that cannot be used: what was expected and what came, and what to do about it.
+    """Invalid input. The message states the expected value, the received value and a remedy in one sentence.
 
     Args:
-        what: the sentence without its remedy and full stop.
-        remedy: what to do with arrays in Python.
-        in_files: what to do with files, where it differs.
-        row: the row that `what` is about, counted from 0.
+        what: expected and received value, without remedy and period; with `row`, a predicate such as "sums to 4".
+        remedy: advice to users of the Python functions.
+        in_files: advice to users of files and the command line, if it differs.
+        row: index of the invalid row, from 0.
 
     Attributes:
-        what (str): the sentence without its remedy, the row in it.
-        remedy (str | None): what to do with arrays in Python.
-        in_files (str | None): what to do with files, where it differs.
-        row (int | None): the row, counted from 0.
+        what (str): the message without its remedy, including the row.
+        remedy (str | None): advice to users of the Python functions.
+        in_files (str | None): advice to users of files and the command line, if it differs.
+        row (int | None): index of the invalid row, from 0.
 
     >>> error = InputError("sums to 4, expected 1", "pass from_logits=True", "add --logits", row=3)
     >>> print(error)
@@ -35,26 +35,26 @@ class InputError(ValueError):
         self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what
 
     def later(self, rows: int) -> "InputError":
-        """Return the error with its row counted from an earlier one.
+        """Return the error with its row index increased, for an error found in a block of a longer array.
 
         Args:
-            rows: the number of rows before those that were checked.
+            rows: number of rows before the block.
         """
         return self if self.row is None else InputError(self._without_row, self.remedy, self.in_files, self.row + rows)
 
     def at(self, place: object) -> "InputError":
-        """Return the error of one part of several.
+        """Return the error with a prefix that names one of several inputs.
 
         Args:
-            place: the part, such as `Model 2`.
+            place: the input, such as `Model 2`.
         """
         return InputError(f"{place}: {self.what}", self.remedy, self.in_files)
 
     def in_file(self, name: object) -> "InputError":
-        """Return the error of data in a file.
+        """Return the error prefixed with a file name, with the remedy for users of files.
 
         Args:
-            name: the file.
+            name: name of the file.
         """
         return InputError(f"{name}: {self.what}", self.in_files or self.remedy)
 
@@ -63,11 +63,11 @@ class InputError(ValueError):
 
 
 class UnknownScoreError(InputError):
-    """A score whose family is not registered."""
+    """Unregistered score family."""
 
 
 class MissingExtraError(ImportError):
-    """A library is missing; the message names the extra that installs it."""
+    """Missing optional library. The message names the extra that installs it."""
 
 
 def need(what: str, extra: str, *libraries: str) -> None:
@@ -83,7 +83,7 @@ def need(what: str, extra: str, *libraries: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Warn at the nearest caller outside of this package."""
+    """Emit a UserWarning at the line of the nearest caller outside of this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pippin":
         level, frame = level + 1, frame.f_back

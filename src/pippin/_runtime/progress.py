@@ -1,16 +1,20 @@
-"""Progress bar, shown after a second and only on a terminal."""
+"""Progress bar for terminals, shown if a task takes longer than a second."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 1.0  # seconds before the bar is shown
+DELAY = 1.0  # seconds before the bar is shown
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, done: int = 0, rate: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the bar by a number of items; `done` is the start, `rate` shows items a second."""
+    """Yield a function that advances the bar by a number of items.
+
+    `done` is the number of items finished at the start. `rate` adds the number of items per second to the bar. Without
+    a terminal on stderr, the function does nothing.
+    """
     if not sys.stderr.isatty():
         yield lambda more: None
         return
@@ -21,14 +25,14 @@ def progress_bar(what: str, total: int | None, *, done: int = 0, rate: bool = Fa
     columns: tuple[ProgressColumn, ...] = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *speed)
     bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=total, completed=done, speed="")
-    began, now = time.monotonic(), 0
+    start, finished = time.monotonic(), 0
 
     def advance(more: int) -> None:
-        nonlocal now
-        now += more
-        spent = time.monotonic() - began
-        bar.update(task, advance=more, speed=f"{now / max(spent, 1e-9):,.0f} a second")
-        if not bar.live.is_started and spent > PATIENCE:
+        nonlocal finished
+        finished += more
+        elapsed = time.monotonic() - start
+        bar.update(task, advance=more, speed=f"{finished / max(elapsed, 1e-9):,.0f} per second")
+        if not bar.live.is_started and elapsed > DELAY:
             bar.start()
 
     try:

@@ -1,4 +1,4 @@
-"""Display: tables of notebooks as HTML without a style sheet, and names with unprintable characters escaped."""
+"""HTML tables for notebooks with inline styles, number formats, and escapes for unprintable characters."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,16 @@ TABLE = "border-collapse:collapse;margin:0.5em 0;font-variant-numeric:tabular-nu
 CHIP = "display:inline-block;padding:0 0.55em;margin:0.1em 0.3em 0.1em 0;border-radius:0.9em;background:{tint}"
 BAR = "background:linear-gradient(to right,{tint} {percent:.1f}%,transparent {percent:.1f}%)"
 QUIET = "margin:0.2em 0;font-size:0.9em;opacity:0.8"
-MARK = "background:rgba(0,114,178,0.14)"  # of marked rows
+MARK = "background:rgba(0,114,178,0.14)"  # background of marked rows
 BLUE, AMBER, GREY = "rgba(0,114,178,0.30)", "rgba(230,159,0,0.38)", "rgba(128,128,128,0.22)"
 
-UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format, lone surrogates, separators of lines and paragraphs
-JOINERS = "\u200c\u200d"  # scripts and emoji are written with these
+# Unicode categories without a glyph: control, format, lone surrogates, line and paragraph separators.
+UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+JOINERS = "\u200c\u200d"  # zero-width joiners, needed by some scripts and emoji
 
 
 def visible(text: object) -> str:
-    r"""Return the text on one line, each character without a shape of its own escaped as in Python.
+    r"""Return the text with control and format characters as Python escape sequences, so that it fits on one line.
 
     >>> print(visible("\x1b[31mred\x00\n\u202egreen"))
     \x1b[31mred\x00\n\u202egreen
@@ -29,13 +30,13 @@ def visible(text: object) -> str:
 
 
 def _visible_character(character: str) -> str:
-    unseen = unicodedata.category(character) in UNSEEN and character not in JOINERS
-    noncharacter = ord(character) & 0xFFFE == 0xFFFE  # in Unicode and XML
-    return character.encode("unicode_escape").decode() if unseen or noncharacter else character
+    unprintable = unicodedata.category(character) in UNPRINTABLE and character not in JOINERS
+    noncharacter = ord(character) & 0xFFFE == 0xFFFE  # not allowed in XML
+    return character.encode("unicode_escape").decode() if unprintable or noncharacter else character
 
 
 class Chips(NamedTuple):
-    """Cell of names, each in a frame."""
+    """Table cell with names in colored frames, followed by a note."""
 
     names: Sequence[str]
     tint: str = GREY
@@ -43,7 +44,7 @@ class Chips(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Cell with a percentage and a bar behind it."""
+    """Table cell with a percentage in front of a horizontal bar."""
 
     value: float
     tint: str = BLUE
@@ -61,9 +62,10 @@ def html_table(
     left_out: int = 0,
     note: str = "",
 ) -> str:
-    """Make a table below a caption; columns of numbers are aligned right, marked rows have a background.
+    """Build an HTML table with a caption above it; columns of numbers are aligned right.
 
-    `left_out` is the number of rows that are not shown; `note` stands below the table.
+    `marked` holds a flag per row: rows with True get a background. `left_out` is the number of omitted rows, printed in
+    the last line; `note` is printed below the table.
 
     >>> html_table("Two < three.", ["n"], [["2"]], left_out=1).count("<td")
     2
@@ -84,41 +86,41 @@ def html_table(
 
 
 def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: int = 12, note: str = "") -> str:
-    """Make a table of the first rows of columns.
+    """Build an HTML table of the first `most` rows of columns given by name.
 
     >>> "0.3333" in html_columns("A third.", {"share": [1 / 3]})
     True
     """
     n = len(next(iter(columns.values()), ()))
-    rows = [[_shown(column[i]) for column in columns.values()] for i in range(min(n, most))]
+    rows = [[_cell_of(column[i]) for column in columns.values()] for i in range(min(n, most))]
     return html_table(caption, list(columns), rows, left_out=n - len(rows), note=note)
 
 
 def html_facts(caption: str, facts: Mapping[str, Any], *, note: str = "") -> str:
-    """Make a table of names and values, one per row.
+    """Build an HTML table with one name and value per row.
 
     >>> html_facts("One.", {"rows": 1000}).count("1,000")
     1
     """
-    return html_table(caption, ("", ""), [(name, _shown(value)) for name, value in facts.items()], note=note)
+    return html_table(caption, ("", ""), [(name, _cell_of(value)) for name, value in facts.items()], note=note)
 
 
-def shown_number(value: float) -> str:
-    """Format a number with four digits.
+def format_number(value: float) -> str:
+    """Format a number with four significant digits.
 
-    >>> shown_number(0.123456), shown_number(float("inf")), shown_number(12)
+    >>> format_number(0.123456), format_number(float("inf")), format_number(12)
     ('0.1235', '∞', '12')
     """
     return "∞" if value == float("inf") else f"{value:.4g}"
 
 
-def shown_share(value: float) -> str:
+def format_share(value: float) -> str:
     """Format a share as a percentage.
 
-    >>> shown_share(0.9011)
-    '90.1 %'
+    >>> format_share(0.9011)
+    '90.1%'
     """
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}%"
 
 
 def _cell(cell: Cell, side: str) -> str:
@@ -127,7 +129,7 @@ def _cell(cell: Cell, side: str) -> str:
         return f'<td style="{_style("left", "normal")}">{inside}{_safe(cell.note)}</td>'
     if isinstance(cell, Share):
         bar = BAR.format(tint=cell.tint, percent=100 * min(max(cell.value, 0.0), 1.0))
-        return f'<td style="{_style("right")};min-width:8em;{bar}">{shown_share(cell.value)}</td>'
+        return f'<td style="{_style("right")};min-width:8em;{bar}">{format_share(cell.value)}</td>'
     return f'<td style="{_style(side)}">{_safe(cell)}</td>'
 
 
@@ -135,12 +137,12 @@ def _style(side: str, wrap: str = "nowrap") -> str:
     return CELL.format(side=side, wrap=wrap)
 
 
-def _shown(value: Any) -> Cell:
+def _cell_of(value: Any) -> Cell:
     if value is None:
         return ""
     if isinstance(value, Share | Chips):
         return value
-    return shown_number(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return format_number(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _safe(text: str) -> str:
@@ -150,9 +152,9 @@ def _safe(text: str) -> str:
 def _is_number(cell: Cell) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, Share)
-    shorn = cell.replace(",", "").replace("%", "").replace("−", "-").strip()
+    digits = cell.replace(",", "").replace("%", "").replace("−", "-").strip()
     try:
-        float(shorn or "0")
+        float(digits or "0")
     except ValueError:
-        return shorn in ("∞", "–")
+        return digits in ("∞", "–")
     return True

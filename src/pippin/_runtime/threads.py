@@ -1,4 +1,4 @@
-"""Pool of threads of limited size that survives forks."""
+"""Thread pool shared by all computations; a forked child process starts its own."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def n_threads() -> int:
-    """Return `PIPPIN_NUM_THREADS`, else the number of cores that this process may use."""
+    """Return the value of `PIPPIN_NUM_THREADS`, or by default the number of cores available to this process."""
     value = os.environ.get("PIPPIN_NUM_THREADS")
     if value is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -24,9 +24,10 @@ def n_threads() -> int:
 
 
 def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> None:
-    """Call work(start, stop) for every piece, in threads; of several errors the first piece's is raised.
+    """Call work(start, stop) for every piece in parallel; if several calls fail, raise the error of the first piece.
 
-    Called from a worker, it runs in that worker: the others may all be waiting.
+    A call from a worker thread runs its pieces one after another in that thread, since waiting for other workers could
+    deadlock.
     """
     pieces = list(pieces)
     if len(pieces) == 1 or n_threads() == 1 or threading.current_thread().name.startswith(NAME):
@@ -50,11 +51,11 @@ def _shared_pool() -> ThreadPoolExecutor:
         return _pool
 
 
-def _forget_pool() -> None:
-    """Reset the pool in a forked child, which has none of its parent's threads."""
+def _reset_pool() -> None:
+    """Discard the pool in a forked child process, where the parent's threads do not exist."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_reset_pool)

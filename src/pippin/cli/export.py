@@ -7,7 +7,7 @@ import typer
 
 import pippin
 from pippin._conformal.exportable import exportable
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError
 from pippin.cli import options
 from pippin.cli.outputs import check_target
@@ -54,7 +54,7 @@ def export(
         contents[c] = c_header(calibrated).encode()
     kind = "A decider" if isinstance(calibrated, pippin.decisions.Decider) else str(calibrated.score)
     for path, content in contents.items():
-        write_whole(path, content)
+        write_atomically(path, content)
         print(f"{kind} with {len(calibrated.classes):,} classes is in {path}.")
 
 

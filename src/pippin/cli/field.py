@@ -131,7 +131,7 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     """Write the results and their page, and print a summary."""
-    from pippin._runtime.disk import write_whole
+    from pippin._runtime.disk import write_atomically
     from pippin._runtime.showing import visible
     from pippin.cli.report import many
     from pippin.cli.report.field import PAGE, Seen, field_page, reason
@@ -139,7 +139,7 @@ def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     summary, model, out = field_run.finish(photos), field_run.model, field_run.out
     entries = [field_run.entries[photo] for photo in photos]
     page = field_page(Seen(entries, model.classes, model.actions, model.window, model.describe()))
-    write_whole(out / PAGE, page.encode())
+    write_atomically(out / PAGE, page.encode())
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())
     lines = [f"{many(n, 'photograph')}, {many(summary['windows'], 'window')}: {counts or 'nothing'}."]

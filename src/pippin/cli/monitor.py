@@ -11,7 +11,7 @@ import typer
 
 import pippin
 from pippin._online.monitor import false_alarm_options
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target
@@ -78,13 +78,13 @@ def _draw(monitor: Monitor, path: Path) -> None:
     if kind == "html":
         from pippin.cli.report.page import stream_page
 
-        write_whole(path, stream_page(monitor).encode())
+        write_atomically(path, stream_page(monitor).encode())
     else:
         from pippin._plotting.streams import draw_monitor
 
         picture = io.BytesIO()
         draw_monitor(monitor).savefig(picture, format=kind, dpi=130)
-        write_whole(path, picture.getvalue())
+        write_atomically(path, picture.getvalue())
 
 
 def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) -> Monitor:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pippin._runtime.disk import naming_target, write_whole
+from pippin._runtime.disk import naming_target, write_atomically
 from pippin._runtime.errors import InputError
 
 LOCK = ".pippin.lock"  # for systems that cannot lock a folder
@@ -124,11 +124,11 @@ class PartFiles:
         """Write a part of every target, and add the amounts to the totals."""
         for number, content in enumerate(contents):
             (self._folder / str(number)).mkdir(exist_ok=True)
-            write_whole(self._part(number, self._parts), content, lasting=False)
+            write_atomically(self._part(number, self._parts), content, lasting=False)
         self._parts += 1
         self.totals = [total + amount for total, amount in zip(self.totals, amounts, strict=True)]
         progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts, "totals": self.totals}
-        write_whole(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
+        write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
 
     def join(self) -> None:
         """Make every target from its parts: Parquet files from Arrow tables, others by concatenation."""

@@ -12,7 +12,7 @@ import numpy as np
 
 import pippin
 from pippin._distributed.calibration import positioned
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
@@ -121,7 +121,7 @@ def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
             if target == STDIN:
                 sys.stdout.buffer.write(content)
             else:
-                write_whole(target, content)
+                write_atomically(target, content)
         totals = [total + amount for total, amount in zip(totals, part[:3], strict=True)]
     return totals
 

@@ -12,7 +12,7 @@ import typer
 
 import pippin
 from pippin._compare.splits import make_trial
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import need
 from pippin._runtime.version import __version__
 from pippin.cli import options
@@ -177,7 +177,7 @@ def run_step(
     note.parent.mkdir(parents=True, exist_ok=True)
     work()
     content = {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}}
-    write_whole(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
+    write_atomically(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
     return True
 
 

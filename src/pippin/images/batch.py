@@ -17,7 +17,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pippin._runtime.disk import naming_target, write_whole
+from pippin._runtime.disk import naming_target, write_atomically
 from pippin._runtime.errors import InputError
 
 Item = TypeVar("Item")
@@ -44,7 +44,7 @@ def file_checksum(path: Path) -> str:
 def write_json(path: Path, content: Any, indent: int = 1, end: str = "\n") -> None:
     """Write a JSON file; bytes of paths that are not UTF-8 are escaped."""
     text = json.dumps(content, indent=indent, ensure_ascii=False) + end
-    write_whole(path, text.encode(errors="backslashreplace"))
+    write_atomically(path, text.encode(errors="backslashreplace"))
 
 
 class Journal:

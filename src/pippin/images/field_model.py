@@ -18,7 +18,7 @@ from pippin._decisions.decider import Decider
 from pippin._decisions.decisions import Decisions, decide
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._runtime.arrays import Vector
-from pippin._runtime.disk import whole_folder, write_whole
+from pippin._runtime.disk import atomic_folder, write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
@@ -209,13 +209,13 @@ class FieldModel:
         content: dict[str, Any] = {"classes": list(self.classes), "reading": reading, "window": self.window}
         content |= {"utility": utility, "fallback": self.fallback, "trained_on": len(training.trained)}
         content |= {"calibrated_on": self.predictor.n_calibration, "promises": self.describe(), "pippin": __version__}
-        with whole_folder(folder) as draft:
+        with atomic_folder(folder) as draft:
             self.network.save(draft / "weights", self.size, training)
             self.predictor.save(draft / PREDICTOR)
             if self.decider is not None:
                 self.decider.save(draft / DECIDER)
             if self.graph is not None:
-                write_whole(draft / GRAPH, self.graph)
+                write_atomically(draft / GRAPH, self.graph)
             write_manifest(draft, content)
 
     @classmethod

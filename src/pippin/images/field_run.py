@@ -15,7 +15,7 @@ from typing import Any
 
 import polars
 
-from pippin._runtime.disk import read_plain, write_whole
+from pippin._runtime.disk import read_regular_file, write_atomically
 from pippin._runtime.errors import InputError
 from pippin.images.batch import Journal, to_bytes, write_json
 from pippin.images.drawing import size_told
@@ -96,7 +96,7 @@ class FieldRun:
         """Return a photograph's entry, and True if it is new: a photograph in the journal is not read again."""
         name = photo.as_posix()
         try:
-            checksum = hashlib.sha256(read_plain(photo)).hexdigest()
+            checksum = hashlib.sha256(read_regular_file(photo)).hexdigest()
         except OSError as error:
             entry = {"photo": name, "sha256": "", "reason": f"cannot be read ({error.strerror})"}
         else:
@@ -113,9 +113,11 @@ class FieldRun:
         entries = [self.entries[name] for name in photos]
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_whole(self.out / "results.jsonl", lines.encode("utf-8", "backslashreplace"))
+        write_atomically(self.out / "results.jsonl", lines.encode("utf-8", "backslashreplace"))
         readable = [row | {"photo": row["photo"].encode("utf-8", "backslashreplace").decode()} for row in rows]
-        write_whole(self.out / "results.parquet", to_bytes(polars.DataFrame(readable, schema=SCHEMA).write_parquet))
+        write_atomically(
+            self.out / "results.parquet", to_bytes(polars.DataFrame(readable, schema=SCHEMA).write_parquet)
+        )
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in entries if "reason" in entry]
         acts = [row["action"] if self.model.actions is not None else size_told(len(row["set"])) for row in rows]
         numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}
@@ -138,7 +140,7 @@ class FieldRun:
         drawn = self._place(name, photo.stem)
         save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)  # thin lines keep their color
         (self.out / DRAWN).mkdir(exist_ok=True)
-        write_whole(self.out / drawn, to_bytes(save), lasting=False)
+        write_atomically(self.out / drawn, to_bytes(save), lasting=False)
         return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
 
     def _place(self, name: str, stem: str) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 import polars
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import n_threads
@@ -133,7 +133,7 @@ def prepare_we3ds(
         with download.open() as read:
             example = _example(read, table, options.window)
         megabytes = crew.megabytes
-    write_whole(out / TABLE, to_bytes(table.filter("stays").drop("value", "stays").write_parquet))
+    write_atomically(out / TABLE, to_bytes(table.filter("stays").drop("value", "stays").write_parquet))
     record = _make_record(run, download, table, sorted(problems), out)
     if draw is not None:
         draw(out, example, record)

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from pippin._runtime.disk import read_plain
+from pippin._runtime.disk import read_regular_file
 from pippin._runtime.errors import InputError
 
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
@@ -63,7 +63,7 @@ class DownloadListing:
     def open(self) -> Iterator[ReadMember]:
         """Yield a function from the name of a file in the download to its content."""
         if self.path.is_dir():
-            yield lambda name: read_plain(self.path / self.top / name)
+            yield lambda name: read_regular_file(self.path / self.top / name)
             return
         with zipfile.ZipFile(self.path) as archive:
             yield lambda name: archive.read(self.top + name)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import read_plain, write_whole
+from pippin._runtime.disk import read_regular_file, write_atomically
 from pippin._runtime.errors import InputError
 from pippin.images.batch import to_bytes
 from pippin.images.we3ds import RARE, SOIL, VOID, Problem, ReadMember, image_file, mask_classes, mask_file
@@ -223,13 +223,13 @@ def cut_photograph(
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
         (out / file).parent.mkdir(exist_ok=True)
-        write_whole(out / file, to_bytes(save), lasting=False)  # `_is_complete` notices an incomplete file
+        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` notices an incomplete file
     return len(missing)
 
 
 def _is_complete(file: Path) -> bool:
     try:
-        read_header(read_plain(file))
+        read_header(read_regular_file(file))
     except (OSError, BadImageError):
         return False
     return True

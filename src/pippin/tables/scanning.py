@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import joined_on_disk
+from pippin._runtime.disk import concatenate_on_disk
 from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
@@ -319,7 +319,7 @@ class Scan:
                 batches.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
                 yield rows.array
 
-        probs = joined_on_disk(checked(), self._float_type, HELD)
+        probs = concatenate_on_disk(checked(), self._float_type, HELD)
         if not len(probs):
             raise no_rows(self.name)
         groups = checked_groups(_joined([b.groups for b in batches]), len(probs)) if "groups" in needs else None

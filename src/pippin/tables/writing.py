@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decisions
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 
 if TYPE_CHECKING:
     import polars
@@ -32,7 +32,7 @@ def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None
         ids: the name of the ids, and one per object.
     """
     if Path(path).suffix.lower() == ".jsonl":
-        write_whole(path, sets_lines(sets, ids))
+        write_atomically(path, sets_lines(sets, ids))
     else:
         write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
 
@@ -67,7 +67,7 @@ def write_decisions(path: Path, decisions: Decisions, ids: Ids | None = None) ->
     """
     table = decisions_table(decisions, ids)
     if Path(path).suffix.lower() == ".jsonl":
-        write_whole(path, _json_lines(table.iter_rows(named=True)))
+        write_atomically(path, _json_lines(table.iter_rows(named=True)))
     else:
         write_table(path, table)
 
@@ -117,7 +117,7 @@ def write_table(path: Path, table: "polars.DataFrame") -> None:
         table.write_csv(buffer)
     else:
         table.write_parquet(buffer)
-    write_whole(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def _json_lines(rows: Iterable[dict[str, Any]]) -> bytes:

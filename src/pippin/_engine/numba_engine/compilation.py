@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ def remove_stale_machine_code() -> None:
             cache.mkdir(exist_ok=True)
             for path in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
                 path.unlink(missing_ok=True)
-            write_whole(stamp, digest, lasting=False)
+            write_atomically(stamp, digest, lasting=False)
 
 
 remove_stale_machine_code()

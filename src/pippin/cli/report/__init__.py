@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pippin._compare.report_data import Study
 from pippin._compare.tuning import Sweep
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import need
 from pippin._runtime.showing import visible
 
@@ -49,7 +49,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in drawings.items():
         figures.save_figure(figure, out, name, svgs[name])
-    write_whole(out / "report.html", page.encode())
+    write_atomically(out / "report.html", page.encode())
     return out / "report.html"
 
 

@@ -23,7 +23,7 @@ from pippin._plotting import drawing
 from pippin._plotting.decisions import draw_promises
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
 from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin.cli.toy import CASES, Case
 
 if TYPE_CHECKING:
@@ -198,6 +198,6 @@ def save_figure(figure: Figure, folder: Path, name: str, svg: bytes | None = Non
     start = svg.index(b">", svg.index(b"<svg")) + 1
     paper = b'\n <rect width="100%" height="100%" fill="#ffffff"/>'
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{name}.png", rendered(figure, "png"))
-    write_whole(folder / f"{name}.svg", svg[:start] + paper + svg[start:])
+    write_atomically(folder / f"{name}.png", rendered(figure, "png"))
+    write_atomically(folder / f"{name}.svg", svg[:start] + paper + svg[start:])
     return folder / f"{name}.png"

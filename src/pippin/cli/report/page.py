@@ -22,7 +22,7 @@ from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
 from pippin._plotting.drawing import RATIO
 from pippin._plotting.streams import draw_monitor
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.version import __version__
 from pippin._theory.level import quantile_rank
 from pippin.cli.report import figures, render
@@ -148,7 +148,7 @@ def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fracti
     rows, sets = first_split(data, alpha, fraction, seed)
     section = photo_section(folder, files[rows].tolist(), sets, data.truth()[rows])
     start, last, end = page.read_text(encoding="utf-8").rpartition(LAST)
-    write_whole(page, f"{start}{section}\n{last}{end}".encode())
+    write_atomically(page, f"{start}{section}\n{last}{end}".encode())
 
 
 def first_split(

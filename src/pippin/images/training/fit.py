@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__
 from pippin.images.batch import to_bytes, write_json
@@ -168,7 +168,7 @@ class _Session:
         """Save the state after an epoch. The random numbers of the next one follow from its number alone."""
         state: dict[str, Any] = {"run": run, "epochs": [asdict(epoch) for epoch in epochs]}
         state |= {"model": self.network.model.state_dict(), "optimiser": self.optimizer.state_dict()}
-        write_whole(path, to_bytes(partial(torch.save, state)))
+        write_atomically(path, to_bytes(partial(torch.save, state)))
 
     def _blocks(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.uint8]]:
         """Yield the pixels of each part; the next part is read meanwhile."""
@@ -223,4 +223,4 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
         arrays["groups"] = groups
     if trained.features is not None:
         arrays["features"] = trained.features
-    write_whole(out, to_bytes(partial(np.savez_compressed, **arrays)))
+    write_atomically(out, to_bytes(partial(np.savez_compressed, **arrays)))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_whole
+from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
 from pippin.images.batch import file_checksum, to_bytes
@@ -207,7 +207,7 @@ class TrainingRecord:
         content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None}
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in content.items() if value is not None}
         arrays["trained"] = np.array(self.trained, dtype=np.str_)
-        write_whole(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
+        write_atomically(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
 
 
 def read_training(folder: Path) -> TrainingRecord:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from pippin._runtime.disk import naming_target, whole_folder
+from pippin._runtime.disk import atomic_folder, naming_target
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
 from pippin.images.batch import write_json
@@ -111,7 +111,7 @@ class TorchNetwork:
 
         for draft in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a run that was killed
             shutil.rmtree(draft, ignore_errors=True)
-        with whole_folder(folder) as draft:
+        with atomic_folder(folder) as draft:
             with _quiet(), naming_target(folder):
                 try:
                     self.model.save_pretrained(draft)
