@@ -275,5 +275,5 @@ def test_a_damaged_checkpoint_is_said(tmp_path):
     data = pippin.load_example()
     path = tmp_path / "kept.npz"
     path.write_bytes(b"PK\x03\x04 not really")
-    with pytest.raises(ValueError, match="no checkpoint, or is damaged"):
+    with pytest.raises(ValueError, match="not a checkpoint, or is damaged"):
         pippin.compare(data.probs, data.labels, ["ip"], splits=2, checkpoint=str(path))
