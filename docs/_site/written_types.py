@@ -20,6 +20,12 @@ from sphinx.pycode import ModuleAnalyzer
 
 MODULES = (
     "pippin",
+    "pippin.decisions",
+    "pippin.distributed",
+    "pippin.metrics",
+    "pippin.online",
+    "pippin.scores",
+    "pippin.shift",
     "pippin.sklearn",
     "pippin.torch",
     "pippin.dask",
@@ -58,6 +64,8 @@ OPEN = {
     "row": "Row",
     "rows": "Probabilities",
     "sample_weight": "ArrayLike | None",
+    "score": "Score | str",
+    "sets": "PredictionSets | ConformalPredictor",
     "text": "Score | Method | str",
     "values": "Table",
     "y": "Labels",
@@ -85,7 +93,8 @@ DOORS |= {"values", "weights", "x"}
 SPELLED = {
     "Column": "float | Vector",
     "Counts": "Codes",
-    "Exported": "Predictor | ConditionalPredictor | Decider",
+    "Exported": "ConformalPredictor | Decider",
+    "mondrian.GroupNames": "tuple[str | int | None, ...]",
     "GroupNames": "tuple[str | int | None, ...]",
     "Ids": "tuple[str, NDArray[Any]]",
     "Image.Image": "Image",
