@@ -1,4 +1,4 @@
-"""Prediction sets that contain the true class with a chosen probability."""
+"""Conformal classification: prediction sets that contain the true class with a chosen probability."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -34,10 +34,10 @@ __all__ += ["PointPredictions", "PredictionSets", "Score", "Sharpener", "Sweep",
 __all__ += ["calibrate", "compare", "differences", "evaluate", "examples_for", "load", "load_example", "plan"]
 __all__ += ["scan", "sharpen", "sweep", "tune", "warm_up"]
 
-if not _TYPE_CHECKING:  # type checkers want to see the import
+if not _TYPE_CHECKING:  # for type checkers, a module has an attribute only if it is imported
 
     def __getattr__(name: str) -> object:
-        """Import public modules when they are first named, so that `import pippin` stays light."""
+        """Import a public module at its first use, so that `import pippin` does not load its dependencies."""
         if name in ("dask", "export", "images", "sklearn", "testing", "torch"):
             return _import_module(f"pippin.{name}")
         raise AttributeError(f"module 'pippin' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""From probabilities or prediction sets to actions: utilities, certified decisions, selective classification, risk."""
+"""Decisions from probabilities or prediction sets: utilities, certificates, selective classification, risk control."""
 
 from pippin._compare.decisions import DecisionComparison
 from pippin._compare.decisions import compare_decisions as compare

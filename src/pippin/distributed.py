@@ -1,4 +1,4 @@
-"""Calibration of rows that are divided over files, processes or machines."""
+"""Calibration of rows that are distributed over files, processes or machines."""
 
 from pippin._distributed.calibration import Calibration
 from pippin.tables.scanning import Scan

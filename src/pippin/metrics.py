@@ -1,4 +1,4 @@
-"""Measures of prediction sets: functions of sets (and labels) that return a number."""
+"""Metrics of prediction sets: functions of the sets, and of the labels where needed, that return a number."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,11 @@ __all__ += ["singleton_accuracy", "singleton_rate", "sscv"]
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
-    """Return the share of sets that hold the true class.
+    """Return the share of sets that contain the true class.
 
     Args:
-        sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
+        sets: prediction sets.
+        labels: true class of each row, as index or name.
     """
     return _mean(sets.contains(labels))
 
@@ -25,7 +25,7 @@ def mean_size(sets: PredictionSets) -> float:
     """Return the mean number of classes in a set, the paper's efficiency; smaller is better.
 
     Args:
-        sets: what `predict` returned.
+        sets: prediction sets.
     """
     return _mean(sets.sizes)
 
@@ -34,7 +34,7 @@ def singleton_rate(sets: PredictionSets) -> float:
     """Return the share of sets with exactly one class (oneC), the paper's informativeness; larger is better.
 
     Args:
-        sets: what `predict` returned.
+        sets: prediction sets.
     """
     return _mean(sets.sizes == 1)
 
@@ -43,53 +43,54 @@ def empty_rate(sets: PredictionSets) -> float:
     """Return the share of sets without any class.
 
     Args:
-        sets: what `predict` returned.
+        sets: prediction sets.
     """
     return _mean(sets.sizes == 0)
 
 
 def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
-    """Return the share of sets with one class that hold the true class; NaN if there is no such set.
+    """Return the share of sets with exactly one class that contain the true class; NaN without such sets.
 
     Args:
-        sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
+        sets: prediction sets.
+        labels: true class of each row, as index or name.
     """
-    right = sets.contains(labels)[sets.sizes == 1]
-    return float(right.mean()) if len(right) else float("nan")
+    covered = sets.contains(labels)[sets.sizes == 1]
+    return float(covered.mean()) if len(covered) else float("nan")
 
 
 def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     """Return the mean over classes of `|coverage − (1 − alpha)|` (Ding et al. 2023).
 
     Args:
-        sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
-        alpha: the significance level.
+        sets: prediction sets.
+        labels: true class of each row, as index or name.
+        alpha: significance level (miscoverage).
     """
-    found = evaluate(sets, labels, alpha=alpha).covgap
-    assert found is not None
-    return found
+    value = evaluate(sets, labels, alpha=alpha).covgap
+    assert value is not None
+    return value
 
 
 def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     """Return the size-stratified coverage violation (Angelopoulos et al. 2021).
 
-    It is the largest `|coverage − (1 − alpha)|` over sets of 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes.
+    This is the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2 to 3, 4 to 10, 11 to 100, and more
+    than 100 classes.
 
     Args:
-        sets: what `predict` returned.
-        labels: the true classes, as indices or as names.
-        alpha: the significance level.
+        sets: prediction sets.
+        labels: true class of each row, as index or name.
+        alpha: significance level (miscoverage).
     """
-    found = evaluate(sets, labels, alpha=alpha).sscv
-    assert found is not None
-    return found
+    value = evaluate(sets, labels, alpha=alpha).sscv
+    assert value is not None
+    return value
 
 
 def _mean(values: "np.ndarray[tuple[int], np.dtype[np.generic]]") -> float:
     if not len(values):
-        raise InputError("Expected at least one prediction set to measure, got none")
+        raise InputError("Expected at least one prediction set, got none")
     return float(values.mean())
 
 

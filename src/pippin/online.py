@@ -1,4 +1,4 @@
-"""Streams of objects: thresholds that follow the labels, and monitors that test for drift."""
+"""Online prediction: thresholds updated after each label, and sequential tests for distribution drift."""
 
 from pippin._online.monitor import Alarm, Monitor
 from pippin._online.risk_monitor import RiskMonitor

@@ -1,4 +1,4 @@
-"""Nonconformity scores: by a call, by their spelling, and scores of one's own."""
+"""Nonconformity scores: constructors, parsing of their spelling, and registration of custom families."""
 
 from pippin._compare.methods import Method, parse_method
 from pippin._conformal.calibrate import score

@@ -1,19 +1,19 @@
-"""Laws of nonconformity scores: `check_score` checks a custom score against all of them."""
+"""Property checks for nonconformity scores: `check_score` tests a custom score against all laws."""
 
 import math
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pippin._conformal.calibrate import calibrate, score
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.serialization import load
-from pippin._engine import numpy_engine as plain
-from pippin._engine.numba_engine import engine as compiled
+from pippin._engine import numpy_engine
+from pippin._engine.numba_engine import engine as numba_engine
 from pippin._engine.protocol import Bounds, Engine
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector, read_only
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
@@ -24,84 +24,82 @@ from pippin._theory.spelling import parse_score
 
 __all__ = ["LawError", "check_score"]
 
-SIZES = (2, 3, 5, 12, 40, 120)  # numbers of classes
-ROWS = 24  # of each kind, at each of them
-KINDS = ("spread", "peaked", "tied", "sparse", "certain", "equal")
-UNLIKELY = 1e-6  # probability below which the law of coverage counts as broken
+CLASS_COUNTS = (2, 3, 5, 12, 40, 120)
+ROWS = 24  # rows of each kind of probabilities, for each number of classes
+SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of its coverage
 
 
 class LawError(AssertionError):
-    """A score breaks a law; the message names the law and an example."""
+    """Violation of a law by a score. The message names the law and gives a counterexample."""
 
 
 def check_score(candidate: Score | str) -> None:
-    """Check a score against every law that the scores of this package obey; takes some seconds.
+    """Check a score against all laws that the built-in scores obey; takes some seconds.
 
-    The formula evaluated in exact fractions gives its values; it never falls with the rank; a
-    label is in the set exactly if its score is at most the threshold, to the last bit, in
-    both engines, in batches and row by row, in float32 and float64, saved and loaded; a row's
-    set does not depend on other rows; permuting the classes permutes the sets; inputs
-    are not changed; and over many calibrations coverage follows its exact law.
+    - The scores equal the formula, evaluated in exact fractions (linear scores).
+    - Scores do not decrease with the rank of the class.
+    - A class is in the set if and only if its score is at most the threshold, to the last bit, in both engines and in
+      both float32 and float64.
+    - The set of a row is the same in a batch, from `predict_one`, and from a saved and loaded predictor.
+    - Permuting the classes permutes the sets.
+    - `calibrate` and `predict` do not change their inputs.
+    - Coverage over many calibrations follows its exact (beta-binomial) distribution.
 
     Args:
         candidate: a score or its spelling, such as one of a family that you have registered.
 
     Raises:
-        LawError: the law that it breaks, and where.
+        LawError: a law is violated.
 
     >>> import pippin.testing
     >>> pippin.testing.check_score("repip(gamma=0.05)")
     """
-    chosen = parse_score(candidate)
-    _spelling(chosen)
-    for n_classes in SIZES:
-        for number, kind in enumerate(KINDS):
-            probs, labels = _rows(kind, n_classes, number)
+    candidate = parse_score(candidate)
+    parsed = parse_score(str(candidate))
+    _require(parsed == candidate, "its spelling can be parsed back", candidate, f"{candidate} became {parsed}")
+    for n_classes in CLASS_COUNTS:
+        for probs, labels in _examples(n_classes):
             for law in LAWS:
-                law(chosen, read_only(probs.astype(np.float32)), labels)
-                law(chosen, read_only(probs), labels)
-    _coverage(chosen)
+                law(candidate, read_only(probs.astype(np.float32)), labels)
+                law(candidate, read_only(probs), labels)
+    _check_coverage(candidate)
 
 
-def _need(good: bool, law: str, chosen: Score, example: str) -> None:
-    if not good:
-        raise LawError(f"The score {chosen} breaks the law that {law}: {example}.")
+def _require(condition: bool, law: str, candidate: Score, example: str) -> None:
+    if not condition:
+        raise LawError(f"The score {candidate} violates the law that {law}: {example}.")
 
 
-def _rows(kind: str, n_classes: int, seed: int) -> tuple[Vector, Codes]:
-    """Make rows of one kind, and labels at any rank."""
-    rng = np.random.default_rng([seed, n_classes])
+def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
+    """Yield probabilities (ROWS, n_classes) of several kinds, each with labels of any rank."""
     shape = (ROWS, n_classes)
-    one_hot = np.eye(n_classes)[rng.integers(0, n_classes, ROWS)]
-    kinds: dict[str, Any] = {
-        "spread": rng.dirichlet(np.full(n_classes, 0.4), ROWS) + 1e-12,
-        "peaked": np.exp(rng.normal(0, 4, shape)),
-        "tied": rng.integers(1, 4, shape) + 0.0,
-        "sparse": rng.integers(0, 2, shape) + one_hot,
-        "certain": one_hot,
-        "equal": np.ones(shape),
-    }
-    return kinds[kind] / kinds[kind].sum(axis=1, keepdims=True), rng.integers(0, n_classes, ROWS)
+    for seed in range(6):
+        rng = np.random.default_rng([seed, n_classes])
+        one_hot = np.eye(n_classes)[rng.integers(0, n_classes, ROWS)]
+        probs = (
+            rng.dirichlet(np.full(n_classes, 0.4), ROWS) + 1e-12,  # spread over many classes
+            np.exp(rng.normal(0, 4, shape)),  # peaked
+            rng.integers(1, 4, shape) + 0.0,  # many ties
+            rng.integers(0, 2, shape) + one_hot,  # zeros and ties
+            one_hot,
+            np.ones(shape),
+        )[seed]
+        yield probs / probs.sum(axis=1, keepdims=True), rng.integers(0, n_classes, ROWS)
 
 
-def _spelling(chosen: Score) -> None:
-    again = parse_score(str(chosen))
-    _need(again == chosen, "its spelling reads back", chosen, f"{chosen} became {again}")
+def _check_formula(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Compare the scores of all classes of a row with the exact formula; SOCOP is not linear and is skipped."""
+    if candidate.name == "socop":
+        return
+    c, u = coefficients(candidate, probs.shape[1]), np.random.default_rng(0).random()
+    scores = numpy_engine.class_scores(probs[:1], c, np.full(1, u))[0]
+    for k, exact in enumerate(_exact_scores(c, probs[0], u)):
+        near = abs(Fraction(float(scores[k])) - exact) <= Fraction(1, 10**12) * (1 + abs(exact))
+        _require(near, "scores equal the formula", candidate, f"class {k} has {scores[k]}, expected {float(exact)}")
 
 
-def _formula(chosen: Score, probs: Floats, labels: Codes) -> None:
-    """Compare every class's score with the exact formula."""
-    if chosen.name == "socop":
-        return  # not linear; the tests of this package check it against the paper's definition
-    c, u = coefficients(chosen, probs.shape[1]), np.random.default_rng(0).random()
-    scores = plain.class_scores(probs[:1], c, np.full(1, u))[0]
-    for k, wanted in enumerate(_exact(c, probs[0], u)):
-        near = abs(Fraction(float(scores[k])) - wanted) <= Fraction(1, 10**12) * (1 + abs(wanted))
-        _need(near, "its values are the formula's", chosen, f"class {k} has {scores[k]}, not {float(wanted)}")
-
-
-def _exact(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
-    """Compute the formula in exact fractions, rank by rank, in the order of the classes."""
+def _exact_scores(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
+    """Evaluate the linear formula in exact fractions for every class of a row."""
     p = [Fraction(float(x)) for x in row]
     order = sorted(range(len(p)), key=lambda k: (-p[k], k))
     mass, scores = Fraction(0), [Fraction(0)] * len(p)
@@ -109,91 +107,92 @@ def _exact(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
         own, own_u, above, penalty, penalty_u = (
             Fraction(float(c.table[rank, column])) for column in (OWN, OWN_U, ABOVE, PENALTY, PENALTY_U)
         )
-        drawn, before = Fraction(u), mass if rank else Fraction(c.second) * p[order[1]]
-        scores[k] = Fraction(c.constant) + (own + drawn * own_u) * p[k] + before + penalty + drawn * penalty_u
+        mass_term = mass if rank else Fraction(c.second) * p[order[1]]
+        scores[k] = Fraction(c.constant) + (own + Fraction(u) * own_u) * p[k] + mass_term
+        scores[k] += penalty + Fraction(u) * penalty_u
         mass += above * p[k]
     return scores
 
 
-def _rising(chosen: Score, probs: Floats, labels: Codes) -> None:
-    ranked = np.take_along_axis(score(probs, None, chosen, seed=1), np.argsort(-probs, axis=1, kind="stable"), axis=1)
-    falls = np.argwhere(ranked[:, 1:] < ranked[:, :-1])
-    example = f"row {probs[falls[0, 0]].tolist()} at rank {falls[0, 1] + 2}" if len(falls) else ""
-    _need(not len(falls), "scores never fall with the rank", chosen, example)
+def _check_monotone(candidate: Score, probs: Floats, labels: Codes) -> None:
+    order = np.argsort(-probs, axis=1, kind="stable")
+    by_rank = np.take_along_axis(score(probs, None, candidate, seed=1), order, axis=1)
+    decreases = np.argwhere(by_rank[:, 1:] < by_rank[:, :-1])
+    example = f"row {probs[decreases[0, 0]].tolist()} at rank {decreases[0, 1] + 2}" if len(decreases) else ""
+    _require(not len(decreases), "scores do not decrease with the rank", candidate, example)
 
 
-def _membership(chosen: Score, probs: Floats, labels: Codes) -> None:
-    """Compare the sets of both engines with the scores of all classes."""
-    c, u = coefficients(chosen, probs.shape[1]), np.random.default_rng(2).random(len(probs))
-    every = plain.class_scores(probs, c, u)
-    own = every[np.arange(len(labels)), labels]
-    places = (own.min(), np.median(own), own.max(), np.nextafter(np.median(own), -np.inf))
-    for threshold in (*map(float, places), -np.inf, np.inf):
-        inside = every <= threshold
-        for name, engine in (("NumPy", plain), ("compiled loops", compiled)):
-            law = "a class is in the set exactly if its score is at most the threshold"
-            same = np.array_equal(_mask(engine, probs, c, threshold, u), inside)
-            _need(same, law, chosen, f"in {name} at the threshold {threshold}")
-    scores = np.empty(len(labels))
-    compiled.label_scores(probs, read_only(labels), c, u, scores)
-    _need(np.array_equal(scores, own), "both engines give the same bits", chosen, "label scores differ")
+def _check_membership(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Compare the sets and label scores of both engines with the scores of all classes, at several thresholds."""
+    c, u = coefficients(candidate, probs.shape[1]), np.random.default_rng(2).random(len(probs))
+    scores = numpy_engine.class_scores(probs, c, u)
+    of_labels = scores[np.arange(len(labels)), labels]
+    median = np.median(of_labels)
+    for threshold in map(
+        float, (of_labels.min(), median, of_labels.max(), np.nextafter(median, -np.inf), -np.inf, np.inf)
+    ):
+        for name, engine in (("NumPy", numpy_engine), ("numba", numba_engine)):
+            law = "a class is in the set if and only if its score is at most the threshold"
+            equal = np.array_equal(_mask(engine, probs, c, threshold, u), scores <= threshold)
+            _require(equal, law, candidate, f"wrong set in the {name} engine at threshold {threshold}")
+    compiled = np.empty(len(labels))
+    numba_engine.label_scores(probs, read_only(labels), c, u, compiled)
+    _require(np.array_equal(compiled, of_labels), "both engines give the same bits", candidate, "label scores differ")
 
 
 def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: Vector) -> Flags:
-    sizes = np.zeros(len(probs), dtype=np.int64)
+    sizes, mask = np.zeros(len(probs), dtype=np.int64), np.zeros(probs.shape, dtype=bool)
     members, _ = engine.members(probs, c, Bounds(np.array([[threshold]])), u, sizes)
-    mask = np.zeros(probs.shape, dtype=bool)
     mask[np.repeat(np.arange(len(probs)), sizes), members] = True
     return mask
 
 
-def _predictor(chosen: Score, probs: Floats, labels: Codes) -> Any:
-    with warnings.catch_warnings():  # of infinite scores
+def _calibrated(candidate: Score, probs: Floats, labels: Codes) -> ConformalPredictor:
+    with warnings.catch_warnings():  # about infinite scores
         warnings.simplefilter("ignore")
-        return calibrate(probs, labels, chosen, 0.3, seed=3)
+        return calibrate(probs, labels, candidate, 0.3, seed=3)
 
 
-def _alone(chosen: Score, probs: Floats, labels: Codes) -> None:
-    """Compare the set of a row alone, among others, row by row, and after saving and loading."""
-    predictor = _predictor(chosen, probs, labels)
-    sets = predictor.predict(probs[:1], seed=4)
+def _check_single_row(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Compare the set of the first row in a batch, from `predict_one`, and from a saved and loaded predictor."""
+    predictor = _calibrated(candidate, probs, labels)
+    alone = predictor.predict(probs[:1], seed=4).members.tolist()
     with tempfile.TemporaryDirectory() as folder:
         predictor.save(Path(folder) / "predictor.json")
         loaded = load(Path(folder) / "predictor.json").predict(probs[:1], seed=4)
-    several = predictor.predict(probs, seed=4)  # its first u is that of the row alone
+    batch = predictor.predict(probs, seed=4)  # the first row has the same u as the row alone
     for path, members in (
-        ("one row at a time", predictor.predict_one(probs[0], seed=4)),
-        ("saved and loaded", loaded.members),
-        ("among other rows", several.members[: several.sizes[0]]),
+        ("by predict_one", predictor.predict_one(probs[0], seed=4)),
+        ("by a saved and loaded predictor", loaded.members),
+        ("in a batch", batch.members[: batch.sizes[0]]),
     ):
-        law = "a row's set does not depend on how it is predicted"
-        _need(sets.members.tolist() == members.tolist(), law, chosen, f"{path} it is another")
+        law = "the set of a row does not depend on how it is predicted"
+        _require(alone == members.tolist(), law, candidate, f"another set {path}")
 
 
-def _permuted(chosen: Score, probs: Floats, labels: Codes) -> None:
+def _check_permutation(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Compare the sets of rows without ties before and after a permutation of the classes."""
     order = np.random.default_rng(5).permutation(probs.shape[1])
-    untied = np.array([len(set(row.tolist())) == len(row) for row in probs])
-    if not untied.any():
-        return
-    predictor = _predictor(chosen, probs, labels)
-    before = predictor.predict(probs, seed=6).mask
-    after = predictor.predict(probs[:, order], seed=6).mask
-    same = bool((before[:, order] == after)[untied].all())
-    _need(same, "permuting the classes permutes the sets", chosen, "it does not")
+    untied = np.array([len(np.unique(row)) == len(row) for row in probs])
+    predictor = _calibrated(candidate, probs, labels)
+    original, permuted = (predictor.predict(rows, seed=6).mask for rows in (probs, probs[:, order]))
+    equal = bool((original[:, order] == permuted)[untied].all())
+    _require(equal, "permuting the classes permutes the sets", candidate, "the sets differ")
 
 
-def _untouched(chosen: Score, probs: Floats, labels: Codes) -> None:
-    mine, kept = probs.copy(), probs.copy()
-    _predictor(chosen, mine, labels).predict(mine, seed=7)
-    _need(np.array_equal(mine, kept), "inputs stay as they are", chosen, "they were changed")
+def _check_inputs(candidate: Score, probs: Floats, labels: Codes) -> None:
+    rows = probs.copy()
+    _calibrated(candidate, rows, labels).predict(rows, seed=7)
+    _require(np.array_equal(rows, probs), "inputs are not changed", candidate, "the probabilities were changed")
 
 
 Law = Callable[[Score, Floats, Codes], None]
-LAWS: tuple[Law, ...] = (_formula, _rising, _membership, _alone, _permuted, _untouched)
+LAWS: tuple[Law, ...] = (_check_formula, _check_monotone, _check_membership)
+LAWS += (_check_single_row, _check_permutation, _check_inputs)
 
 
-def _coverage(chosen: Score) -> None:
-    """Compare the number of labels covered with the beta-binomial law; with tied scores it may be larger."""
+def _check_coverage(candidate: Score) -> None:
+    """Compare the number of covered labels with the beta-binomial distribution; tied scores may cover more."""
     n, m, runs, alpha = 39, 20, 400, 0.2
     rng = np.random.default_rng(8)
     probs = rng.dirichlet(np.full(4, 0.7), runs * (n + m))
@@ -202,12 +201,12 @@ def _coverage(chosen: Score) -> None:
     for run in range(runs):
         part = slice(run * (n + m), (run + 1) * (n + m))
         rows, truth = probs[part], labels[part]
-        predictor = calibrate(rows[:n], truth[:n], chosen, alpha, seed=rng)
+        predictor = calibrate(rows[:n], truth[:n], candidate, alpha, seed=rng)
         covered[run] = predictor.predict(rows[n:], seed=rng).contains(truth[n:]).sum()
     k = quantile_rank(n, alpha)
     gap = np.cumsum(np.bincount(covered, minlength=m + 1) / runs) - np.cumsum(beta_binomial(m, k, n + 1 - k))
-    ties = len(np.unique(score(probs, labels, chosen, seed=9))) < 0.9 * len(probs)
-    off = float(gap.max() if ties else np.abs(gap).max())
-    room = math.sqrt(math.log(2 / UNLIKELY) / (2 * runs))  # Massart's bound on an empirical distribution
-    example = f"its distribution is off by {off:.3f}, where chance explains {room:.3f}"
-    _need(off <= room, "coverage follows its exact law", chosen, example)
+    ties = len(np.unique(score(probs, labels, candidate, seed=9))) < 0.9 * len(probs)
+    distance = float(gap.max() if ties else np.abs(gap).max())
+    bound = math.sqrt(math.log(2 / SIGNIFICANCE) / (2 * runs))  # Dvoretzky–Kiefer–Wolfowitz–Massart inequality
+    example = f"its distribution function is off by {distance:.3f}, more than the {bound:.3f} that chance explains"
+    _require(distance <= bound, "coverage follows its exact distribution", candidate, example)

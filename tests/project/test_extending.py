@@ -194,14 +194,14 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
     rule = marginal_rule(one_cell(None, 9, 2), -9.0)
     empty = pippin.ConformalPredictor(pippin.scores.ip(), 0.3, 9, range(2), rule)
     cases = {
-        "in the set exactly if its score": ("compiled", Broken(compiled, members=generous)),
-        "both engines give the same bits": ("compiled", Broken(compiled, label_scores=off)),
-        "never fall with the rank": ("score", falling),
-        "its values are the formula's": (
-            "plain",
+        "in the set if and only if its score": ("numba_engine", Broken(compiled, members=generous)),
+        "both engines give the same bits": ("numba_engine", Broken(compiled, label_scores=off)),
+        "do not decrease with the rank": ("score", falling),
+        "scores equal the formula": (
+            "numpy_engine",
             Broken(plain, class_scores=lambda block, c, u: plain.class_scores(block, c, u) + 1e-9),
         ),
-        "coverage follows its exact law": (
+        "coverage follows its exact distribution": (
             "calibrate",
             lambda *rows, seed: pippin.calibrate(*rows[:-1], 0.4, seed=seed),
         ),
