@@ -21,10 +21,13 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "command_line",
     "gallery_links",
+    "mathml",
     "names",
+    "number_columns",
     "offline_search",
     "reachable",
     "trimmed",
@@ -56,7 +59,12 @@ napoleon_numpy_docstring = False
 napoleon_attr_annotations = True
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_dmath_double_inline = True
+html_math_renderer = "mathml"
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # copied without prompts and without output
+copybutton_prompt_is_regexp = True
 
 highlight_language = "none"
 html_theme = "furo"

@@ -1,0 +1,26 @@
+"""Right-aligned columns of numbers in tables."""
+
+import re
+from typing import Any
+
+from docutils import nodes
+
+NUMBER = re.compile(r"[-−+±≈<≤>≥~]?\s*[\d.,]+(\s*(%|×|x|s|ms|µs|MB|GB|points?))?(\s*±\s*[\d.,]+\s*%?)?|[-–—]|")
+
+
+def align(app: Any, tree: nodes.document) -> None:
+    """Give every cell of a column of numbers, and its heading, the class `number`."""
+    for table in tree.findall(nodes.tgroup):
+        heads = [row.children for part in table.findall(nodes.thead) for row in part.children]
+        rows = [row.children for part in table.findall(nodes.tbody) for row in part.children]
+        for column in range(len(rows[0]) if rows else 0):
+            texts = [row[column].astext().strip() for row in rows if column < len(row)]
+            if any(re.search(r"\d", text) for text in texts) and all(NUMBER.fullmatch(text) for text in texts):
+                for row in [*heads, *rows]:
+                    if column < len(row):
+                        row[column]["classes"].append("number")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("doctree-read", align)
+    return {"parallel_read_safe": True}
