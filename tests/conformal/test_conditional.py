@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.mondrian import make_cells
+from pippin._conformal.mondrian import sort_into_categories
 from pippin._theory.level import exact_alpha, quantile_rank
 from support.farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
 from support.reference import ranking
@@ -62,7 +62,7 @@ def test_unseen_groups_get_the_threshold_of_everybody():
         sets = wide.predict(DATA.probs[2000:2100], groups=["east"] * 100)
         assert np.array_equal(sets.members, plain_one.predict(DATA.probs[2000:2100]).members)
         assert "(any other)" in wide.table()["group"].to_list()
-    with pytest.raises(ValueError, match=r"Row 1 is in the group 'east', which the calibration has not seen: "):
+    with pytest.raises(ValueError, match=r"Row 1 is in the group 'east', which has no calibration rows: "):
         calibrated("group").predict(DATA.probs[:2], groups=["west", "east"])
 
 
@@ -132,9 +132,9 @@ def test_at_equals_calibrating_anew(score, per):
 def test_a_level_is_one_fraction_in_whatever_type_it_comes():
     """The simplest that rounds to it, so that what a file keeps of it means the same."""
     scores, none = np.arange(999.0), np.zeros(999, dtype=int)
-    cells = make_cells(scores, none, np.zeros((1, 2), dtype=int))
+    categories = sort_into_categories(scores, none, np.zeros((1, 2), dtype=int))
     for alpha in (Fraction(0.7), Fraction(7, 10), 0.7, np.array(0.7), np.float32(0.7), "0.7"):
-        assert cells.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)] == [300]
+        assert categories.quantile_ranks(alpha).tolist() == [quantile_rank(999, alpha)] == [300]
     assert exact_alpha(1 / 3) == exact_alpha(Fraction(1, 3)) == Fraction(1, 3)
 
 

@@ -27,7 +27,7 @@ def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
         assert np.array_equal(sets_of(again).members, sets_of(predictor).members)
         assert again.table().equals(predictor.table())
         assert repr(again) == repr(predictor)
-    assert np.array_equal(mondrian_of(whole).cells.scores, mondrian_of(predictor).cells.scores)
+    assert np.array_equal(mondrian_of(whole).categories.scores, mondrian_of(predictor).categories.scores)
     assert np.array_equal(whole.at(0.3).thresholds, predictor.at(0.3).thresholds)
     assert np.array_equal(sets_of(whole.at(0.3)).members, sets_of(predictor.at(0.3)).members)
     with pytest.raises(ValueError, match=r"saved without its calibration scores, so it has only alpha=0\.1"):

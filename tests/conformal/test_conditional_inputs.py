@@ -27,7 +27,11 @@ def test_inputs_are_left_alone():
     predictor.predict(probs, seed=1, groups=groups, nonempty=True)
     for now, then in zip((probs, labels, groups), before, strict=True):
         assert np.array_equal(now, then)
-    for mine in (predictor.thresholds, mondrian_of(predictor).cells.scores, mondrian_of(predictor).cells.of):
+    for mine in (
+        predictor.thresholds,
+        mondrian_of(predictor).categories.scores,
+        mondrian_of(predictor).categories.lookup,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             mine[...] = 0
 
@@ -42,14 +46,14 @@ FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip",
             {"per": "klass"},
             "Expected per to be one of 'class', 'group', 'class and group', .*, got 'klass'",
         ),
-        ({"per": "group"}, r"got per='group' and no groups: pass groups=, one per row\."),
-        ({"per": "class and group"}, r"got per='class and group' and no groups: pass groups=, one per row\."),
+        ({"per": "group"}, r"Expected groups with per='group', got none: pass groups=, one per row\."),
+        ({"per": "class and group"}, r"Expected groups with per='class and group', got none: pass groups=, one per row\."),
         (
             {"per": "class", "groups": [1] * 5},
-            r"got per='class' and groups: leave groups= out, or ask per='class and group'\.",
+            r"Expected no groups with per='class', got some: leave groups= out, or pass per='class and group'\.",
         ),
-        ({"per": "rc3p", "groups": [1] * 5}, r"got per='rc3p' and groups: leave groups= out"),
-        ({"per": "cluster", "groups": [1] * 5}, r"got per='cluster' and groups: leave groups= out"),
+        ({"per": "rc3p", "groups": [1] * 5}, r"Expected no groups with per='rc3p', got some: leave groups= out"),
+        ({"per": "cluster", "groups": [1] * 5}, r"Expected no groups with per='cluster', got some: leave groups= out"),
         ({"groups": [1, 2]}, r"Expected 5 groups, one per row, got shape \(2,\): pass groups in row order\."),
         ({"groups": [[1]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 1\)"),
         ({"groups": [0.5] * 5}, "all whole numbers or all text, got float64: convert them"),
@@ -66,13 +70,17 @@ def test_bad_input_is_told_in_a_sentence(options, sentence):
 
 def test_groups_to_predict_are_checked_as_well():
     by_group = calibrated("group")
-    with pytest.raises(ValueError, match=r"This predictor has thresholds per group: pass groups=, one per row\."):
+    with pytest.raises(
+        ValueError, match=r"Expected groups for thresholds per group, got none: pass groups="
+    ):
         by_group.predict(DATA.probs[:3])
     with pytest.raises(ValueError, match=r"Expected 3 groups, one per row, got shape \(1,\)"):
         by_group.predict(DATA.probs[:3], groups=["west"])
-    with pytest.raises(ValueError, match=r"Row 0 is in the group 1, which the calibration has not seen"):
+    with pytest.raises(ValueError, match=r"Row 0 is in the group 1, which has no calibration rows"):
         by_group.predict_one(DATA.probs[0], group=1)
-    with pytest.raises(ValueError, match=r"has a threshold per class and knows no groups: leave groups= out, or .*\."):
+    with pytest.raises(
+        ValueError, match=r"Expected no groups .* per class, got some: leave groups= out, or .*\."
+    ):
         calibrated("class").predict(DATA.probs[:3], groups=["west"] * 3)
     with pytest.raises(ValueError, match=r"Expected 12 columns, one per class .*, got 5: pass the same"):
         calibrated("class").predict(DATA.probs[:3, :5] + 0.2)

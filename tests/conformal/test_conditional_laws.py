@@ -20,7 +20,7 @@ def population():
 
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
 def test_every_cell_covers_by_its_exact_law(per):
-    """Given its count n, a cell's coverage is Beta(k, n + 1 − k): 600 calibrations, each cell on its own.
+    """Given its count n, a cell's coverage is Beta(k, n + 1 − k): 600 calibrations, each category on its own.
 
     Calibrations have as many rows of a class or group as chance gives; the law of that count turns coverage
     into a number uniform in (0, 1).
@@ -33,20 +33,20 @@ def test_every_cell_covers_by_its_exact_law(per):
         for g in range(2 if "group" in per else 1)
         for k in range(4 if "class" in per else 1)
     }
-    seen = {cell: [] for cell in sorted_scores}
+    seen = {category: [] for category in sorted_scores}
     for _ in range(draws):
         rows = rng.integers(0, len(labels), n)
         predictor = pippin.calibrate(
             probs[rows], labels[rows], "pip", alpha, per=per, groups=groups[rows] if "group" in per else None
         )
-        counts = mondrian_of(predictor).cells.counts[mondrian_of(predictor).cells.of]
+        counts = mondrian_of(predictor).categories.counts[mondrian_of(predictor).categories.lookup]
         for (g, k), own in sorted_scores.items():
             count = int(counts[g, k])
             rank = quantile_rank(count, alpha)
             covered = np.searchsorted(own, predictor.thresholds[g, k], side="right") / len(own)
             seen[g, k].append(stats.beta.cdf(covered, rank, count + 1 - rank))
-    for cell, values in seen.items():
-        assert stats.kstest(values, "uniform").pvalue > 0.01 / len(seen), cell
+    for category, values in seen.items():
+        assert stats.kstest(values, "uniform").pvalue > 0.01 / len(seen), category
 
 
 def test_every_class_covers_test_rows_by_the_beta_binomial_law():

@@ -84,7 +84,7 @@ def test_other_thresholds_are_refused(tmp_path, per):
         with pytest.raises(ValueError, match=told):
             pippin.load(path)
     predictor.save(path)
-    changed(path, calibration_scores=(mondrian_of(predictor).cells.scores + 0.001).tolist())
+    changed(path, calibration_scores=(mondrian_of(predictor).categories.scores + 0.001).tolist())
     with pytest.raises(ValueError, match=told):
         pippin.load(path)
 

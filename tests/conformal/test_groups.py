@@ -107,7 +107,7 @@ WRONG = {
 @pytest.mark.parametrize("per", [None, "class", "cluster", "rc3p", "group", "class and group"])
 def test_unseen_groups_need_groups(per):
     """Without groups nothing is unseen: it would be ignored."""
-    with pytest.raises(ValueError, match=r"Expected groups beside unseen='marginal', got none: pass groups=, one per"):
+    with pytest.raises(ValueError, match=r"Expected groups with unseen='marginal', got none: pass groups=, one per"):
         pippin.calibrate(PROBS, LABELS, "ip", 0.3, per=per, unseen="marginal")
 
 

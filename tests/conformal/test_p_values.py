@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import pippin
-from pippin._conformal.mondrian import make_cells, one_cell
+from pippin._conformal.mondrian import single_category, sort_into_categories
 from pippin._conformal.rules import Request, mondrian_rule
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
@@ -30,15 +30,17 @@ HUNDREDTHS = [a / 100 for a in range(1, 100)]
 
 
 def cells_of(kind, scores, labels, groups, n_classes):
-    """One cell, one per class, one per group, or both; and the row of `of` that each object uses."""
+    """One category, one per class, one per group, or both; and the row of `of` that each object uses."""
     nobody = np.zeros(len(labels), dtype=np.int64)
     if kind is None:
-        return one_cell(read_only(np.sort(scores)), len(scores), n_classes), nobody
+        return single_category(read_only(np.sort(scores)), len(scores), n_classes), nobody
     if kind == "class":
-        return make_cells(scores, labels, np.arange(n_classes)[None]), nobody
+        return sort_into_categories(scores, labels, np.arange(n_classes)[None]), nobody
     if kind == "group":
-        return make_cells(scores, groups, np.repeat(np.arange(3)[:, None], n_classes, axis=1)), groups
-    return make_cells(scores, groups * n_classes + labels, np.arange(3 * n_classes).reshape(3, n_classes)), groups
+        return sort_into_categories(scores, groups, np.repeat(np.arange(3)[:, None], n_classes, axis=1)), groups
+    return sort_into_categories(
+        scores, groups * n_classes + labels, np.arange(3 * n_classes).reshape(3, n_classes)
+    ), groups
 
 
 def drawn(score, n, seed, smoothed):
@@ -48,19 +50,19 @@ def drawn(score, n, seed, smoothed):
     return Draws(u, rng.random(n) if smoothed else None)
 
 
-def ruled(score, cells, per=None):
-    """Return a predictor of these cells without thresholds, on which p-values do not depend."""
+def ruled(score, categories, per=None):
+    """Return a predictor of these categories without thresholds, on which p-values do not depend."""
     groups = (0, 1, 2) if per in ("group", "class and group") else None
-    rule = mondrian_rule(cells, per, groups)
-    return pippin.ConformalPredictor(score, 0.1, len(cells.scores), range(cells.of.shape[1]), rule)
+    rule = mondrian_rule(categories, per, groups)
+    return pippin.ConformalPredictor(score, 0.1, len(categories.scores), range(categories.lookup.shape[1]), rule)
 
 
-def brute(cells, group, v, scores):
+def brute(categories, group, v, scores):
     """Counted one by one: the fraction of every class."""
     found = np.empty(scores.shape, dtype=object)
     for (i, k), s in np.ndenumerate(scores):
-        cell = cells.of[group[i], k]
-        own = cells.scores[cells.offsets[cell] : cells.offsets[cell + 1]].tolist()
+        category = categories.lookup[group[i], k]
+        own = categories.scores[categories.offsets[category] : categories.offsets[category + 1]].tolist()
         if v is None:
             found[i, k] = Fraction(1 + sum(other >= s for other in own), len(own) + 1)
         else:
@@ -82,13 +84,13 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     n, n_classes = probs.shape
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 3, n)
-    cells, group = cells_of(kind, pippin.scores.score(probs, labels, score, seed=seed), labels, groups, n_classes)
-    predictor, c, both = ruled(score, cells, kind), coefficients(score, n_classes), drawn(score, n, seed, smoothed)
+    categories, group = cells_of(kind, pippin.scores.score(probs, labels, score, seed=seed), labels, groups, n_classes)
+    predictor, c, both = ruled(score, categories, kind), coefficients(score, n_classes), drawn(score, n, seed, smoothed)
     by_plain, by_kernel = np.empty((n, n_classes)), np.empty((n, n_classes))
     for engine, p in ((plain, by_plain), (compiled, by_kernel)):
-        engine.p_values(c, cells.held)(read_only(probs), group, both, p)
+        engine.p_values(c, categories.held)(read_only(probs), group, both, p)
     assert np.array_equal(by_kernel, by_plain)
-    exact = brute(cells, group, both.v, pippin.scores.score(probs, None, score, seed=seed))
+    exact = brute(categories, group, both.v, pippin.scores.score(probs, None, score, seed=seed))
     if smoothed:
         np.testing.assert_allclose(by_plain, exact.astype(float), rtol=1e-14)
     else:
@@ -98,7 +100,7 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
     assert np.array_equal(predictor.p_values(probs, **asked), by_plain)
     points = predictor.point_predictions(probs, **asked)
     for i, row in enumerate(by_plain):
-        known = cells.counts[cells.of[group[i]]] > 0
+        known = categories.counts[categories.lookup[group[i]]] > 0
         best = max(range(n_classes), key=lambda k: (known[k], row[k], probs[i, k], -k))
         assert points.labels[i] == best
         assert points.credibility[i] == row[best]
@@ -179,8 +181,8 @@ def test_one_generator_gives_u_and_then_v():
 
 
 def test_no_example_gives_one_or_v():
-    cells = make_cells(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
-    predictor, v = ruled(pippin.scores.ip(), cells), np.random.default_rng(1).random()
+    categories = sort_into_categories(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
+    predictor, v = ruled(pippin.scores.ip(), categories), np.random.default_rng(1).random()
     for smoothed, wanted in ((False, 1.0), (True, v)):
         assert predictor.p_values([[0.5, 0.5]], seed=1, smoothed=smoothed).tolist() == [[wanted, wanted]]
 
@@ -253,7 +255,7 @@ def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
 
 
 def uniform_over(counts):
-    """The probability of a table this uneven, if every cell is as likely."""
+    """The probability of a table this uneven, if every category is as likely."""
     return stats.chisquare(counts).pvalue
 
 
@@ -318,7 +320,7 @@ def test_crepes_smoothed_p_values_given_its_draws():
     probs, labels, test, true = example(1999)
     calibration = pippin.scores.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
-    rule = mondrian_rule(one_cell(read_only(np.sort(calibration)), len(calibration), 12))
+    rule = mondrian_rule(single_category(read_only(np.sort(calibration)), len(calibration), 12))
     request = Request(as_rows(test), Draws(np.zeros(len(test)), theta), range(12))
     theirs = peers.crepes_p_values(calibration, pippin.scores.score(test, true, "topk"), smoothing=True, seed=3)
     assert np.array_equal(rule.label_p_values(request, pippin.scores.topk(), true), theirs)

@@ -106,7 +106,7 @@ def test_what_is_left_out_is_told():
 
 def test_wrong_use():
     calibration = pippin.distributed.Calibration("pip", per="group", classes=range(3))
-    with pytest.raises(pippin.InputError, match="got per='group' and no groups"):
+    with pytest.raises(pippin.InputError, match="Expected groups with per='group', got none"):
         calibration.part([[0.2, 0.3, 0.5]], [1])
     with pytest.raises(pippin.InputError, match="Expected 3 columns"):
         calibration.part([[0.5, 0.5]], [1], groups=["a"])

@@ -11,8 +11,8 @@ from scipy import stats
 from sklearn.cluster import KMeans
 
 import pippin
-from pippin._conformal.clusters import NULL, cluster_cells, clusters_of, kmeans, plan, shared_cells
-from pippin._conformal.mondrian import make_cells, rc3p_limits
+from pippin._conformal.clusters import NULL, cluster_categories, cluster_scores, clusters_of, kmeans, plan
+from pippin._conformal.mondrian import rc3p_limits, sort_into_categories
 from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._theory.level import examples_needed, quantile_rank
@@ -110,7 +110,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
     again = pippin.calibrate(probs, labels, "aps", seed=np.random.default_rng(4), per="cluster")
     assert np.array_equal(again.thresholds, predictor.thresholds)
     other = pippin.calibrate(probs, labels, "aps", seed=5, per="cluster")
-    assert not np.array_equal(mondrian_of(other).cells.of, mondrian_of(predictor).cells.of)
+    assert not np.array_equal(mondrian_of(other).categories.lookup, mondrian_of(predictor).categories.lookup)
 
 
 def test_the_table_shows_clusters_and_their_rows():
@@ -126,7 +126,7 @@ def test_the_table_shows_clusters_and_their_rows():
     for _, mates in table.drop_nulls("cluster").group_by("cluster"):
         assert mates["n"].n_unique() == mates["threshold"].n_unique() == 1
     again = predictor.at(0.2)
-    assert np.array_equal(mondrian_of(again).cells.of, mondrian_of(predictor).cells.of)
+    assert np.array_equal(mondrian_of(again).categories.lookup, mondrian_of(predictor).categories.lookup)
     assert (again.thresholds <= predictor.thresholds).all()
 
 
@@ -150,7 +150,7 @@ def test_a_cluster_with_too_few_rows_is_named():
     told = r"\d+ of \d+ thresholds are infinite, because alpha=0.02 needs 49 .*the cluster of \d+ has \d+.*: collect"
     with pytest.warns(UserWarning, match=told):
         predictor = pippin.calibrate(probs, labels, "ip", 0.02, seed=0, per="cluster")
-    few = mondrian_of(predictor).cells.counts[mondrian_of(predictor).cells.of[0]] < 49
+    few = mondrian_of(predictor).categories.counts[mondrian_of(predictor).categories.lookup[0]] < 49
     assert few.any()
     assert np.array_equal(np.isinf(predictor.thresholds[0]), few)
     assert predictor.predict(probs[:10]).mask[:, few].all()
@@ -173,15 +173,19 @@ def test_clusters_cover_by_their_exact_law():
     for seed in range(500):
         labels = rng.choice(14, 1500, p=share)
         scores = rng.random(1500) ** (1 / power[labels])
-        cells, n_rest, _ = cluster_cells(scores, labels, 14, alpha, np.random.default_rng(seed))
-        null = cells.of[0, 0]
-        assert null == cells.of.max()
-        overall.append((share * cells.thresholds(alpha)[cells.of[0]] ** power).sum())
-        for cell, (threshold, n) in enumerate(zip(cells.thresholds(alpha), cells.counts.tolist(), strict=True)):
-            mates = (cells.of[0] == cell) | (n == n_rest)  # with too few rows of its own the null holds all
+        categories, n_rest, _ = cluster_categories(scores, labels, 14, alpha, np.random.default_rng(seed))
+        null = categories.lookup[0, 0]
+        assert null == categories.lookup.max()
+        overall.append((share * categories.thresholds(alpha)[categories.lookup[0]] ** power).sum())
+        for category, (threshold, n) in enumerate(
+            zip(categories.thresholds(alpha), categories.counts.tolist(), strict=True)
+        ):
+            mates = (categories.lookup[0] == category) | (
+                n == n_rest
+            )  # with too few rows of its own the null holds all
             covered = (share * threshold**power)[mates].sum() / share[mates].sum()
             k = quantile_rank(n, alpha)
-            (in_null if cell == null else in_clusters).append(stats.beta.cdf(covered, k, n + 1 - k))
+            (in_null if category == null else in_clusters).append(stats.beta.cdf(covered, k, n + 1 - k))
     assert len(in_clusters) > 1000
     assert stats.kstest(in_clusters, "uniform").pvalue > 0.01
     assert stats.kstest(in_null, "uniform").pvalue > 0.01
@@ -199,8 +203,8 @@ def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
     theirs, _ = torchcp("ClusteredPredictor", probs, labels)
     aside, cluster = theirs.idx1.numpy(), theirs.cluster_assignments.numpy().astype(int)
     scores = pippin.scores.score(probs, labels, "ip")
-    cells = shared_cells(scores[~aside], labels[~aside], cluster, np.ones(12, dtype=bool), 9)
-    ours = cells.thresholds(0.1)[cells.of[0]]
+    categories = cluster_scores(scores[~aside], labels[~aside], cluster, np.ones(12, dtype=bool), 9)
+    ours = categories.thresholds(0.1)[categories.lookup[0]]
     known = cluster != NULL
     assert 3 < known.sum() < 12
     assert theirs.num_clusters == plan(np.bincount(labels), 0.1)[1]
@@ -217,7 +221,7 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
     labels = np.repeat(np.arange(5), 1000)
     probs = made_rows("spread", 5000, 5, 0)
     predictor = pippin.calibrate(probs, labels, "ip", seed=rng, per="cluster")
-    assert sorted(mondrian_of(predictor).cells.of[0]) == [0, 1, 2, 3, 4]
+    assert sorted(mondrian_of(predictor).categories.lookup[0]) == [0, 1, 2, 3, 4]
     assert np.isfinite(predictor.thresholds).all()
     theirs, _ = torchcp("ClusteredPredictor", probs, labels)
     assert np.isinf(theirs.q_hat.numpy()).all()
@@ -226,17 +230,17 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
 def test_a_class_that_only_clustered_has_the_marginal_threshold():
     """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
     scores = np.arange(40) / 40
-    cells = shared_cells(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
-    thresholds = cells.thresholds(0.1)[cells.of[0]]
+    categories = cluster_scores(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
+    thresholds = categories.thresholds(0.1)[categories.lookup[0]]
     assert thresholds.tolist() == [18 / 40, 38 / 40, 36 / 40]
 
 
 def test_a_class_that_was_never_seen_does_not_pay_for_the_rare_ones():
     """It has the marginal threshold; the rare classes that were seen keep their own."""
     scores, labels = np.arange(60) / 60, np.repeat([0, 1, 2], 20)
-    cells = shared_cells(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
-    assert cells.counts.tolist() == [20, 20, 20, 60]
-    assert cells.thresholds(0.1)[cells.of[0]].tolist() == [18 / 60, 38 / 60, 58 / 60, 54 / 60]
+    categories = cluster_scores(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
+    assert categories.counts.tolist() == [20, 20, 20, 60]
+    assert categories.thresholds(0.1)[categories.lookup[0]].tolist() == [18 / 60, 38 / 60, 58 / 60, 54 / 60]
 
 
 # RC3P
@@ -244,10 +248,10 @@ def test_a_class_that_was_never_seen_does_not_pay_for_the_rare_ones():
 
 def limits_of(scores, ranks, alpha, n_classes):
     """Both limits of one class from its examples."""
-    cells = make_cells(
+    categories = sort_into_categories(
         np.asarray(scores, dtype=float), np.zeros(len(scores), dtype=int), np.zeros((1, n_classes), dtype=int), ranks
     )
-    limits = rc3p_limits(cells, alpha)
+    limits = rc3p_limits(categories, alpha)
     return limits.scores[0, 0], limits.ranks[0, 0]
 
 

@@ -120,7 +120,7 @@ def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_se
     """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
     probs, labels = confused_rows(250, seed=27)
     mixture = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture")
-    assert mondrian_of(mixture).cells.counts.tolist() == [50] * 5
+    assert mondrian_of(mixture).categories.counts.tolist() == [50] * 5
     parts = []
     for sharper, threshold in zip(mixture.sharpeners, mixture.thresholds[:, 0], strict=True):
         seen = np.isin(_prints(probs), sharper.learnt.prints)

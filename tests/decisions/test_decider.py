@@ -117,10 +117,10 @@ def test_levels_and_wrong_use():
     assert decider.at(0.02).beta == decider.beta
     for options, told in (
         ({"per": "cluster"}, "Expected per to be one of 'class', 'kind'"),
-        ({"per": "group"}, "no groups: pass groups="),
-        ({"alpha": {"weed": 0.1}}, "one per kind where there are no kinds"),
+        ({"per": "group"}, "got none: pass groups="),
+        ({"alpha": {"weed": 0.1}}, "one per kind without kinds"),
         ({"alpha": {"weed": 0.1}, "per": "kind"}, "an alpha for every kind, got none for 'crop'"),
-        ({"alpha": {"weed": 0.1, "crop": 0.1, "soil": 0.1}, "per": "kind"}, "'soil', which is none of the kinds"),
+        ({"alpha": {"weed": 0.1, "crop": 0.1, "soil": 0.1}, "per": "kind"}, "kinds weed, crop, got one for 'soil'"),
         ({"alpha": 0}, "strictly between 0 and 1"),
         ({"per": {"maize": "crop"}}, "a kind for each of the 12 classes"),
     ):

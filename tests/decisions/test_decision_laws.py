@@ -34,7 +34,7 @@ def test_certificates_are_kept_by_the_beta_law_or_better(n_classes, n_actions, h
     probs, labels = drawn(rng, 60_000, n_classes, honest)
     utility = utility_of(utilities)
     everybody = pippin.decisions.calibrate(probs, labels, utility, 0.1)
-    scores = np.sort(everybody.cells.scores)
+    scores = np.sort(everybody.categories.scores)
     n, alpha = 60, 0.1
     k = quantile_rank(n, alpha)
     within, kept = [], []
@@ -61,7 +61,7 @@ def test_every_class_kind_and_group_has_its_guarantee(per):
     groups = (rng.random(len(labels)) < 0.3 + 0.1 * labels).astype(int)
     utilities = np.array([[1.0, 0.8, -2.0, -1.0], [-1.0, -0.5, 1.0, 0.9], [0.2, 0.2, 0.2, 0.3]])
     kinds = {0: "weed", 1: "weed", 2: "crop", 3: "crop"}
-    utility, cells = utility_of(utilities), {"class": labels, "kind": labels // 2, "group": groups}[per]
+    utility, categories = utility_of(utilities), {"class": labels, "kind": labels // 2, "group": groups}[per]
     kept = []
     for _ in range(150):
         rows, test = rng.integers(0, len(labels), (2, 400))
@@ -69,7 +69,7 @@ def test_every_class_kind_and_group_has_its_guarantee(per):
         decider = pippin.decisions.calibrate(probs[rows], labels[rows], utility, 0.2, **options)
         found = decider.decide(probs[test], groups=groups[test] if per == "group" else None)
         good = utilities[found.codes, labels[test]] >= found.certificates
-        kept.append([good[cells[test] == cell].mean() for cell in np.unique(cells)])
+        kept.append([good[categories[test] == category].mean() for category in np.unique(categories)])
     means, errors = np.mean(kept, axis=0), np.std(kept, axis=0) / np.sqrt(len(kept))
     assert (means >= 0.8 - 4 * errors).all(), means
 

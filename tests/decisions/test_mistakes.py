@@ -56,7 +56,7 @@ def test_a_utility_that_is_no_text_is_one_sentence(tmp_path):
 
 def test_two_spellings_of_one_class_are_refused():
     """Nobody knows which was meant."""
-    with pytest.raises(pippin.InputError, match="Got two entries that are spelled '1'"):
+    with pytest.raises(pippin.InputError, match="got two entries that are spelled '1'"):
         pippin.decisions.control_risk(PROBS, LABELS, {0: 1, 1: 1, "1": 2, 2: 1, 3: 1}, 0.5)
 
 

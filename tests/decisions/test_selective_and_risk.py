@@ -208,7 +208,7 @@ def test_sets_per_kind(tmp_path):
         again.at({"weed": 0.2, "crop": 0.1}).thresholds, found.at({"weed": 0.2, "crop": 0.1}).thresholds
     )
     np.testing.assert_array_equal(again.at(0.05).thresholds, found.at(0.05).thresholds)
-    with pytest.raises(pippin.InputError, match="one per kind where there are no kinds"):
+    with pytest.raises(pippin.InputError, match="one per kind without kinds"):
         pippin.calibrate(DATA.probs, DATA.labels, "ip", levels)
     with pytest.warns(UserWarning, match=r"crop has \d+ and needs 999"):
         pippin.calibrate(DATA.probs, DATA.labels, "ip", {"weed": 0.1, "crop": 0.001}, per=KINDS, classes=DATA.classes)

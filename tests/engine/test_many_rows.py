@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pippin._conformal.mondrian import Cells
+from pippin._conformal.mondrian import Categories
 from pippin._engine import dispatch
 
 
@@ -23,6 +23,6 @@ def test_blocks_begin_past_32_bits():
 def test_cells_of_many_scores():
     """Where a cell's scores begin is no 32-bit number."""
     offsets = np.array([0, 2**31 + 3, 2**33])
-    cells = Cells(np.array([[0, 1]], dtype=np.int32), offsets, None)
-    assert cells.counts.tolist() == [2**31 + 3, 2**33 - 2**31 - 3]
-    assert cells.quantile_ranks(0.5).tolist() == [2**30 + 2, (2**33 - 2**31 - 3 + 1) // 2]
+    categories = Categories(np.array([[0, 1]], dtype=np.int32), offsets, None)
+    assert categories.counts.tolist() == [2**31 + 3, 2**33 - 2**31 - 3]
+    assert categories.quantile_ranks(0.5).tolist() == [2**30 + 2, (2**33 - 2**31 - 3 + 1) // 2]

@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import pippin
 import pippin.testing
-from pippin._conformal.mondrian import one_cell
+from pippin._conformal.mondrian import single_category
 from pippin._conformal.rules import marginal_rule
 from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
@@ -191,7 +191,7 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
         return -found if labels is None else found
 
     testing = pippin.testing
-    rule = marginal_rule(one_cell(None, 9, 2), -9.0)
+    rule = marginal_rule(single_category(None, 9, 2), -9.0)
     empty = pippin.ConformalPredictor(pippin.scores.ip(), 0.3, 9, range(2), rule)
     cases = {
         "in the set if and only if its score": ("numba_engine", Broken(compiled, members=generous)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._conformal.mondrian import one_cell
+from pippin._conformal.mondrian import single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
 from pippin._conformal.serialization import read_content
@@ -25,7 +25,7 @@ def made(score="repip", **options):
 def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
     """A predictor that holds any scores at all, and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
-    rule, level = marginal_rule(one_cell(numbers, len(numbers), len(classes)), 0.0).at(alpha)
+    rule, level = marginal_rule(single_category(numbers, len(numbers), len(classes)), 0.0).at(alpha)
     return ConformalPredictor(score, level, len(numbers), classes, rule)
 
 

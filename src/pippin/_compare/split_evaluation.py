@@ -19,7 +19,7 @@ from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_
 from pippin._conformal.calibrate import mondrian_predictor
 from pippin._conformal.coverage_by import Tally, pooled, tally
 from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
-from pippin._conformal.mondrian import Taxonomy, kth_smallest, make_cells
+from pippin._conformal.mondrian import Taxonomy, kth_smallest, sort_into_categories
 from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
@@ -115,7 +115,7 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per is None:
         return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(scores, alpha)]]))), u_test)
     cell, of = trial.cells(method)
-    cells = make_cells(scores, cell[rows], of)
+    cells = sort_into_categories(scores, cell[rows], of)
     return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(cells.thresholds(alpha)[of])), u_test)
 
 

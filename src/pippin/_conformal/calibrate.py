@@ -6,19 +6,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.clusters import cluster_cells
+from pippin._conformal.clusters import cluster_categories
 from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
 from pippin._conformal.mondrian import (
-    Cells,
+    Categories,
+    ClassKinds,
     GroupNames,
-    Kinds,
     Level,
     Per,
     Taxonomy,
     as_levels,
     kth_smallest,
-    one_cell,
+    single_category,
     warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor
@@ -226,7 +226,7 @@ def marginal_predictor(
     """Return the predictor with one threshold from the scores of the true labels."""
     level = as_alpha(alpha)
     threshold = kth_smallest(scores, level, confidence)
-    rule = marginal_rule(one_cell(scores, len(scores), len(classes)), threshold, confidence)
+    rule = marginal_rule(single_category(scores, len(scores), len(classes)), threshold, confidence)
     return ConformalPredictor(score, level, len(scores), classes, rule, step)
 
 
@@ -268,15 +268,15 @@ def predictor_of_scores(
     scores, labels, groups, ranks = scored
     n, note = len(scores), None
     known: GroupNames | None = None
-    kinds: Kinds | None = None
-    cells: Cells
+    kinds: ClassKinds | None = None
+    categories: Categories
     if taxonomy.per == "cluster":
-        cells, n, note = cluster_cells(scores, labels, len(classes), alpha, generator)
+        categories, n, note = cluster_categories(scores, labels, len(classes), alpha, generator)
     else:
         codes, names = (None, None) if groups is None else groups
-        placement, known, kinds = taxonomy.places(classes, names)
-        cells = placement.cells(scores, labels, codes, ranks)
-    rule, level = mondrian_rule(cells, taxonomy.name, known, kinds, confidence).at(alpha)
+        assignment, known, kinds = taxonomy.assign(classes, names)
+        categories = assignment.categories(scores, labels, codes, ranks)
+    rule, level = mondrian_rule(categories, taxonomy.name, known, kinds, confidence).at(alpha)
     return ConformalPredictor(score, level, n, classes, rule), note
 
 

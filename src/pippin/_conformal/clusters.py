@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pippin._conformal.mondrian import Cells, Placement
+from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
@@ -18,15 +18,17 @@ NULL = -1  # the cluster of classes too rare to be compared
 
 
 class Clustered(NamedTuple):
-    """A cell per cluster of classes, how many rows calibrate them, and what to warn of."""
+    """A category per cluster of classes, how many rows calibrate them, and what to warn of."""
 
-    cells: Cells
+    categories: Categories
     n: int
     note: str | None
 
 
-def cluster_cells(scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator) -> Clustered:
-    """Clusters the classes; those too rare to be compared share a cell of their own."""
+def cluster_categories(
+    scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
+) -> Clustered:
+    """Clusters the classes; those too rare to be compared share a category of their own."""
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
     rest = np.ones(len(scores), dtype=bool)
@@ -34,8 +36,8 @@ def cluster_cells(scores: Vector, labels: Codes, n_classes: int, alpha: float, r
         rest = rng.random(len(scores)) >= share
         cluster = clusters_of(scores[~rest], labels[~rest], n_classes, alpha, n_clusters, rng)
     seen = np.bincount(labels, minlength=n_classes) > 0
-    cells = shared_cells(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
-    return Clustered(cells, int(rest.sum()), on_null(cluster))
+    categories = cluster_scores(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
+    return Clustered(categories, int(rest.sum()), on_null(cluster))
 
 
 def on_null(cluster: Codes) -> str | None:
@@ -67,7 +69,7 @@ def plan(counts: Codes, alpha: float) -> tuple[float, int]:
     return 0.0, 0
 
 
-def shared_cells(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Cells:
+def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Categories:
     """The scores by cluster of their class; the null cluster, if there is one, comes last.
 
     It is a cluster like the others, so that coverage holds for its classes together, and
@@ -75,17 +77,17 @@ def shared_cells(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, nee
     cluster, if it has fewer than `needed` scores of its own.
 
     >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
-    >>> cells = shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 1)
-    >>> cells.of, cells.counts
+    >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
+    >>> categories.lookup, categories.counts
     (array([[0, 0, 1, 2]], dtype=int32), array([2, 1, 3]))
-    >>> shared_cells(scores, labels, cluster, np.array([True, True, True, False]), 9).of
+    >>> cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 9).of
     array([[0, 0, 1, 1]], dtype=int32)
     """
     counts = np.bincount(labels, minlength=len(cluster))
-    return sharing(cluster, counts, seen, needed).cells(scores, labels, None)
+    return sharing(cluster, counts, seen, needed).categories(scores, labels, None)
 
 
-def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> Placement:
+def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> CategoryAssignment:
     """Where rows belong, of which each class has so many."""
     rare = cluster == NULL
     null = int(cluster.max()) + 1
@@ -97,7 +99,7 @@ def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> Placemen
     if unknown.any():
         everyone = null if few else null + 1
         of[unknown] = everyone
-    return Placement(of[None].astype(np.int32), own, extra=everyone)
+    return CategoryAssignment(of[None].astype(np.int32), own, pooled=everyone)
 
 
 def clusters_of(

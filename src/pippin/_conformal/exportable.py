@@ -110,7 +110,7 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
             "calibrate one for all, per class, kind, cluster or group, or stay in Python, if it has p_values",
         )
     predictor.check_p_values()
-    return ExportablePValues(predictor, _coefficients(predictor), rule.cells.held, _groups(predictor))
+    return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor))
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:

@@ -1,19 +1,20 @@
-"""Mondrian taxonomies: calibration scores by category, and the thresholds of each.
+"""Mondrian taxonomies: calibration scores by category, and the threshold of each category.
 
-A marginal predictor has one cell, which holds all calibration scores. With a taxonomy per class, group, class and
-group, kind of classes or cluster of classes, class k of an object in group g is compared with the scores of its own
-cell, `cells.of[g, k]`.
+A marginal predictor has one category, which holds all calibration scores. With a taxonomy per class, group, class and
+group, kind of classes or cluster of classes, class k of a row in group g is compared with the scores of the category
+`categories.lookup[g, k]`.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._conformal.serialization import FieldsPickled
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Held
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
@@ -33,254 +34,247 @@ from pippin._validation.rows import shortened
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
-KIND = "kind"  # name of a taxonomy given as {class: kind}
+KIND = "kind"  # name of a taxonomy passed as {class: kind}
 UNSEEN = ("error", "marginal")
-GroupNames = tuple[str | int | None, ...]  # None stands for every group that calibration did not see
-Level = float | Mapping[str, float]  # one alpha, or one for every kind
-Levels = float | tuple[float, ...]  # one alpha, or one for every cell
+GroupNames = tuple[str | int | None, ...]  # None stands for all groups without calibration rows
+Level = float | Mapping[str, float]  # one alpha, or one per kind of classes
+CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
 def threshold_rank(n: int, alpha: Any, confidence: float | None = None) -> int:
-    """Return k = ⌈(n + 1)(1 − α)⌉; with `confidence` the k that covers 1 − α in that share of calibration sets."""
+    """Compute k = ⌈(n + 1)(1 − α)⌉; with `confidence` the k of `confident_rank`."""
     return quantile_rank(n, alpha) if confidence is None else confident_rank(n, alpha, confidence)
 
 
 def kth_smallest(scores: Vector, alpha: Any, confidence: float | None = None) -> float:
-    """Return the k-th smallest score for the k of `threshold_rank`, or infinity if there are fewer scores."""
+    """Return the k-th smallest score for the k of `threshold_rank`, or infinity if there are fewer than k scores."""
     k = threshold_rank(len(scores), alpha, confidence)
     return math.inf if k > len(scores) else dispatch.smallest(scores, k)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Calibration scores by cell.
+class Categories(FieldsPickled):
+    """Calibration scores by Mondrian category.
 
     Attributes:
-        of: `of[g, k]` is the cell of class k in group g.
-        offsets: where each cell begins in `scores`; one more entry than there are cells.
-        given: the scores cell by cell; None if a file left them out. Each cell is sorted, unless there is only one.
+        lookup: `lookup[g, k]` is the category of class k in group g.
+        offsets: start of each category in the scores, followed by the number of all scores.
+        raw_scores: the scores, category after category, or None if a file left them out. Each category is sorted,
+            unless there is only one.
         ranks: the ranks (from 1) of the same labels, for RC3P.
 
-    >>> cells = make_cells(np.array([0.3, 0.1, 0.2]), np.array([1, 0, 1]), np.array([[0, 1]]))
-    >>> cells.scores, cells.counts
+    >>> scores, labels = np.array([0.3, 0.1, 0.2]), np.array([1, 0, 1])
+    >>> categories = sort_into_categories(scores, labels, np.array([[0, 1]]))
+    >>> categories.scores, categories.counts
     (array([0.1, 0.2, 0.3]), array([1, 2]))
-    >>> cells.thresholds(0.4)
+    >>> categories.thresholds(0.4)
     array([inf, 0.3])
     """
 
-    of: Indices
+    lookup: Indices
     offsets: Codes
-    given: Vector | None
+    raw_scores: Vector | None
     ranks: Indices | None = None
 
     @cached_property
     def scores(self) -> Vector | None:
-        """Sorted scores of each cell, cell by cell."""
-        if self.given is None or len(self.offsets) > 2:
-            return self.given
-        return read_only(np.sort(self.given))
+        """Scores, category after category, each category sorted."""
+        if self.raw_scores is None or len(self.offsets) > 2:
+            return self.raw_scores
+        return read_only(np.sort(self.raw_scores))
 
     @property
     def counts(self) -> Codes:
-        """Number of calibration rows in each cell."""
+        """Number of calibration rows in each category."""
         return np.diff(self.offsets)
-
-    @property
-    def n_groups(self) -> int:
-        return int(self.of.shape[0])
 
     @cached_property
     def held(self) -> Held:
-        """Cells as the engines take them."""
+        """The categories in the form of the engines' arguments."""
         assert self.scores is not None
-        return Held(self.of, self.offsets, self.scores)
+        return Held(self.lookup, self.offsets, self.scores)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"of": self.of, "offsets": self.offsets, "given": self.given, "ranks": self.ranks}
+    def quantile_ranks(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
+        """Compute the k of `threshold_rank` for each category."""
+        counts = self.counts.tolist()
+        levels = alpha if isinstance(alpha, tuple) else (as_alpha(alpha),) * len(counts)
+        pairs = list(zip(counts, levels, strict=True))
+        ranks = {pair: threshold_rank(*pair, confidence) for pair in set(pairs)}
+        return np.array([ranks[pair] for pair in pairs], dtype=np.int64)
 
-    def quantile_ranks(self, alpha: Levels, confidence: float | None = None) -> Codes:
-        """Return k = ⌈(n + 1)(1 − α)⌉ of every cell."""
-        if isinstance(alpha, tuple):
-            levels = zip(self.counts.tolist(), alpha, strict=True)
-            return np.array([threshold_rank(n, level, confidence) for n, level in levels], dtype=np.int64)
-        sizes, where = np.unique(self.counts, return_inverse=True)
-        return np.array([threshold_rank(n, alpha, confidence) for n in sizes.tolist()], dtype=np.int64)[where]
-
-    def needed(self, alpha: Levels, confidence: float | None = None) -> Codes:
-        """Return the smallest number of rows that gives each cell a finite threshold."""
+    def needed(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
+        """Compute the smallest number of rows with which each category has a finite threshold."""
         levels = alpha if isinstance(alpha, tuple) else (alpha,)
-        least = [examples_needed(one) if confidence is None else confident_examples(one, confidence) for one in levels]
+        least = [examples_needed(a) if confidence is None else confident_examples(a, confidence) for a in levels]
         return np.broadcast_to(np.array(least, dtype=np.int64), len(self.counts))
 
-    def thresholds(self, alpha: Levels, confidence: float | None = None) -> Vector:
-        """Return the k-th smallest score of each cell, infinite where a cell has fewer than k."""
-        assert self.given is not None
+    def thresholds(self, alpha: CategoryLevels, confidence: float | None = None) -> Vector:
+        """Return the k-th smallest score of each category, infinite where a category has fewer than k scores."""
+        assert self.raw_scores is not None
         if len(self.offsets) == 2:
-            return np.array([kth_smallest(self.given, alpha[0] if isinstance(alpha, tuple) else alpha, confidence)])
+            level = alpha[0] if isinstance(alpha, tuple) else alpha
+            return np.array([kth_smallest(self.raw_scores, level, confidence)])
         k, counts = self.quantile_ranks(alpha, confidence), self.counts
         thresholds = np.full(len(counts), np.inf)
         enough = k <= counts
-        thresholds[enough] = self.given[(self.offsets[:-1] + k - 1)[enough]]
+        thresholds[enough] = self.raw_scores[(self.offsets[:-1] + k - 1)[enough]]
         return thresholds
 
 
-def make_cells(
-    scores: Vector, cell: NDArray[np.integer], of: NDArray[np.integer], ranks: NDArray[np.integer] | None = None
-) -> Cells:
-    """Sort scores into their cells."""
-    n_cells = int(of.max()) + 1
-    order = np.lexsort((scores, cell))
-    offsets = np.zeros(n_cells + 1, dtype=np.int64)
-    np.cumsum(np.bincount(cell, minlength=n_cells), out=offsets[1:])
+def sort_into_categories(
+    scores: Vector,
+    category: NDArray[np.integer],
+    lookup: NDArray[np.integer],
+    ranks: NDArray[np.integer] | None = None,
+) -> Categories:
+    """Sort scores by their category, and in each category by value."""
+    n_categories = int(lookup.max()) + 1
+    order = np.lexsort((scores, category))
+    offsets = np.zeros(n_categories + 1, dtype=np.int64)
+    np.cumsum(np.bincount(category, minlength=n_categories), out=offsets[1:])
     sorted_ranks = None if ranks is None else read_only(ranks[order].astype(np.int32))
-    return Cells(read_only(of.astype(np.int32)), read_only(offsets), read_only(scores[order]), sorted_ranks)
+    return Categories(read_only(lookup.astype(np.int32)), read_only(offsets), read_only(scores[order]), sorted_ranks)
 
 
-def one_cell(scores: Vector | None, n: int, n_classes: int) -> Cells:
-    """Return the cell of a marginal predictor: n scores, in any order, for every class."""
-    return Cells(_one_cell(n_classes), np.array([0, n]), None if scores is None else read_only(scores))
+def single_category(scores: Vector | None, n: int, n_classes: int) -> Categories:
+    """Return the category of a marginal predictor: n scores, in any order, for all classes."""
+    lookup = read_only(np.zeros((1, n_classes), dtype=np.int32))
+    return Categories(lookup, np.array([0, n]), None if scores is None else read_only(scores))
 
 
-@lru_cache(maxsize=16)
-def _one_cell(n_classes: int) -> Indices:
-    return read_only(np.zeros((1, n_classes), dtype=np.int32))
+class CategoryAssignment(NamedTuple):
+    """Assignment of rows to categories by class and group.
 
+    A row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0 without groups.
+    If `pooled` is a number, the categories from this number on hold the rows of all groups; a row whose own category
+    is one of these occurs only once.
 
-class Placement(NamedTuple):
-    """Rule that assigns rows to cells by class and group, and the table `of` that looks cells up.
-
-    A row of group g (0 without groups) and class y is in cell g·each + own[y]. The cells from `extra` on hold all
-    rows once more; a row whose own cell is one of them is there once.
+    Attributes:
+        lookup: `lookup[g, k]` is the category whose scores class k in group g is compared with.
+        class_category: the category of each class in group 0.
+        group_step: the number of categories per group.
+        pooled: the first category with the rows of all groups, or None.
+        by_class: True if the category depends on the class.
     """
 
-    of: Indices
-    own: Codes
-    each: int = 0
-    extra: int | None = None
+    lookup: Indices
+    class_category: Codes
+    group_step: int = 0
+    pooled: int | None = None
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and their cells, followed by those of the extra cells."""
-        within = self.own[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
-        cell = within if group is None else group * self.each + within
-        if self.extra is None:
-            return scores, cell
-        first = cell < self.extra
-        again = np.broadcast_to(self.extra + (within if self.each > 1 else 0), len(scores))
-        return np.concatenate([scores[first], scores]), np.concatenate([cell[first], again])
+        """Return scores and their categories, followed by those of the pooled categories."""
+        within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
+        category = within if group is None else group * self.group_step + within
+        if self.pooled is None:
+            return scores, category
+        first = category < self.pooled
+        again = np.broadcast_to(self.pooled + (within if self.group_step > 1 else 0), len(scores))
+        return np.concatenate([scores[first], scores]), np.concatenate([category[first], again])
 
-    def cells(self, scores: Vector, labels: Codes, group: Codes | None, ranks: Indices | None = None) -> Cells:
-        """Sort all calibration scores into their cells."""
-        return make_cells(*self(scores, labels, group), self.of, ranks)
-
-
-def by_class(n_classes: int) -> Placement:
-    """Return the placement with one cell per class."""
-    return Placement(np.arange(n_classes, dtype=np.int32)[None], np.arange(n_classes))
+    def categories(
+        self, scores: Vector, labels: Codes, group: Codes | None, ranks: Indices | None = None
+    ) -> Categories:
+        """Sort the calibration scores into their categories."""
+        return sort_into_categories(*self(scores, labels, group), self.lookup, ranks)
 
 
-def by_group(n_groups: int, n_classes: int, and_class: bool, unseen: str) -> Placement:
-    """Return the placement with one cell per group, or per class and group, and extra cells for unseen groups."""
-    each, more = n_classes if and_class else 1, unseen == "marginal"
-    of = np.arange((n_groups + more) * each, dtype=np.int32).reshape(n_groups + more, each)
-    every = np.broadcast_to(of, (n_groups + more, n_classes))
-    return Placement(every, np.arange(n_classes), each, n_groups * each if more else None, and_class)
+def assign_by_class(n_classes: int) -> CategoryAssignment:
+    """Return the assignment with one category per class."""
+    return CategoryAssignment(np.arange(n_classes, dtype=np.int32)[None], np.arange(n_classes))
 
 
-class Kinds(NamedTuple):
-    """Kinds of classes, such as crop and weed: their names in the order of their first class, and each class's kind."""
+def assign_by_group(n_groups: int, n_classes: int, and_class: bool, unseen: str) -> CategoryAssignment:
+    """Return the assignment with one category per group, or per class and group; pooled ones for unseen groups."""
+    step, more = n_classes if and_class else 1, unseen == "marginal"
+    lookup = np.arange((n_groups + more) * step, dtype=np.int32).reshape(n_groups + more, step)
+    lookup = np.broadcast_to(lookup, (n_groups + more, n_classes))
+    return CategoryAssignment(lookup, np.arange(n_classes), step, n_groups * step if more else None, and_class)
+
+
+class ClassKinds(NamedTuple):
+    """Kinds of classes, such as crop and weed: names in the order of their first class, and each class's kind."""
 
     names: tuple[str, ...]
-    of: Codes
+    codes: Codes
 
-    def by_class(self) -> list[str]:
+    def per_class(self) -> list[str]:
         """Return the name of each class's kind."""
-        return [self.names[k] for k in self.of]
+        return [self.names[code] for code in self.codes]
 
 
-def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> Kinds:
-    """Return the kind of every class.
-
-    Raises:
-        InputError: a class has no kind, or a kind is given for something that is no class.
+def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
+    """Check that {class: kind} has exactly one kind for each class.
 
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
-    Kinds(names=('weed', 'crop'), of=array([0, 1, 1]))
+    ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))
     """
-    known = by_text(kinds)
+    by_name = by_text(kinds)
     for name in map(str, classes):
-        if name not in known:
+        if name not in by_name:
             raise InputError(
                 f"Expected a kind for each of the {len(classes)} classes ({shortened(classes)}), got none for {name!r}",
                 "name its kind too",
             )
-    if strange := set(known) - set(map(str, classes)):
+    if unknown := set(by_name) - set(map(str, classes)):
         raise InputError(
-            f"Got a kind for {min(strange)!r}, which is none of the {len(classes)} classes ({shortened(classes)})",
+            f"Expected kinds of the {len(classes)} classes ({shortened(classes)}), got one of {min(unknown)!r}",
             "correct its name, or leave it out",
         )
-    each = [str(known[str(name)]) for name in classes]
+    each = [str(by_name[str(name)]) for name in classes]
     names = tuple(dict.fromkeys(each))
-    return Kinds(names, read_only(np.array([names.index(kind) for kind in each], dtype=np.int64)))
+    return ClassKinds(names, read_only(np.array([names.index(kind) for kind in each], dtype=np.int64)))
 
 
-def by_text(given: Mapping[Any, Any]) -> dict[str, Any]:
+def by_text(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the mapping with keys as text, so that the class 1 may be spelled "1".
 
     >>> by_text({1: "crop", "1": "weed"})
     Traceback (most recent call last):
-    pippin._runtime.errors.InputError: Got two entries that are spelled '1': leave one of them out.
+    pippin._runtime.errors.InputError: Expected different names, got two entries that are spelled '1': leave one of
+    them out.
     """
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if str(name) in found:
-            raise InputError(f"Got two entries that are spelled {str(name)!r}", "leave one of them out")
-        found[str(name)] = value
-    return found
+    by_name: dict[str, Any] = {}
+    for name, value in mapping.items():
+        if str(name) in by_name:
+            what = f"Expected different names, got two entries that are spelled {str(name)!r}"
+            raise InputError(what, "leave one of them out")
+        by_name[str(name)] = value
+    return by_name
 
 
-def as_levels(alpha: Any, kinds: Kinds | None) -> tuple[float, ...] | None:
-    """Return the alpha of every kind; None if one alpha serves all.
+def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float, ...] | None]:
+    """Check alpha, or {kind: alpha}; return the largest level, and the level of each kind or None for a single alpha.
 
-    Raises:
-        InputError: levels by kind without kinds, a kind without a level, or a level of no kind.
+    >>> as_levels({"crop": 0.1, "weed": 0.05}, ClassKinds(("weed", "crop"), np.array([0, 1])))
+    (0.1, (0.05, 0.1))
     """
     if not isinstance(alpha, Mapping):
-        as_alpha(alpha)
-        return None
+        return as_alpha(alpha), None
     if kinds is None:
         raise InputError(
-            "Expected one alpha, got one per kind where there are no kinds", "pass per={class: kind} too, or one alpha"
+            "Expected one alpha, got one per kind without kinds of classes", "pass per={class: kind} too, or one alpha"
         )
     if missing := [name for name in kinds.names if name not in alpha]:
         raise InputError(f"Expected an alpha for every kind, got none for {missing[0]!r}", "add it")
-    if strange := [name for name in alpha if name not in kinds.names]:
+    if unknown := [name for name in alpha if name not in kinds.names]:
         raise InputError(
-            f"Got an alpha for {strange[0]!r}, which is none of the kinds ({', '.join(kinds.names)})",
+            f"Expected an alpha for each of the kinds {', '.join(kinds.names)}, got one for {unknown[0]!r}",
             "correct its name",
         )
-    return tuple(as_alpha(alpha[name]) for name in kinds.names)
-
-
-def as_level(alpha: Any, kinds: Kinds | None) -> tuple[float, tuple[float, ...] | None]:
-    """Return alpha and the alphas of the kinds; where kinds have their own, alpha is the largest of them.
-
-    >>> as_level({"crop": 0.1, "weed": 0.05}, Kinds(("weed", "crop"), np.array([0, 1])))
-    (0.1, (0.05, 0.1))
-    """
-    levels = as_levels(alpha, kinds)
-    return as_alpha(alpha) if levels is None else max(levels), levels
+    levels = tuple(as_alpha(alpha[name]) for name in kinds.names)
+    return max(levels), levels
 
 
 def warn_of_levels(alpha: Any) -> None:
-    """Warn of an alpha, or of the alpha of a kind, that is probably a confidence level."""
+    """Warn of each alpha above 0.5, which is probably a confidence level; `alpha` may be {kind: alpha}."""
     for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
-        if (share := as_alpha(level)) > 0.5:
-            warn_of_level(share)
+        warn_of_level(as_alpha(level))
 
 
 class Taxonomy(NamedTuple):
-    """Categories with a threshold of their own, the group of each row, and the policy for unseen groups."""
+    """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for unseen groups."""
 
     per: str | Mapping[Any, str]
     groups: ArrayLike | None = None
@@ -300,136 +294,133 @@ class Taxonomy(NamedTuple):
             raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
         if unseen != "error" and groups is None:
             raise InputError(
-                f"Expected groups beside unseen={unseen!r}, got none",
+                f"Expected groups with unseen={unseen!r}, got none",
                 "pass groups=, one per row, or leave unseen= out",
             )
         if ("group" in per) != (groups is not None):
-            got = "no groups" if groups is None else "groups"
+            if groups is None:
+                raise InputError(f"Expected groups with per={per!r}, got none", "pass groups=, one per row")
             raise InputError(
-                f"Expected groups where thresholds are per group and only there, got per={per!r} and {got}",
-                "pass groups=, one per row" if groups is None else "leave groups= out, or ask per='class and group'",
+                f"Expected no groups with per={per!r}, got some", "leave groups= out, or pass per='class and group'"
             )
 
-    def places(self, classes: Classes, names: tuple[str | int, ...] | None) -> "ResolvedTaxonomy":
-        """Return the placement of rows per class, kind, group, or class and group; `names` are those of the groups."""
+    def assign(
+        self, classes: Classes, names: tuple[str | int, ...] | None
+    ) -> tuple[CategoryAssignment, GroupNames | None, ClassKinds | None]:
+        """Return the assignment of rows to categories, the names of the groups with thresholds, and the kinds.
+
+        `names` are the names of the calibration rows' groups.
+        """
         if not isinstance(self.per, str):
             kinds = as_kinds(self.per, classes)
-            return ResolvedTaxonomy(Placement(kinds.of[None].astype(np.int32), kinds.of), None, kinds)
+            return CategoryAssignment(kinds.codes[None].astype(np.int32), kinds.codes), None, kinds
         if names is None:
-            return ResolvedTaxonomy(by_class(len(classes)), None, None)
-        known: GroupNames = (*names, None) if self.unseen == "marginal" else names
-        return ResolvedTaxonomy(by_group(len(names), len(classes), "class" in self.per, self.unseen), known, None)
+            return assign_by_class(len(classes)), None, None
+        group_names: GroupNames = (*names, None) if self.unseen == "marginal" else names
+        return assign_by_group(len(names), len(classes), "class" in self.per, self.unseen), group_names, None
 
 
-class ResolvedTaxonomy(NamedTuple):
-    """Placement of calibration rows, names of the groups, and kinds of the classes, where there are any."""
-
-    placement: Placement
-    groups: GroupNames | None
-    kinds: Kinds | None
-
-
-def cells_by(taxonomy: Taxonomy, scores: Vector, data: Labelled) -> tuple[Cells, GroupNames | None, Kinds | None]:
-    """Sort scores into the cells of a taxonomy; return the cells, the groups and the kinds."""
+def categorize(
+    taxonomy: Taxonomy, scores: Vector, data: Labelled
+) -> tuple[Categories, GroupNames | None, ClassKinds | None]:
+    """Sort scores into the categories of a taxonomy; return the categories, the group names and the kinds."""
     taxonomy.check()
     rows, labels, classes = data
     same_index("probs", rows.index, groups=taxonomy.groups)
     groups = None if taxonomy.groups is None else as_numbered_groups(taxonomy.groups, rows.n)
     codes, names = (None, None) if groups is None else groups
-    placement, known, kinds = taxonomy.places(classes, names)
-    return placement.cells(scores, labels, codes), known, kinds
+    assignment, group_names, kinds = taxonomy.assign(classes, names)
+    return assignment.categories(scores, labels, codes), group_names, kinds
 
 
-def rc3p_limits(cells: Cells, alpha: float) -> Bounds:
-    """Return the bounds of RC3P on score and rank of every class (Shi et al. 2024); each class is a cell.
+def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
+    """Return the bounds of RC3P on the score and the rank of each class (Shi et al. 2024); each class is a category.
 
     A class y is in the set if its score is at most q(y) and its rank at most k(y). Of n examples a class may lose
-    A = n − k, with k = ⌈(n + 1)(1 − α)⌉. The rank limit is the smallest that loses no more: the k-th smallest rank.
+    A = n − k, with k = ⌈(n + 1)(1 − α)⌉. The rank limit is the smallest that loses at most A: the k-th smallest rank.
     If it loses m, the score may lose the other A − m. If exactly A + 1 examples reach the rank limit, one example
     more could lower it, and the score has no limit: then every class is covered with probability at least 1 − α
-    whatever the scores are. A class too rare for k has no limit.
+    for any scores. A class with fewer than k examples has neither limit.
 
     >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
-    >>> cells = make_cells(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
-    >>> rc3p_limits(cells, 0.3)
+    >>> categories = sort_into_categories(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
+    >>> rc3p_limits(categories, 0.3)
     Bounds(scores=array([[0.8, inf]]), group=None, ranks=array([[1, 2]], dtype=int32))
-    >>> rc3p_limits(cells, 0.2)
+    >>> rc3p_limits(categories, 0.2)
     Bounds(scores=array([[inf, inf]]), group=None, ranks=array([[2, 2]], dtype=int32))
     """
-    assert cells.scores is not None
-    assert cells.ranks is not None
-    scores = np.full(len(cells.counts), np.inf)
-    ranks = np.full(len(cells.counts), cells.of.shape[1], dtype=np.int32)
-    for cell, k in enumerate(cells.quantile_ranks(alpha).tolist()):
-        start, stop = cells.offsets[cell : cell + 2].tolist()
+    assert categories.scores is not None
+    assert categories.ranks is not None
+    scores = np.full(len(categories.counts), np.inf)
+    ranks = np.full(len(categories.counts), categories.lookup.shape[1], dtype=np.int32)
+    for category, k in enumerate(categories.quantile_ranks(alpha).tolist()):
+        start, stop = categories.offsets[category : category + 2].tolist()
         if k > stop - start:
             continue
-        own = np.sort(cells.ranks[start:stop])
-        ranks[cell] = own[k - 1]
-        before, reached = (int(np.searchsorted(own, own[k - 1], side)) for side in ("left", "right"))
-        if place := score_place(k, stop - start, before, reached):
-            scores[cell] = cells.scores[start + place - 1]
-    return Bounds(scores[cells.of], None, ranks[cells.of])
+        class_ranks = np.sort(categories.ranks[start:stop])
+        ranks[category] = class_ranks[k - 1]
+        n_below, n_within = (int(np.searchsorted(class_ranks, class_ranks[k - 1], side)) for side in ("left", "right"))
+        if n_below < k - 1:  # the score may lose A − m = n_within − k examples
+            scores[category] = categories.scores[stop - 1 - (n_within - k)]
+    return Bounds(scores[categories.lookup], None, ranks[categories.lookup])
 
 
-def score_place(k: int, n: int, before: int, reached: int) -> int:
-    """Return which of n scores, counted from the smallest, limits a class under RC3P; 0 for no limit.
+def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
+    """Return the row of thresholds for each object; None without groups. The group 1 may be spelled "1".
 
-    `before` examples have a smaller rank than the limit, and `reached` none that is larger.
-    """
-    return k + n - reached if before < k - 1 else 0
-
-
-def group_codes(known: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
-    """Return the row of thresholds of each object, None without groups; the group 1 may be spelled "1" and vice versa.
+    Args:
+        names: names of the groups with thresholds, or None.
+        per: the taxonomy, for error messages.
+        groups: the group of each object.
+        n: the number of objects.
 
     Raises:
-        InputError: groups are missing, are given to a predictor without groups, or were not seen at calibration.
+        InputError: groups are missing, superfluous, or without calibration rows.
     """
-    if known is None:
+    if names is None:
         if groups is not None:
             raise InputError(
-                f"This predictor has a threshold per {per} and knows no groups",
+                f"Expected no groups for a predictor with thresholds per {per}, got some",
                 'leave groups= out, or calibrate with per="group"',
             )
         return None
     if groups is None:
         raise InputError(
-            f"This predictor has thresholds per {per}",
+            f"Expected groups for thresholds per {per}, got none",
             "pass groups=, one per row",
             "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
         )
-    given = as_groups(groups, n)
-    numbers = {name: code for code, name in enumerate(known)}
+    values = as_groups(groups, n)
+    numbers = {name: code for code, name in enumerate(names)}
     other = numbers.pop(None, -1)
     numbers |= {str(name): code for name, code in numbers.items()}
-    codes = np.array([numbers.get(name, numbers.get(str(name), other)) for name in given.tolist()], dtype=np.int64)
+    codes = np.array([numbers.get(name, numbers.get(str(name), other)) for name in values.tolist()], dtype=np.int64)
     if (codes < 0).any():
         row = int((codes < 0).argmax())
         raise InputError(
-            f"is in the group {given[row].item()!r}, which the calibration has not seen",
-            'calibrate with such rows, or with unseen="marginal" to give them a threshold of their own',
-            "calibrate with such rows, or with --unseen marginal to give them a threshold of their own",
+            f"is in the group {values[row].item()!r}, which has no calibration rows",
+            'calibrate with such rows, or with unseen="marginal" for a threshold of all groups together',
+            "calibrate with such rows, or with --unseen marginal for a threshold of all groups together",
             row,
         )
     return codes
 
 
-def rare_cells(
-    by_cell: Any, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
+def describe_infinite_thresholds(
+    conditional: Any, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
 ) -> str | None:
-    """Describe the cells whose limit is infinite, what they lack and what follows; None if there are none.
+    """Describe categories with too few calibration rows for a finite limit, and the result; None if there are none.
 
     Args:
-        by_cell: a rule or decider, with cells, kinds, levels, per and groups.
+        conditional: a rule or decider, with categories, kinds, levels, per and groups.
         owner: the predictor or decider, with alpha and classes.
-        what: the limits in a word, "thresholds" for instance.
-        of_kinds: what follows where cells are kinds of classes.
-        of_others: what follows elsewhere.
-        confidence: the probability over calibration sets, if one was asked for.
+        what: the limits in a word, such as "thresholds".
+        of_kinds: the result where categories are kinds of classes.
+        of_others: the result elsewhere.
+        confidence: the probability over calibration sets, if the guarantee has one.
     """
-    cells, kinds, alpha = by_cell.cells, by_cell.kinds, owner.alpha
-    counts, needed = cells.counts, cells.needed(by_cell.levels or alpha, confidence)
+    categories, kinds, alpha = conditional.categories, conditional.kinds, owner.alpha
+    counts, needed = categories.counts, categories.needed(conditional.levels or alpha, confidence)
     few = np.flatnonzero(counts < needed)
     if not len(few):
         return None
@@ -440,9 +431,9 @@ def rare_cells(
             f"{len(lacking):,} of {len(kinds.names):,} thresholds are infinite, by too few calibration examples: "
             f"{', '.join(lacking)}. {of_kinds}: collect more."
         )
-    classes = None if by_cell.per == "group" else owner.classes
-    cell_names = named(few, counts, cells.of, classes, by_cell.groups, by_cell.per == "cluster")
+    classes = None if conditional.per == "group" else owner.classes
+    names = named(few, counts, categories.lookup, classes, conditional.groups, conditional.per == "cluster")
     return (
         f"{len(few):,} of {len(counts):,} {what} are infinite, because alpha={alpha:g} needs "
-        f"{needed[0]:,} calibration examples each: {cell_names}. {of_others}."
+        f"{needed[0]:,} calibration examples each: {names}. {of_others}."
     )

@@ -11,7 +11,7 @@ from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_model
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import like_rows, polars_frame
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
-from pippin._conformal.mondrian import KIND, Cells, GroupNames, Level, group_codes, one_cell
+from pippin._conformal.mondrian import KIND, Categories, GroupNames, Level, group_codes, single_category
 from pippin._conformal.rules import (
     MondrianRule,
     Request,
@@ -125,10 +125,10 @@ class ConformalPredictor(SavedWithScores):
 
     @property
     def calibration_scores(self) -> Vector | None:
-        """Scores of the true labels, sorted (cell by cell with a taxonomy); None if the file left them out."""
+        """Scores of the true labels, sorted (category by category with a taxonomy); None if the file left them out."""
         rule = self._rule
         if isinstance(rule, MondrianRule):
-            return rule.cells.scores
+            return rule.categories.scores
         if isinstance(rule, UnitsRule | WeightedRule):
             return rule.scores
         return np.sort(np.concatenate(rule.fold_scores)) if isinstance(rule, CrossRule) else None
@@ -419,11 +419,11 @@ class ConformalPredictor(SavedWithScores):
         rule = self._rule
         if not isinstance(rule, MondrianRule) or self._mixture:
             raise InputError(f"Expected a predictor with thresholds per category, got {self!r}", "look at describe()")
-        cells, levels = rule.cells, rule.levels or self.alpha
-        n_groups, n_classes = cells.of.shape
-        cell = cells.of.ravel()
-        counts = cells.counts[cell]
-        reached = np.minimum(cells.quantile_ranks(levels, rule.confidence)[cell], counts + 1)
+        categories, levels = rule.categories, rule.levels or self.alpha
+        n_groups, n_classes = categories.lookup.shape
+        category = categories.lookup.ravel()
+        counts = categories.counts[category]
+        reached = np.minimum(categories.quantile_ranks(levels, rule.confidence)[category], counts + 1)
         columns: dict[str, Any] = {}
         if self.groups is not None:
             names = self.groups
@@ -432,17 +432,17 @@ class ConformalPredictor(SavedWithScores):
             columns["group"] = [name for name in names for _ in range(n_classes)]
         columns["class"] = list(self.classes) * n_groups
         if rule.kinds is not None:
-            columns[KIND] = rule.kinds.by_class()
+            columns[KIND] = rule.kinds.per_class()
         promised = np.repeat([name is not None for name in self.groups or ("all",)], n_classes)
         if self.per == "cluster":
-            promised = (counts < self.n_calibration) | (len(cells.counts) == 1)
-            columns["cluster"] = [int(cell[k]) if promised[k] else None for k in range(n_classes)]
-        columns |= {"n": counts, "threshold": np.broadcast_to(self.thresholds, cells.of.shape).ravel()}
+            promised = (counts < self.n_calibration) | (len(categories.counts) == 1)
+            columns["cluster"] = [int(category[k]) if promised[k] else None for k in range(n_classes)]
+        columns |= {"n": counts, "threshold": np.broadcast_to(self.thresholds, categories.lookup.shape).ravel()}
         if self.rank_limits is not None:
             columns["rank_limit"] = self.rank_limits.ravel()
         expected = reached / (counts + 1)
         columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
-        columns["lacking"] = np.maximum(cells.needed(levels, rule.confidence)[cell] - counts, 0)
+        columns["lacking"] = np.maximum(categories.needed(levels, rule.confidence)[category] - counts, 0)
         return polars_frame(columns)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -537,10 +537,14 @@ class ConformalPredictor(SavedWithScores):
     def _of_part(self, number: int) -> "ConformalPredictor":
         """Return the marginal predictor of one sharpener of a mixture."""
         assert isinstance(self._rule, MondrianRule)
-        cells = self._rule.cells
-        scores = None if cells.scores is None else cells.scores[cells.offsets[number] : cells.offsets[number + 1]]
-        n = int(cells.counts[number])
-        rule = marginal_rule(one_cell(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
+        categories = self._rule.categories
+        scores = (
+            None
+            if categories.scores is None
+            else categories.scores[categories.offsets[number] : categories.offsets[number + 1]]
+        )
+        n = int(categories.counts[number])
+        rule = marginal_rule(single_category(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
         return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
     def _without_p_values(self) -> str | None:
@@ -549,7 +553,7 @@ class ConformalPredictor(SavedWithScores):
             return "The IP/MS combination chooses between two sets, so no p-value belongs to a class"
         if self.rank_limits is not None:
             return "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them"
-        if isinstance(self._rule, MondrianRule) and self._rule.cells.given is None:
+        if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
             return "This predictor was saved without its calibration scores, so it can give no p-values"
         return None
 
@@ -724,7 +728,7 @@ def _mixture_from_content(content: Content) -> ConformalPredictor:
 
 
 def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
-    """Return the rule of a predictor with thresholds by cell."""
+    """Return the rule of a predictor with thresholds by category."""
     assert isinstance(predictor._rule, MondrianRule)
     return predictor._rule
 
@@ -732,7 +736,7 @@ def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
 def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
     """Return a predictor with thresholds of its own without its calibration scores."""
     rule = mondrian_of(predictor)
-    return replace(predictor, _rule=replace(rule, cells=replace(rule.cells, given=None, ranks=None)))
+    return replace(predictor, _rule=replace(rule, categories=replace(rule.categories, raw_scores=None, ranks=None)))
 
 
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
@@ -741,7 +745,7 @@ def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredic
     scores = [part.calibration_scores for part in parts]
     given = None if any(one is None for one in scores) else np.concatenate([one for one in scores if one is not None])
     of = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
-    rule = mondrian_rule(Cells(of, np.concatenate([[0], np.cumsum(counts)]), given))
+    rule = mondrian_rule(Categories(of, np.concatenate([[0], np.cumsum(counts)]), given))
     limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
     first = parts[0]

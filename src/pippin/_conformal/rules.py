@@ -11,7 +11,7 @@ level α is {classes with p > α}.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,17 +21,17 @@ from numpy.typing import ArrayLike
 from pippin._conformal.mondrian import (
     KIND,
     PER,
-    Cells,
+    Categories,
+    ClassKinds,
     GroupNames,
-    Kinds,
     Level,
     as_kinds,
-    as_level,
-    one_cell,
-    rare_cells,
+    as_levels,
+    describe_infinite_thresholds,
     rc3p_limits,
+    single_category,
 )
-from pippin._conformal.serialization import Content, check_limits, listed, need, rising, whole_numbers
+from pippin._conformal.serialization import Content, FieldsPickled, check_limits, listed, need, rising, whole_numbers
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
@@ -65,7 +65,7 @@ class Request(NamedTuple):
     folds: tuple[Rows, ...] = ()
 
 
-class Rule:
+class Rule(FieldsPickled):
     """Strategy of a conformal predictor.
 
     The default implementations are for one threshold that does not depend on groups or weights.
@@ -74,10 +74,6 @@ class Rule:
     takes: frozenset[str] = frozenset()
     per: str | None = None
     groups: GroupNames | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        rule: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(rule)}
 
     def bounds(self, request: Request) -> Bounds:
         """Return the largest score that each class of each row may have."""
@@ -182,13 +178,13 @@ def promise(
 
 @dataclass(frozen=True, eq=False)
 class MondrianRule(Rule):
-    """One threshold for all rows, or one per class, group, kind or cluster, each from the scores of its own cell."""
+    """One threshold for all rows, or one per class, group, kind or cluster, each from its own scores."""
 
-    cells: Cells
+    categories: Categories
     limits: Bounds
     per: str | None = None
     groups: GroupNames | None = None
-    kinds: Kinds | None = None
+    kinds: ClassKinds | None = None
     levels: tuple[float, ...] | None = None
     confidence: float | None = None
 
@@ -204,54 +200,54 @@ class MondrianRule(Rule):
 
         scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
         group = 0 if request.group is None else request.group
-        return among(self.cells.held)(scores, self.cells.of[group, labels], request.draws.v)
+        return among(self.categories.held)(scores, self.categories.lookup[group, labels], request.draws.v)
 
     def class_p_values(self, request: Request, score: Score, use: Use) -> None:
-        dispatch.p_values(request.rows, score, self.cells.held, request.group, request.draws, use)
+        dispatch.p_values(request.rows, score, self.categories.held, request.group, request.draws, use)
 
     def unseen_classes(self) -> Flags | None:
-        of = self.cells.of
-        return None if (of == of[:, :1]).all() else (self.cells.counts == 0)[of]
+        of = self.categories.lookup
+        return None if (of == of[:, :1]).all() else (self.categories.counts == 0)[of]
 
     def need_scores(self, consequence: str) -> None:
         """Raise an InputError if the file left the calibration scores out."""
-        if self.cells.given is None:
+        if self.categories.raw_scores is None:
             raise InputError(
                 f"This predictor was saved without its calibration scores, so it {consequence}",
                 "calibrate again, or save with scores=True",
             )
 
     def at(self, alpha: Level) -> "tuple[MondrianRule, float]":
-        level, levels = as_level(alpha, self.kinds)
+        level, levels = as_levels(alpha, self.kinds)
         if self.per == "rc3p":
-            limits = rc3p_limits(self.cells, level)
+            limits = rc3p_limits(self.categories, level)
         else:
-            limits = Bounds(self.cells.thresholds(levels or level, self.confidence)[self._columns])
+            limits = Bounds(self.categories.thresholds(levels or level, self.confidence)[self._columns])
         ranks = None if limits.ranks is None else read_only(limits.ranks)
         return replace(self, limits=Bounds(read_only(limits.scores), None, ranks), levels=levels), level
 
     @property
     def _columns(self) -> Indices:
-        """Cells of all thresholds: (G, K), or (1, 1) for a marginal predictor."""
-        return self.cells.of if self.per else self.cells.of[:, :1]
+        """Categories of all thresholds: (G, K), or (1, 1) for a marginal predictor."""
+        return self.categories.lookup if self.per else self.categories.lookup[:, :1]
 
     def warn_of_infinite(self, predictor: Any) -> None:
         if self.per is None:
             if np.isinf(self.limits.scores).any():
-                warn(self._too_few(int(self.cells.counts.min()), predictor.alpha))
+                warn(self._too_few(int(self.categories.counts.min()), predictor.alpha))
             return
         outcome = {
             "group": "Its sets hold all classes: collect more, or join small groups",
             "class and group": "Such a class is in every set of its group: collect more, or join small groups",
             "cluster": "Such classes are in every set: collect more",
         }.get(self.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
-        if note := rare_cells(
+        if note := describe_infinite_thresholds(
             self, predictor, "thresholds", "Their classes are in every set", outcome, self.confidence
         ):
             warn(note)
 
     def _too_few(self, n: int, alpha: float) -> str:
-        least = int(self.cells.needed(alpha, self.confidence)[0])
+        least = int(self.categories.needed(alpha, self.confidence)[0])
         if self.confidence is not None and n < least:
             return (
                 f"{n} calibration examples are too few for alpha={alpha:g} with confidence={self.confidence:g}: at "
@@ -298,36 +294,36 @@ class MondrianRule(Rule):
     def content(self, scores: bool) -> dict[str, Any]:
         confidence = {} if self.confidence is None else {"confidence": self.confidence}
         if self.per is None:
-            kept = listed(self.cells.scores) if scores else None
+            kept = listed(self.categories.scores) if scores else None
             return {"threshold": float(self.limits.scores[0, 0]), "calibration_scores": kept, **confidence}
         kinds: dict[str, Any] = {}
         if self.kinds is not None:
-            kinds = {"kinds": self.kinds.by_class(), "levels": self.levels and list(self.levels)}
+            kinds = {"kinds": self.kinds.per_class(), "levels": self.levels and list(self.levels)}
         return {
             "kind": "conditional",
             **kinds,
             "per": self.per,
             "thresholds": self.limits.scores.tolist(),
             "rank_limits": listed(self.limits.ranks),
-            **cells_content(self.groups, self.cells, scores),
+            **categories_content(self.groups, self.categories, scores),
             **confidence,
         }
 
 
-def marginal_rule(cells: Cells, threshold: float, confidence: float | None = None) -> MondrianRule:
+def marginal_rule(categories: Categories, threshold: float, confidence: float | None = None) -> MondrianRule:
     """Return the rule with one threshold."""
-    return MondrianRule(cells, Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
+    return MondrianRule(categories, Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
 
 
 def mondrian_rule(
-    cells: Cells,
+    categories: Categories,
     per: str | None = None,
     groups: GroupNames | None = None,
-    kinds: Kinds | None = None,
+    kinds: ClassKinds | None = None,
     confidence: float | None = None,
 ) -> MondrianRule:
-    """Return the rule of these cells without thresholds, which `at` adds."""
-    return MondrianRule(cells, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
+    """Return the rule of these categories without thresholds, which `at` adds."""
+    return MondrianRule(categories, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
 
 
 def marginal_from_content(content: Content) -> tuple[MondrianRule, float, int, Classes]:
@@ -335,7 +331,7 @@ def marginal_from_content(content: Content) -> tuple[MondrianRule, float, int, C
     alpha, n, classes = content.shared()
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
-    rule = marginal_rule(one_cell(scores, n, len(classes)), threshold, _confidence(content))
+    rule = marginal_rule(single_category(scores, n, len(classes)), threshold, _confidence(content))
     if scores is not None:
         need("calibration_scores", len(scores) == n and rising(scores))
         check_limits(threshold, rule.at(alpha)[0].limits.scores[0, 0])
@@ -353,11 +349,11 @@ def mondrian_from_content(content: Content) -> tuple[MondrianRule, float, int, C
     ranks = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
     need("rank_limits", ranks is None or ranks.shape == shape)
     shared = per == "cluster" or (groups is not None and groups[-1] is None)
-    cells = cells_from_content(content, per, n, shape, shared)
-    kinds = kinds_from_content(content, classes, cells) if per == KIND else None
+    categories = categories_from_content(content, per, n, shape, shared)
+    kinds = kinds_from_content(content, classes, categories) if per == KIND else None
     levels = levels_from_content(content, alpha, kinds)
-    rule = MondrianRule(cells, Bounds(thresholds, None, ranks), per, groups, kinds, levels, _confidence(content))
-    if cells.given is not None:
+    rule = MondrianRule(categories, Bounds(thresholds, None, ranks), per, groups, kinds, levels, _confidence(content))
+    if categories.raw_scores is not None:
         known = rule.at(alpha if levels is None or kinds is None else dict(zip(kinds.names, levels, strict=True)))[0]
         check_limits(thresholds, known.limits.scores)
         if ranks is not None:
@@ -373,20 +369,20 @@ def _confidence(content: Content) -> float | None:
     return value
 
 
-def cells_content(groups: GroupNames | None, cells: Cells, scores: bool) -> dict[str, Any]:
-    """Return groups and cells as a file holds them, with the scores if they are wanted."""
-    kept = cells.scores if scores else None
+def categories_content(groups: GroupNames | None, categories: Categories, scores: bool) -> dict[str, Any]:
+    """Return groups and categories as a file holds them, with the scores if they are wanted."""
+    kept = categories.scores if scores else None
     return {
         "groups": None if groups is None else list(groups),
-        "cells": cells.of.tolist(),
-        "cell_counts": cells.counts.tolist(),
+        "cells": categories.lookup.tolist(),
+        "cell_counts": categories.counts.tolist(),
         "calibration_scores": listed(kept),
-        "calibration_ranks": None if kept is None else listed(cells.ranks),
+        "calibration_ranks": None if kept is None else listed(categories.ranks),
     }
 
 
-def cells_from_content(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Cells:
-    """Read cells, with their scores if the file has them; `shared` if one more cell may hold all scores."""
+def categories_from_content(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Categories:
+    """Read categories, with their scores if the file has them; `shared` if one more category may hold all scores."""
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
     need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
@@ -399,11 +395,11 @@ def cells_from_content(content: Content, per: str, n: int, shape: tuple[int, int
     )
     label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
     if scores is not None:
-        cells = np.split(scores, np.cumsum(counts)[:-1])
-        need("calibration_scores", len(scores) == total and all(map(rising, cells)))
+        categories = np.split(scores, np.cumsum(counts)[:-1])
+        need("calibration_scores", len(scores) == total and all(map(rising, categories)))
     if label_ranks is not None:
         need("calibration_ranks", label_ranks.shape == (total,) and bool((label_ranks >= 1).all()))
-    return Cells(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)
+    return Categories(of, read_only(np.concatenate([[0], np.cumsum(counts)])), scores, label_ranks)
 
 
 def groups_from_content(content: Content) -> GroupNames | None:
@@ -417,16 +413,16 @@ def groups_from_content(content: Content) -> GroupNames | None:
     return tuple(names)
 
 
-def kinds_from_content(content: Content, classes: Any, cells: Cells) -> Kinds:
-    """Read the kinds: one per class, the same for classes that share a cell."""
+def kinds_from_content(content: Content, classes: Any, categories: Categories) -> ClassKinds:
+    """Read the kinds: one per class, the same for classes that share a category."""
     given = content.take("kinds", lambda value: isinstance(value, list) and len(value) == len(classes))
     need("kinds", all(isinstance(kind, str) for kind in given))
     kinds = as_kinds(dict(zip(map(str, classes), given, strict=True)), classes)
-    need("kinds", bool((kinds.of == cells.of[0]).all()))
+    need("kinds", bool((kinds.codes == categories.lookup[0]).all()))
     return kinds
 
 
-def levels_from_content(content: Content, alpha: float, kinds: Kinds | None) -> tuple[float, ...] | None:
+def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None) -> tuple[float, ...] | None:
     """Read the levels of the kinds, if there are some; the largest is alpha."""
     given = None if kinds is None else content.take("levels")
     if given is None or kinds is None:

@@ -206,8 +206,16 @@ def check_limits(kept: Any, limits: Any) -> None:
         raise InputError("its thresholds are not those of its calibration scores")
 
 
-class Saved:
-    """Dataclass that writes its content to a file and keeps nothing cached when it is pickled."""
+class FieldsPickled:
+    """Base of dataclasses that are pickled without their cached properties."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        dataclass: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(dataclass)}
+
+
+class Saved(FieldsPickled):
+    """Base of dataclasses that are saved as JSON files."""
 
     def content(self) -> dict[str, Any]:
         """Return what a file holds of the object."""
@@ -239,10 +247,6 @@ class Saved:
     @property
     def _examples(self: Any) -> str:
         return f"{self.n_calibration:,} calibration examples"
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept: Any = self
-        return {field.name: getattr(self, field.name) for field in fields(kept)}
 
 
 class SavedWithScores(Saved):

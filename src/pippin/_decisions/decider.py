@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
-from pippin._conformal.mondrian import Cells, Kinds, Level
+from pippin._conformal.mondrian import Categories, ClassKinds, Level
 from pippin._conformal.serialization import Content, SavedWithScores, check_limits, need, shared_content
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
@@ -84,13 +84,13 @@ def calibrate(
         )
     scores, n = decisions.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
     if per is None and groups is None and unseen == "error":
-        cells = mondrian.one_cell(scores, n, data.rows.n_classes)
-        return Decider(utility, None, 0.5, np.empty(0), n, data.classes, None, cells)._at(alpha)
+        categories = mondrian.single_category(scores, n, data.rows.n_classes)
+        return Decider(utility, None, 0.5, np.empty(0), n, data.classes, None, categories)._at(alpha)
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
     taxonomy = mondrian.Taxonomy("group" if per is None else per, groups, unseen)
-    cells, names, kinds = mondrian.cells_by(taxonomy, scores, data)
-    return Decider(utility, taxonomy.name, 0.5, np.empty(0), n, data.classes, names, cells, kinds)._at(alpha)
+    categories, names, kinds = mondrian.categorize(taxonomy, scores, data)
+    return Decider(utility, taxonomy.name, 0.5, np.empty(0), n, data.classes, names, categories, kinds)._at(alpha)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +111,7 @@ class Decider(SavedWithScores):
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
         groups: names of the groups, if any; the name None stands for every group without calibration rows.
-        cells: the calibration scores by cell of the taxonomy.
+        categories: the calibration scores by category of the taxonomy.
         kinds: the kinds of the classes, if any.
         levels: the alphas of the kinds, if they differ.
     """
@@ -123,8 +123,8 @@ class Decider(SavedWithScores):
     n_calibration: int
     classes: Classes
     groups: mondrian.GroupNames | None
-    cells: Cells
-    kinds: Kinds | None = None
+    categories: Categories
+    kinds: ClassKinds | None = None
     levels: tuple[float, ...] | None = None
 
     @property
@@ -159,7 +159,7 @@ class Decider(SavedWithScores):
         Args:
             consequence: the limitation of a decider without scores, for the error.
         """
-        if self.cells.given is None:
+        if self.categories.raw_scores is None:
             raise InputError(
                 f"This decider was saved without its calibration scores, so it {consequence}",
                 "calibrate again, or save with scores=True",
@@ -231,8 +231,8 @@ class Decider(SavedWithScores):
         from pippin._plotting.decisions import plot_decider
 
         self.need_scores("has no picture")
-        assert self.cells.scores is not None
-        return plot_decider(self, self.cells.scores, ax)
+        assert self.categories.scores is not None
+        return plot_decider(self, self.categories.scores, ax)
 
     def describe(self) -> str:
         """Describe the decider and its guarantee in one sentence."""
@@ -259,9 +259,9 @@ class Decider(SavedWithScores):
             "per": self.per,
             **shared_content(self),
             "betas": self.betas.tolist(),
-            "kinds": None if self.kinds is None else self.kinds.by_class(),
+            "kinds": None if self.kinds is None else self.kinds.per_class(),
             "levels": None if self.levels is None else list(self.levels),
-            **rules.cells_content(self.groups, self.cells, scores),
+            **rules.categories_content(self.groups, self.categories, scores),
         }
 
     def __repr__(self) -> str:
@@ -269,8 +269,8 @@ class Decider(SavedWithScores):
         return self._repr(f"{', '.join(self.utility.actions)}{per}", self._examples)
 
     def _at(self, alpha: Level) -> "Decider":
-        level, levels = mondrian.as_level(alpha, self.kinds)
-        betas = read_only(self.cells.thresholds(levels or level)[self.cells.of])
+        level, levels = mondrian.as_levels(alpha, self.kinds)
+        betas = read_only(self.categories.thresholds(levels or level)[self.categories.lookup])
         decider = replace(self, alpha=level, betas=betas, levels=levels)
         if note := decider._shortage():
             warn(note)
@@ -284,14 +284,16 @@ class Decider(SavedWithScores):
         return rows, *decisions.decide(rows, self._policy, self._limits, group)
 
     def _shortage(self) -> str | None:
-        """Describe the cells with too few calibration rows, whose β is infinite, and the consequence."""
+        """Describe the categories with too few calibration rows, whose β is infinite, and the consequence."""
         if self.per is None:
             note = too_few(self.n_calibration, self.alpha)
             end = "Until then the action is always that of the best worst case."
             return None if note is None else f"{note.partition(' The threshold')[0]} {end}"
         result = f"the action is {self.utility.actions[self._policy.safe]!r} unless its worst case can be left out"
         of_kinds = f"Such classes are never ruled out, so {result}"
-        return mondrian.rare_cells(self, self, "multipliers", of_kinds, f"There {result}: collect more")
+        return mondrian.describe_infinite_thresholds(
+            self, self, "multipliers", of_kinds, f"There {result}: collect more"
+        )
 
     @cached_property
     def _policy(self) -> Policy:
@@ -321,20 +323,22 @@ def decider_from_content(content: Content) -> Decider:
     need("per", ("group" in (per or "")) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))
     betas = content.matrix("betas", shape)
-    cells = rules.cells_from_content(content, per or "class", n, shape, groups is not None and groups[-1] is None)
+    categories = rules.categories_from_content(
+        content, per or "class", n, shape, groups is not None and groups[-1] is None
+    )
     if per == mondrian.KIND:
-        kinds = rules.kinds_from_content(content, classes, cells)
+        kinds = rules.kinds_from_content(content, classes, categories)
         levels = rules.levels_from_content(content, alpha, kinds)
     else:
         kinds, levels = (content.take(key, lambda value: value is None) for key in ("kinds", "levels"))
     content.finish()
     need("betas", bool((betas >= 0).all()))
-    need("cells", per is not None or len(cells.counts) == 1)
-    if cells.given is not None:
-        check_limits(betas, cells.thresholds(levels or alpha)[cells.of])
-    else:  # one β per cell, infinite where its rows are too few for the level
-        by_cell = np.full(len(cells.counts), np.inf)
-        by_cell[cells.of] = betas
-        need("betas", np.array_equal(by_cell[cells.of], betas))
-        need("betas", bool(np.isinf(by_cell[cells.counts < cells.needed(levels or alpha)]).all()))
-    return Decider(utility, per, alpha, betas, n, classes, groups, cells, kinds, levels)
+    need("cells", per is not None or len(categories.counts) == 1)
+    if categories.raw_scores is not None:
+        check_limits(betas, categories.thresholds(levels or alpha)[categories.lookup])
+    else:  # one β per category, infinite where its rows are too few for the level
+        by_cell = np.full(len(categories.counts), np.inf)
+        by_cell[categories.lookup] = betas
+        need("betas", np.array_equal(by_cell[categories.lookup], betas))
+        need("betas", bool(np.isinf(by_cell[categories.counts < categories.needed(levels or alpha)]).all()))
+    return Decider(utility, per, alpha, betas, n, classes, groups, categories, kinds, levels)

@@ -12,14 +12,24 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.calibrate import marginal_predictor, ranks_from_1
 from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
-from pippin._conformal.mondrian import Cells, Level, Placement, Taxonomy, as_kinds, as_levels, by_class, one_cell
+from pippin._conformal.mondrian import (
+    Categories,
+    CategoryAssignment,
+    Level,
+    Taxonomy,
+    as_kinds,
+    as_levels,
+    assign_by_class,
+    single_category,
+    warn_of_levels,
+)
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._theory.level import as_alpha, examples_needed, quantile_rank, warn_of_level
+from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
@@ -31,7 +41,7 @@ MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 
 
 
 class Part(NamedTuple):
-    """Nonconformity scores of the true labels of some rows, and what determines their Mondrian cells.
+    """Nonconformity scores of the true labels of some rows, and what determines their Mondrian categories.
 
     Attributes:
         scores: the scores of the true labels.
@@ -105,8 +115,8 @@ class Calibration:
         if self.grouping is not None:
             self.grouping._replace(groups=() if self.by_group else None).check()
             kinds = None if isinstance(self.grouping.per, str) else as_kinds(self.grouping.per, classes)
-        for level in as_levels(alpha, kinds) or (as_alpha(alpha),):
-            warn_of_level(level)
+        as_levels(alpha, kinds)
+        warn_of_levels(alpha)
 
     @property
     def by_group(self) -> bool:
@@ -116,7 +126,7 @@ class Calibration:
     def part(
         self, probs: Any, labels: Any, *, groups: ArrayLike | None = None, first: int = 0, from_logits: bool = False
     ) -> Part:
-        """Compute the scores of the true labels of some rows, and what determines their cells.
+        """Compute the scores of the true labels of some rows, and what determines their categories.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`. Zero rows are a part too.
@@ -173,7 +183,7 @@ class Calibration:
         if k <= n:
             scores.partition(k - 1)  # in place: no further copy of so many scores
             threshold = float(scores[k - 1])
-        rule = marginal_rule(one_cell(None, n, len(self.classes)), threshold)
+        rule = marginal_rule(single_category(None, n, len(self.classes)), threshold)
         return warned(ConformalPredictor(self.score, level, n, self.classes, rule))
 
     def _per_cell(self, parts: Sequence[Part], grouping: Taxonomy) -> ConformalPredictor:
@@ -181,34 +191,36 @@ class Calibration:
         n, note, known, kinds = sum(len(part.scores) for part in parts), None, None, None
         total = n
         if grouping.per == "cluster":
-            cells, n, note = self._clustered(parts, n)
+            categories, n, note = self._clustered(parts, n)
         else:
             names = united(part.groups.names for part in parts if part.groups is not None) if self.by_group else None
-            placement, known, kinds = grouping.places(self.classes, names)
-            cells = gather_cells(parts, placement, names)
-        rule, level = mondrian_rule(cells, grouping.name, known, kinds).at(self.alpha)
+            assignment, known, kinds = grouping.assign(self.classes, names)
+            categories = gather_categories(parts, assignment, names)
+        rule, level = mondrian_rule(categories, grouping.name, known, kinds).at(self.alpha)
         predictor = warned(ConformalPredictor(self.score, level, n, self.classes, rule))
         if note:
             warn(note)
         return without_scores(predictor) if total > self.most_scores else predictor
 
-    def _clustered(self, parts: Sequence[Part], n: int) -> tuple[Cells, int, str | None]:
-        """Cluster the classes; return their cells, the number of rows that calibrate, and what to warn of."""
+    def _clustered(self, parts: Sequence[Part], n: int) -> tuple[Categories, int, str | None]:
+        """Cluster the classes; return their categories, the number of rows that calibrate, and what to warn of."""
         n_classes, alpha, generator = len(self.classes), as_alpha(self.alpha), self.after(n)
         counts = sum((np.bincount(_labels(part), minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
         cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
         select: Select | None = None
         share, n_clusters = plan(counts, alpha)
         if n_clusters:
-            drawn = gather_cells(parts, by_class(n_classes), select=partial(_drawn, generator, share, False))
+            drawn = gather_categories(
+                parts, assign_by_class(n_classes), select=partial(_drawn, generator, share, False)
+            )
             assert drawn.scores is not None
             aside, select = drawn.counts, partial(_drawn, generator, share, True)
             common, ranks = described_by(aside, alpha)
             points = drawn.scores[drawn.offsets[common, None] + ranks - 1]
             cluster = alike(points, common, aside, n_clusters, positioned(generator, n))
             del drawn  # before the other scores are gathered
-        placement = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
-        return gather_cells(parts, placement, select=select), int((counts - aside).sum()), on_null(cluster)
+        assignment = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
+        return gather_categories(parts, assignment, select=select), int((counts - aside).sum()), on_null(cluster)
 
     def after(self, n: int) -> np.random.Generator:
         """Return the generator in its state after the u of all rows.
@@ -256,32 +268,32 @@ def _labels(part: Part) -> Codes:
     return part.labels
 
 
-def gather_cells(
-    parts: Sequence[Part], placement: Placement, names: Names | None = None, select: Select | None = None
-) -> Cells:
-    """Sort the scores of all parts into their cells, with one copy of the scores.
+def gather_categories(
+    parts: Sequence[Part], assignment: CategoryAssignment, names: Names | None = None, select: Select | None = None
+) -> Categories:
+    """Sort the scores of all parts into their categories, with one copy of the scores.
 
-    Counting sort by cell, part after part, then a sort within each cell.
+    Counting sort by category, part after part, then a sort within each category.
 
     Args:
         parts: the parts, in the order of their rows.
-        placement: the cells of classes and groups.
-        names: the names of all groups, where cells depend on them.
+        assignment: the categories of classes and groups.
+        names: the names of all groups, where categories depend on them.
         select: a function that returns the rows of a part to gather; by default all.
     """
 
     def placed(part: Part) -> tuple[Vector, Codes, Codes, Part]:
         chosen = part if select is None else select(part)
         groups = None if names is None or chosen.groups is None else numbered(chosen.groups, names)
-        scores, cell = placement(chosen.scores, _labels(chosen).astype(np.int64), groups)
-        return scores, cell, np.bincount(cell, minlength=int(placement.of.max()) + 1), chosen
+        scores, category = assignment(chosen.scores, _labels(chosen).astype(np.int64), groups)
+        return scores, category, np.bincount(category, minlength=int(assignment.lookup.max()) + 1), chosen
 
     offsets = np.concatenate([[0], np.cumsum(sum(placed(part)[2] for part in parts))])
-    scores, vacant = np.empty(offsets[-1]), offsets[:-1].copy()  # the first vacant place of each cell
+    scores, vacant = np.empty(offsets[-1]), offsets[:-1].copy()  # the first vacant place of each category
     ranks = None if parts[0].ranks is None else np.empty(offsets[-1], dtype=np.int32)
     for part in parts:
-        own, cell, counts, chosen = placed(part)
-        order = np.argsort(cell, kind="stable")
+        own, category, counts, chosen = placed(part)
+        order = np.argsort(category, kind="stable")
         target = np.arange(len(order)) + np.repeat(vacant - np.cumsum(counts) + counts, counts)
         scores[target] = own[order]
         if ranks is not None and chosen.ranks is not None:
@@ -293,8 +305,8 @@ def gather_cells(
         else:
             order = np.argsort(scores[start:stop], kind="stable")
             scores[start:stop], ranks[start:stop] = scores[start:stop][order], ranks[start:stop][order]
-    of = read_only(placement.of.astype(np.int32))
-    return Cells(of, read_only(offsets), read_only(scores), None if ranks is None else read_only(ranks))
+    of = read_only(assignment.lookup.astype(np.int32))
+    return Categories(of, read_only(offsets), read_only(scores), None if ranks is None else read_only(ranks))
 
 
 def united(several: Iterable[Names]) -> Names:

@@ -125,27 +125,27 @@ def score_pools(predictor: Any) -> ScorePools:
         not isinstance(rule, MondrianRule)
         or predictor.sharpeners
         or predictor.per not in (None, *DISJOINT)
-        or rule.cells.scores is None
+        or rule.categories.scores is None
     ):
         raise InputError(
             f"Expected a predictor with its calibration scores and thresholds for all, per class or per group, got "
             f"{predictor!r}",
             'calibrate with or without per="class" or per="group"',
         )
-    cells = rule.cells
-    scores = [rule.cells.scores[start:stop] for start, stop in pairwise(cells.offsets.tolist())]
+    cells = rule.categories
+    scores = [rule.categories.scores[start:stop] for start, stop in pairwise(cells.offsets.tolist())]
     levels = list(rule.levels or [predictor.alpha] * len(scores))
     groups = {str(name): index for index, name in enumerate(rule.groups or ()) if name is not None}
     unseen = len(groups) if rule.groups and rule.groups[-1] is None else None
     names = ["all"] if rule.per is None else _cell_names(rule, predictor.classes)
-    return ScorePools(predictor.score, cells.of.tolist(), scores, levels, names, groups or None, unseen)
+    return ScorePools(predictor.score, cells.lookup.tolist(), scores, levels, names, groups or None, unseen)
 
 
 def _cell_names(rule: MondrianRule, classes: Classes) -> list[Any]:
     """Return the name of each cell: a class, a kind, a group, or a group and a class."""
     names: dict[int, Any] = {}
-    columns = classes if rule.kinds is None else rule.kinds.by_class()
-    for group, cells in zip(rule.groups or [None], rule.cells.of.tolist(), strict=True):
+    columns = classes if rule.kinds is None else rule.kinds.per_class()
+    for group, cells in zip(rule.groups or [None], rule.categories.lookup.tolist(), strict=True):
         for column, cell in zip(columns, cells, strict=True):
             names.setdefault(cell, {"group": group, "class and group": (group, column)}.get(rule.per or "", column))
     return [names[cell] for cell in sorted(names)]

@@ -55,9 +55,9 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 @drawn
 def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes":
     """Plot the share of calibration rows whose certificate is kept, against β; a line and a mark for each cell."""
-    ax, cells = drawing.new_axes(ax, 7, 3.8), [scores[a:b] for a, b in pairwise(decider.cells.offsets.tolist())]
+    ax, cells = drawing.new_axes(ax, 7, 3.8), [scores[a:b] for a, b in pairwise(decider.categories.offsets.tolist())]
     few, lowest = len(cells) <= NAMED, 1.0
-    betas = dict(zip(decider.cells.of.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
+    betas = dict(zip(decider.categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
     for number, (own, name) in enumerate(zip(cells, _cell_names(decider), strict=True)):
         if not len(own):
             continue
@@ -86,10 +86,10 @@ def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes
 
 def _cell_names(decider: "Decider") -> list[str]:
     """Name each cell by what its rows have in common."""
-    of, names = decider.cells.of, []
-    for cell in range(len(decider.cells.counts)):
+    of, names = decider.categories.lookup, []
+    for cell in range(len(decider.categories.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == cell))
-        parts = [] if decider.kinds is None else [decider.kinds.names[int(decider.kinds.of[classes[0]])]]
+        parts = [] if decider.kinds is None else [decider.kinds.names[int(decider.kinds.codes[classes[0]])]]
         if decider.groups is not None:
             parts += [str(decider.groups[int(groups[0])]) if len(groups) == 1 else "every group"]
         if not parts or len(classes) == 1 < of.shape[1]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Indices
 from pippin._runtime.errors import InputError, warn
 
-MOST_NAMED = 5  # cells that a warning names
+MOST_NAMED = 5  # categories that a warning names
 
 
 def as_alpha(alpha: Any) -> float:
@@ -115,28 +115,38 @@ def warn_of_level(alpha: float) -> None:
 
 
 def named(
-    few: NDArray[Any], counts: NDArray[Any], of: Indices, classes: Classes | None, groups: Any, clustered: bool = False
+    few: NDArray[Any],
+    counts: NDArray[Any],
+    lookup: Indices,
+    classes: Classes | None,
+    groups: Any,
+    clustered: bool = False,
 ) -> str:
-    """List the first cells among `few` with their numbers of examples.
+    """Name the first few Mondrian categories, each with its number of calibration examples.
 
-    `of[g, k]` is the cell of class k in group g; `classes` is None if cells do not depend on the class, and `groups`
-    likewise.
+    Args:
+        few: the categories.
+        counts: the number of examples of every category.
+        lookup: `lookup[g, k]` is the category of class k in group g.
+        classes: names of the classes; None if the category does not depend on the class.
+        groups: names of the groups; None if the category does not depend on the group.
+        clustered: True if a category is a cluster of classes.
 
     >>> named(np.array([1]), np.array([9, 3]), np.array([[0, 1]], dtype=np.int32), ("crop", "weed"), None)
     'weed has 3'
     """
     described = []
-    for cell in few[:MOST_NAMED].tolist():
-        group, k = (int(where[0]) for where in np.nonzero(of == cell))
+    for category in few[:MOST_NAMED].tolist():
+        group, k = (int(where[0]) for where in np.nonzero(lookup == category))
         parts = []
         if classes is not None and clustered:
-            mates = np.flatnonzero(of[group] == cell).tolist()
+            mates = np.flatnonzero(lookup[group] == category).tolist()
             parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
         elif classes is not None:
             parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
         if groups is not None:
             parts.append(f"group {groups[group]}")
-        described.append(f"{' in '.join(parts)} has {counts[cell]:.0f}")
+        described.append(f"{' in '.join(parts)} has {counts[category]:.0f}")
     more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
     return ", ".join(described) + more
 

@@ -71,7 +71,7 @@ def _calibration_scores(predictor: Any) -> Vector:
         sentence = f"Expected a predictor that needs nothing but an image, got {predictor!r}"
         sentence += f", for its {more}" if more else ""
         raise InputError(sentence, "calibrate one for all, per class, per kind or by units")
-    scores: Vector | None = predictor.cells.scores if is_decider else predictor.calibration_scores
+    scores: Vector | None = predictor.categories.scores if is_decider else predictor.calibration_scores
     if scores is None:
         sentence = f"Expected a predictor with its calibration scores, got {predictor!r} without"
         raise InputError(sentence, "calibrate and save it with them")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.calibrate import Unseen, check_options, predictor_of_scores
 from pippin._conformal.calibrate import calibrate as calibrate_rows
-from pippin._conformal.mondrian import Level, Per, Taxonomy, one_cell, threshold_rank, warn_of_levels
+from pippin._conformal.mondrian import Level, Per, Taxonomy, single_category, threshold_rank, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
@@ -178,8 +178,8 @@ def _one_threshold(
     smallest = scores.sort().values[min(k, n) - 1 :][:1]
     host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
     threshold = float(host[0]) if k <= n else math.inf
-    cells = one_cell(read_only(host[1:]) if keep else None, n, len(classes))
-    return warned(ConformalPredictor(score, level, n, classes, marginal_rule(cells, threshold, confidence)))
+    categories = single_category(read_only(host[1:]) if keep else None, n, len(classes))
+    return warned(ConformalPredictor(score, level, n, classes, marginal_rule(categories, threshold, confidence)))
 
 
 def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
