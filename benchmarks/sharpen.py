@@ -158,15 +158,15 @@ def times():
 
 def with_confusions(sharper, probs):
     """The sharpener with one temperature and two members that look at the whole row, of any weights."""
-    from pippin._sharpening.features import fit_inputs, logarithms
+    from pippin._sharpening.features import fit_feature_map, logarithms
     from pippin._sharpening.model import Member, SharpeningModel
 
     z, _ = logarithms(probs[:3_000])
-    inputs, psi, _ = fit_inputs(z, None, seed=0)
+    feature_map, phi, _ = fit_feature_map(z, None, seed=0)
     generator, n_classes = np.random.default_rng(0), z.shape[1]
     a, b = np.array([0.6, 0.1], np.float32), np.zeros(n_classes, np.float32)
-    seen = [(0.1 * generator.normal(size=(axes, n_classes))).astype(np.float32) for axes in (0, *2 * [psi.shape[1]])]
-    model = SharpeningModel(inputs, tuple(Member(a, b, w) for w in seen))
+    seen = [(0.1 * generator.normal(size=(axes, n_classes))).astype(np.float32) for axes in (0, *2 * [phi.shape[1]])]
+    model = SharpeningModel(feature_map, tuple(Member(a, b, w) for w in seen))
     return replace(sharper, weights={"temperature": 0.4, "first": 0.3, "second": 0.3}, model=model)
 
 

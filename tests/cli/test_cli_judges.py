@@ -138,7 +138,7 @@ def test_a_sharpened_predictor(call, tmp_path, how):
         == pippin.calibrate(probs, labels, "socop", 0.1, sharpen=how).content()
     )
     if how == "split":
-        assert "behind a sharpener learnt on 300 rows" in out
+        assert "behind a sharpener fitted on 300 rows" in out
     assert " taken for " in out
     code, out, _ = call(f"evaluate {tmp_path}/p.json {tmp_path}/d.npz")
     assert code == (2 if how == "cross" and "folds" in pippin.load(tmp_path / "p.json").takes else 0)

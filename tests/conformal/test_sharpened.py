@@ -34,11 +34,11 @@ def test_rows_that_learnt_cannot_calibrate():
     """They are known again, be they as few as a tenth; and would have covered too little."""
     probs, labels = confused_rows(300, seed=21)
     sharper = pippin.sharpen(probs[:150], labels[:150])
-    with pytest.raises(pippin.InputError, match="got 30 of 180 it did: divide the rows first"):
+    with pytest.raises(pippin.InputError, match="got 30 of 180 that it was fitted on: split the rows first"):
         pippin.calibrate(probs[120:], labels[120:], sharpen=sharper)
     pippin.calibrate(probs[150:], labels[150:], sharpen=sharper)
     again = pippin.sharpen(np.log(probs[:150]), labels[:150], from_logits=True)
-    with pytest.raises(pippin.InputError, match="it did"):
+    with pytest.raises(pippin.InputError, match="that it was fitted on"):
         pippin.calibrate(np.log(probs), labels, sharpen=again, from_logits=True)
 
 
@@ -57,7 +57,7 @@ def test_all_kinds_of_thresholds_stand_behind_it(sharper, per, tmp_path):
         if per != "rc3p":  # which has no p-values
             assert np.array_equal(found.p_values(probs, **beside), base.p_values(sharper(probs), **beside))
         assert isinstance(found, pippin.ConformalPredictor)
-        assert "behind a sharpener learnt on 200 rows" in found.describe()
+        assert "behind a sharpener fitted on 200 rows" in found.describe()
     assert predictor.at(0.1).alpha == 0.1
     assert predictor.guarantee == 0.8
 
@@ -95,7 +95,7 @@ def test_split_divides_the_rows():
     probs, labels = confused_rows(9000, seed=25)
     predictor = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1, sharpen="split")
     plain = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1)
-    assert (predictor.sharpeners[0].learnt.n, predictor.n_calibration) == (500, 500)
+    assert (predictor.sharpeners[0].out_of_fold.n, predictor.n_calibration) == (500, 500)
     found, other = (one.predict(probs[1000:]) for one in (predictor, plain))
     assert pippin.metrics.coverage(found, labels[1000:]) == pytest.approx(0.9, abs=0.04)
     assert pippin.metrics.mean_size(found) < pippin.metrics.mean_size(other)
@@ -123,7 +123,7 @@ def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_se
     assert mondrian_of(mixture).categories.counts.tolist() == [50] * 5
     parts = []
     for sharper, threshold in zip(mixture.sharpeners, mixture.thresholds[:, 0], strict=True):
-        seen = np.isin(_prints(probs), sharper.learnt.prints)
+        seen = np.isin(_prints(probs), sharper.out_of_fold.prints)
         assert seen.sum() == 200
         parts.append(pippin.calibrate(probs[~seen], labels[~seen], "ip", 0.2, sharpen=sharper))
         assert parts[-1].threshold == threshold
@@ -204,7 +204,7 @@ def test_a_split_keeps_units_together():
         predictor = pippin.calibrate(
             probs, labels, "pip", 0.2, units=units, sharpen=f"split(learning_fraction={fraction})", seed=1
         )
-        fitted = np.isin(_prints(probs), predictor.sharpeners[0].learnt.prints)
+        fitted = np.isin(_prints(probs), predictor.sharpeners[0].out_of_fold.prints)
         assert not set(units[fitted]) & set(units[~fitted])
         assert len(set(units[fitted])) == round(fraction * 50)
         assert predictor.n_calibration == (~fitted).sum()

@@ -24,7 +24,7 @@ def test_features_are_taken_even_where_none_is_used(way):
             probs[:100], labels[:100], "ip", 0.2, sharpen=way, features=features[:100], seed=seed
         )
         assert len(predictor.predict(probs, features=features, **({"seed": 0} if way == "mixture" else {}))) == 300
-        with pytest.raises(pippin.InputError, match="Expected the 5 features that the sharpener learnt with, got none"):
+        with pytest.raises(pippin.InputError, match="Expected the 5 features that the sharpener was fitted with, got none"):
             predictor.predict(probs)
 
 
@@ -68,12 +68,12 @@ def test_one_row_is_known_by_its_names():
 def test_rows_are_known_again_as_float32_as_logits_and_among_many():
     """Whatever they became meanwhile; fresh rows are not."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
-    with pytest.raises(pippin.InputError, match="it did"):
+    with pytest.raises(pippin.InputError, match="that it was fitted on"):
         pippin.calibrate(PROBS[:100].astype(np.float32), LABELS[:100], sharpen=sharper)
-    with pytest.raises(pippin.InputError, match="it did"):
+    with pytest.raises(pippin.InputError, match="that it was fitted on"):
         pippin.calibrate(np.log(PROBS[:100]), LABELS[:100], sharpen=sharper, from_logits=True)
     few = pippin.sharpen(PROBS[:20], LABELS[:20])
-    with pytest.raises(pippin.InputError, match="it did"):
+    with pytest.raises(pippin.InputError, match="that it was fitted on"):
         pippin.calibrate(PROBS, LABELS, sharpen=few)
     pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
 

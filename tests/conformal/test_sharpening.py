@@ -30,11 +30,11 @@ def test_confusions_are_learnt(sharper):
     assert -np.log(after[rows, labels]).mean() < -np.log(probs[rows, labels]).mean() - 0.1
     assert np.allclose(after.sum(axis=1), 1, atol=1e-5)
     assert sharper.helps
-    assert sharper.learnt.cross_entropy[1] == pytest.approx(-np.log(after[rows, labels]).mean(), abs=0.1)
+    assert sharper.out_of_fold.cross_entropy[1] == pytest.approx(-np.log(after[rows, labels]).mean(), abs=0.1)
     first = sharper.explain()[0]
     assert {first.true, first.predicted} in ({"maize", "wheat"}, {"thistle", "poppy"})
     assert first.after < first.before
-    assert "learnt on 400 rows: cross-entropy" in repr(sharper)
+    assert "fitted on 400 rows: cross-entropy" in repr(sharper)
     assert sum(sharper.weights.values()) == pytest.approx(1, abs=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_many_classes_take_fewer_axes_and_keep_their_bits():
     """Past 200 classes φ is rotated row by row; the bits of a row stay its own."""
     probs, labels = confused_rows(500, n_classes=240, seed=3)
     sharper = pippin.sharpen(probs, labels)
-    assert sharper.model.inputs is None or sharper.model.inputs.rotation.shape[1] <= 64
+    assert sharper.model.feature_map is None or sharper.model.feature_map.rotation.shape[1] <= 64
     expected = sharper(probs)
     assert np.array_equal(np.stack([sharper.one(row) for row in probs[:20]]), expected[:20])
 
@@ -65,7 +65,7 @@ def test_it_is_the_formula(sharper):
     probs, _ = confused_rows(30, seed=4)
     z, both = np.log(np.maximum(probs, 1e-6)), np.log(probs + 0.01)
     z, both = z - z.mean(axis=1, keepdims=True), both - both.mean(axis=1, keepdims=True)
-    inputs, mixed = sharper.model.inputs, 0
+    inputs, mixed = sharper.model.feature_map, 0
     x = z @ inputs.axes.astype(float) + inputs.shift
     waves = np.sqrt(2 / len(inputs.phases)) * np.cos(x @ inputs.waves.astype(float) + inputs.phases)
     phi = np.concatenate([x, waves], axis=1) @ inputs.rotation.astype(float) + inputs.centre
@@ -139,11 +139,11 @@ def test_features_join_in():
         predictor.predict_one(probs[3], features=hint[3]).tolist()
         == sets.members[: sets.offsets[4]][sets.offsets[3] :].tolist()
     )
-    with pytest.raises(pippin.InputError, match="Expected the 2 features that the sharpener learnt with, got none"):
+    with pytest.raises(pippin.InputError, match="Expected the 2 features that the sharpener was fitted with, got none"):
         predictor.predict(probs)
     with pytest.raises(pippin.InputError, match="Expected 2 features per row, got 1"):
         sharper(probs, features=hint[:, :1])
-    with pytest.raises(pippin.InputError, match="Expected no features, since the sharpener learnt without"):
+    with pytest.raises(pippin.InputError, match="Expected no features, since the sharpener was fitted without"):
         without(probs, features=hint)
     with pytest.raises(pippin.InputError, match="Expected features that are numbers"):
         sharper(probs, features=np.where(hint == 0, np.nan, hint))
@@ -186,7 +186,7 @@ def test_impossible_classes_as_logits_are_taken_and_infinite_ones_refused():
     logits[7, 1] = np.inf
     with pytest.raises(pippin.InputError, match="Row 7 has a largest logit of inf"):
         pippin.sharpen(logits, labels, from_logits=True)
-    with pytest.raises(pippin.InputError, match="Expected at least 10 rows to learn from, got 9"):
+    with pytest.raises(pippin.InputError, match="Expected at least 10 rows to fit a sharpener, got 9"):
         pippin.sharpen(probs[:9], labels[:9])
     with pytest.raises(pippin.InputError, match="sums to"):
         pippin.sharpen(probs * 2, labels)

@@ -34,7 +34,7 @@ KINDS: dict[str | None, str] = {
     "combination": "pippin._conformal.predictor:from_content",
     "sharpened": "pippin._conformal.predictor:from_content",
     "sharpened mixture": "pippin._conformal.predictor:from_content",
-    "sharpener": "pippin._sharpening.storing:from_content",
+    "sharpener": "pippin._sharpening.serialization:from_content",
     "decisions": "pippin._decisions.decider:decider_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",

@@ -7,16 +7,16 @@ from pippin._plotting.drawing import SPARE, drawn, name_rows, new_axes, write_la
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pippin._sharpening.sharpener import Learnt
+    from pippin._sharpening.sharpener import OutOfFoldMetrics
 
 SHOWN = 10
 BEFORE, AFTER = SPARE, "#009e73"
 
 
 @drawn
-def draw_confusions(learnt: "Learnt", ax: "Axes | None" = None) -> "Axes":
+def draw_confusions(metrics: "OutOfFoldMetrics", ax: "Axes | None" = None) -> "Axes":
     """Plot a line for each confusion that changed, from its share before to its share after."""
-    shown = learnt.confusions[:SHOWN]
+    shown = metrics.confusions[:SHOWN]
     places = list(range(len(shown)))
     ax = new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))
     before, after = [100 * one.before for one in shown], [100 * one.after for one in shown]

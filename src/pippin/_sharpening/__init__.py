@@ -1,1 +1,1 @@
-"""Better probabilities before they are scored: learnt on labelled rows that do not calibrate."""
+"""Recalibration of probabilities before scoring, fitted on labeled rows that do not calibrate."""

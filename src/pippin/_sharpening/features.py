@@ -1,11 +1,11 @@
-"""What a sharpener sees of a row: two logarithms of its probabilities, and smooth functions of all of them.
+"""Features of a sharpener: two log-probability transforms and random Fourier features of a row.
 
-    z = log max(p, 1e-6)  and  l = log(p + 0.01), both centred by row
-    x = (z − mean)/s on its principal axes, and beside it the features that the user has
-    ψ = [x, √(2/D)·cos(xA + c)], then on its own principal axes
+    z = log max(p, 1e-6)  and  l = log(p + 0.01), both centered by row
+    x = (z − mean)/s on the principal axes of z, followed by the features of the user
+    ψ = [x, √(2/D)·cos(xA + c)],  φ = ψ on its own principal axes
 
-The cosines are random Fourier features: a linear function of ψ is close to any smooth function
-of the whole probability vector, so that confusions between particular classes can be learnt.
+The cosines are random Fourier features: a linear function of φ approximates any smooth function of the whole
+probability vector, so a model that is linear in φ can learn confusions between particular classes.
 """
 
 import math
@@ -19,15 +19,26 @@ from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
 
-FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # of probabilities in z and l
+FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # added to probabilities in z and l
 COSINES = 300  # D
-WIGGLE = 2.0  # the scale of A
-FEW_CLASSES = 200  # up to which x and ψ keep all the axes that matter
-MOST_AXES = {"x": (200, 64), "features": (100, 100), "psi": (400, 64)}  # of few classes, of many
+FREQUENCY_SCALE = 2.0  # standard deviation of the entries of A
+FEW_CLASSES = 200  # with more classes, x and φ have fewer axes
+X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # largest numbers of axes: (few, many classes)
 
 
-class SharpenerInputs(NamedTuple):
-    """How ψ is made: x = z·axes + shift, waves A and phases c, and ψ's mean and axes (`rotation`)."""
+class FeatureMap(NamedTuple):
+    """Map from z, and from the features of the user, to φ; the field names are keys of a saved sharpener.
+
+    Attributes:
+        axes: (K, X) matrix from z to x.
+        shift: (X,) offset of x.
+        feature_axes: (M, F) matrix from the features of the user to further columns of x, if there are any.
+        feature_shift: (F,) offset of these columns.
+        waves: (X + F, D) frequencies A of the cosines.
+        phases: (D,) phases c of the cosines.
+        rotation: (X + F + D, axes) matrix from ψ to φ.
+        centre: (axes,) offset of φ.
+    """
 
     axes: Singles
     shift: Singles
@@ -38,35 +49,35 @@ class SharpenerInputs(NamedTuple):
     rotation: Singles
     centre: Singles
 
-    def raw(self, z: Singles, features: Singles | None) -> Singles:
-        """ψ before its rotation and without the factor √(2/D) of its cosines, (n, x's axes + D)."""
+    def unscaled_psi(self, z: Singles, features: Singles | None) -> Singles:
+        """Compute ψ of each row without the factor √(2/D) of its cosines."""
         n_x, n_waves = self.waves.shape
-        x = product(z, self.axes, self.shift)
+        x = affine(z, self.axes, self.shift)
         if self.feature_axes is not None and self.feature_shift is not None and features is not None:
-            x = np.concatenate([x, product(features, self.feature_axes, self.feature_shift)], axis=1)
+            x = np.concatenate([x, affine(features, self.feature_axes, self.feature_shift)], axis=1)
         psi = np.empty((len(z), n_x + n_waves), dtype=np.float32)
         psi[:, :n_x] = x
-        np.cos(product(x, self.waves, self.phases), out=psi[:, n_x:])
+        np.cos(affine(x, self.waves, self.phases), out=psi[:, n_x:])
         return psi
 
     @property
     def scale(self) -> Singles:
-        """What `raw` is multiplied by to be ψ."""
+        """Factor of each column of `unscaled_psi`: 1 for x, √(2/D) for a cosine."""
         n_x, n_waves = self.waves.shape
         return np.repeat(np.array([1, math.sqrt(2 / n_waves)], dtype=np.float32), [n_x, n_waves])
 
 
-def product(left: Singles, right: Singles, start: Singles) -> Singles:
-    """start + left · right; each row's bits depend on that row alone."""
-    out = np.empty((len(left), right.shape[1]), dtype=np.float32)
-    out[:] = start
-    engine_for(left.size).add_product(out, left, right)
+def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
+    """Compute offset + rows · matrix; the bits of a row in the result depend on that row alone."""
+    out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
+    out[:] = offset
+    engine_for(rows.size).add_product(out, rows, matrix)
     return out
 
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
-    """z and l of every row."""
-    single = probs.astype(np.float32, copy=False)  # first, so that what is float32 and what became float64 agree
+    """Compute z and l of each row, (n, K) each."""
+    single = probs.astype(np.float32, copy=False)  # first, so that equal float32 and float64 rows give equal results
     pair = np.empty((2, *probs.shape), dtype=np.float32)
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
@@ -75,45 +86,43 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     return pair[0], pair[1]
 
 
-def fit_inputs(z: Singles, features: Singles | None, seed: int) -> tuple[SharpenerInputs, Singles, NDArray[np.float64]]:
-    """How to make ψ of rows like these; ψ of these rows, and how much each of its axes varies (a sum of squares)."""
+def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[FeatureMap, Singles, NDArray[np.float64]]:
+    """Fit the map to training rows; return it, φ of these rows (n, axes), and the sum of squares of each axis of φ."""
     n, n_classes = z.shape
     many = int(n_classes > FEW_CLASSES)
-    axes, shift = _standard_axes(z, MOST_AXES["x"][many])
-    joined = None if features is None else _standard_axes(features, MOST_AXES["features"][many])
-    n_x = axes.shape[1] + (0 if joined is None else joined[0].shape[1])
+    axes, shift = _standard_axes(z, X_AXES[many])
+    feature_axes, feature_shift = (None, None) if features is None else _standard_axes(features, FEATURE_AXES)
+    n_x = axes.shape[1] + (0 if feature_axes is None else feature_axes.shape[1])
     generator = np.random.default_rng(seed)
-    waves = (WIGGLE * generator.normal(size=(n_x, COSINES))).astype(np.float32)
+    waves = (FREQUENCY_SCALE * generator.normal(size=(n_x, COSINES))).astype(np.float32)
     phases = (2 * math.pi * generator.random(COSINES)).astype(np.float32)
     none = np.empty((0, 0), dtype=np.float32)
-    feature_axes, feature_shift = joined or (None, None)
-    inputs = SharpenerInputs(axes, shift, feature_axes, feature_shift, waves, phases, none, none)
-    psi = inputs.raw(z, features)
-    psi *= inputs.scale
+    unrotated = FeatureMap(axes, shift, feature_axes, feature_shift, waves, phases, none, none)
+    psi = unrotated.unscaled_psi(z, features)
+    psi *= unrotated.scale
     mean = psi.mean(axis=0, dtype=np.float64).astype(np.float32)
     psi -= mean
-    spread, every = _principal(psi.T @ psi)
-    kept = min(n, MOST_AXES["psi"][many], max(1, int(np.count_nonzero(spread > 1e-6 * n / len(spread)))))
-    rotation: Singles = np.ascontiguousarray(every[:, :kept], dtype=np.float32)
-    found = inputs._replace(rotation=rotation, centre=-(mean @ rotation))
-    return found, psi @ rotation, spread[:kept]
+    squares, vectors = _eigen(psi.T @ psi)
+    n_axes = min(n, PHI_AXES[many], max(1, int(np.count_nonzero(squares > 1e-6 * n / len(squares)))))
+    rotation: Singles = np.ascontiguousarray(vectors[:, :n_axes], dtype=np.float32)
+    return unrotated._replace(rotation=rotation, centre=-(mean @ rotation)), psi @ rotation, squares[:n_axes]
 
 
 def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
-    """Principal axes, scaled so that rows have a mean square length of 1, and the shift that centres them."""
+    """Return at most `most` principal axes and an offset, by which rows have mean 0 and a mean squared length of 1."""
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-    centred = values - mean
-    if len(values) < values.shape[1]:  # the rows span no more: their products are fewer
-        spread, sides = _principal(centred @ centred.T)
-        every = centred.T @ (sides / np.sqrt(np.maximum(spread, 1e-12)))
+    centered = values - mean
+    if len(values) < values.shape[1]:  # the Gram matrix of the rows is smaller than that of the columns
+        squares, sides = _eigen(centered @ centered.T)
+        vectors = centered.T @ (sides / np.sqrt(np.maximum(squares, 1e-12)))
     else:
-        spread, every = _principal(centred.T @ centred)
-    scale = math.sqrt(float(spread.sum()) / len(values)) or 1.0
-    axes: Singles = np.ascontiguousarray(every[:, :most] / scale, dtype=np.float32)
+        squares, vectors = _eigen(centered.T @ centered)
+    scale = math.sqrt(float(squares.sum()) / len(values)) or 1.0
+    axes: Singles = np.ascontiguousarray(vectors[:, :most] / scale, dtype=np.float32)
     return axes, -(mean @ axes)
 
 
-def _principal(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvalues from the largest on, none negative, and their vectors as columns."""
+def _eigen(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nonnegative eigenvalues in decreasing order, and the eigenvectors as columns."""
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])

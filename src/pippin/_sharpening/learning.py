@@ -1,6 +1,6 @@
-"""How a sharpener is learnt: members fitted, weighed out of fold, and fitted again on all rows."""
+"""Fitting of a sharpener: members are fitted, weighted out of fold (stacking), and fitted again on all rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,34 +10,34 @@ from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
-from pippin._sharpening.features import FEW_CLASSES, Singles, fit_inputs, logarithms
+from pippin._sharpening.features import FEW_CLASSES, Singles, fit_feature_map, logarithms
 from pippin._sharpening.model import KINDS, Member, MemberKind, SharpeningModel, TrainingRows, fit_member
-from pippin._sharpening.sharpener import Confusion, Learnt, Sharpener, as_features, row_prints
+from pippin._sharpening.sharpener import Confusion, OutOfFoldMetrics, Sharpener, as_features, row_prints
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled
 
 FOLDS = 5
-MANY = 1_500  # rows from which on one fold weighs the members
-FEWEST = 2 * FOLDS  # rows that can be learnt from
-LEAST = 0.01  # the weight below which a member is left out
-MOST = 3  # members where classes are many, since each costs a pass over all of them
-TOLD = 20  # confusions that are kept
-ALONE = 1 << 20  # probabilities up to which one thread is quicker: with more, each short product waits for all of them
+MANY_ROWS = 1_500  # with more rows, the weights are fitted on a single fold
+FEWEST = 2 * FOLDS  # rows that a sharpener can be fitted on
+LEAST_WEIGHT = 0.01  # members with a smaller weight are left out
+MOST_MEMBERS = 3  # with many classes, since each member costs a pass over all probabilities
+CONFUSIONS_KEPT = 20
+SINGLE_THREADED = 1 << 20  # probabilities up to which one BLAS thread is faster, since the matrix products are short
 
 
-class Learning(NamedTuple):
-    """Rows to learn from: probabilities, labels by number, and features where there are some."""
+class TrainingSet(NamedTuple):
+    """Probabilities (n, K), labels (n,) and features (n, M), if there are any, of training rows."""
 
     probs: Singles
     labels: Codes
     features: Singles | None
 
-    def take(self, rows: NDArray[np.intp]) -> "Learning":
-        return Learning(self.probs[rows], self.labels[rows], None if self.features is None else self.features[rows])
+    def take(self, rows: NDArray[np.intp]) -> "TrainingSet":
+        return TrainingSet(self.probs[rows], self.labels[rows], None if self.features is None else self.features[rows])
 
 
 class OutOfFold(NamedTuple):
-    """Rows by number, and what members that were not fitted to them give, mixed: (rows, K)."""
+    """Row numbers, and the probabilities of these rows from a mixture whose members were fitted on other rows."""
 
     rows: NDArray[np.intp]
     probs: Singles
@@ -52,25 +52,25 @@ def sharpen(
     seed: int = 0,
     from_logits: bool = False,
 ) -> Sharpener:
-    """Learns on labelled rows what the classifier confuses: a map from its probabilities to better ones.
+    """Fit a recalibration map on labeled rows, which corrects the confusions of a classifier.
 
-    A mixture of q = softmax(a₁·z + a₂·l + b + ψ(x)·W), with z = log max(p, 1e-6), l = log(p + 0.01) and
-    smooth functions ψ of the whole row, weighed by how well members do out of fold; with few
-    rows it comes down to a temperature. Sets from sharper probabilities keep their guarantee as long as
-    the rows that calibrate are others than these. See docs/sharpening.md.
+    The map is a mixture of q = softmax(a₁·z + a₂·l + b + φ·W), where z = log max(p, 1e-6), l = log(p + 0.01) and φ
+    are smooth functions of the whole row. The weights of the mixture are fitted out of fold; with few
+    rows the map is close to temperature scaling. Prediction sets from sharpened probabilities keep their guarantee
+    if the calibration rows are not among the training rows. See docs/sharpening.md.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
-        features: what else is known of each row, (n, M), such as the network's embedding.
+        features: (n, M) further features of each row, such as the network's embedding.
         classes: names of the K columns; a data frame brings its own.
-        seed: draws the cosines of ψ and divides the rows into folds.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        seed: seed of the random features and of the folds.
+        from_logits: treat `probs` as logits and apply softmax.
 
     >>> import pippin
     >>> data = pippin.load_example()
-    >>> sharper = pippin.sharpen(data.probs[:1200], data.labels[:1200])
-    >>> sharper.helps
+    >>> sharpener = pippin.sharpen(data.probs[:1200], data.labels[:1200])
+    >>> sharpener.helps
     True
     """
     data = as_labelled(probs, labels, classes, from_logits)
@@ -79,128 +79,118 @@ def sharpen(
 
 
 def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> tuple[Sharpener, OutOfFold]:
-    """The sharpener, and what it gives for rows that its members were not fitted to."""
+    """Fit a sharpener to checked rows; return it with its out-of-fold probabilities."""
     need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)
     rows, labels, classes = data
-    if rows.n < FEWEST:
-        raise InputError(f"Expected at least {FEWEST} rows to learn from, got {rows.n}", "pass more, or do not sharpen")
+    n = rows.n
+    if n < FEWEST:
+        raise InputError(f"Expected at least {FEWEST} rows to fit a sharpener, got {n}", "pass more, or do not sharpen")
     rows = rows.verified()
     step = max(1, (1 << 20) // rows.n_classes)
-    blocks = [rows.block(a, a + step).astype(np.float32) for a in range(0, rows.n, step)]
-    beside = None if features is None else as_features(features, rows.n)
-    learning = Learning(np.concatenate(blocks), labels, beside)
-    folds = list(_held_out(rows.n, seed))
+    blocks = [rows.block(start, start + step).astype(np.float32) for start in range(0, n, step)]
+    checked = None if features is None else as_features(features, n)
+    training = TrainingSet(np.concatenate(blocks), labels, checked)
+    folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
-        order, each = _out_of_fold(learning, folds, seed, advance)
-        weights = _weights(each, labels[order])
+        held_out = []  # of each fold: the probabilities of every member, (rows, members, K)
+        for fold in folds:
+            others = training.take(np.setdiff1d(np.arange(n), fold))
+            test = training.take(fold)
+            held_out.append(_fit_model(others, KINDS, seed, advance).each(test.probs, test.features))
+        order, by_member = np.concatenate(folds), np.concatenate(held_out)
+        weights = _stacking_weights(by_member, labels[order])
         kept = np.flatnonzero(weights)
-        model = _fit_model(learning, [KINDS[number] for number in kept], seed, advance)
-    mixed = (each * weights.astype(np.float32)[:, None]).sum(axis=1)
-    learnt = _learnt(learning, order, mixed, classes)._replace(prints=row_prints(rows))
+        model = _fit_model(training, [KINDS[number] for number in kept], seed, advance)
+    mixed = (by_member * weights.astype(np.float32)[:, None]).sum(axis=1)
+    metrics = _metrics(training, order, mixed, classes)._replace(prints=row_prints(rows))
     named = {KINDS[number].name: float(np.float32(weights[number])) for number in kept}
-    return Sharpener(classes, named, learnt, model, 0 if beside is None else beside.shape[1]), OutOfFold(order, mixed)
-
-
-def _held_out(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """The rows of each fold; of many rows one fold is enough."""
-    folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)
-    yield from folds if n <= MANY else folds[:1]
-
-
-def _out_of_fold(
-    learning: Learning, folds: Sequence[NDArray[np.intp]], seed: int, advance: Callable[[int], None]
-) -> tuple[NDArray[np.intp], Singles]:
-    """Rows by number, and what each member gives for them that was not fitted to them: (rows, members, K)."""
-    found = []
-    for fold in folds:
-        others = np.setdiff1d(np.arange(len(learning.labels)), fold)
-        out = learning.take(fold)
-        found.append(_fit_model(learning.take(others), KINDS, seed, advance).each(out.probs, out.features))
-    return np.concatenate(folds), np.concatenate(found)
+    n_features = 0 if checked is None else checked.shape[1]
+    return Sharpener(classes, named, metrics, model, n_features), OutOfFold(order, mixed)
 
 
 def _fit_model(
-    learning: Learning, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
+    training: TrainingSet, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
 ) -> SharpeningModel:
-    """Every kind of member, fitted to all rows; one with confusions starts from the one before it."""
+    """Fit members of these kinds to all rows, each starting from the previous one if their shapes agree."""
     from threadpoolctl import threadpool_limits
 
-    z, both = logarithms(learning.probs)
-    inputs, phi, spread = None, np.empty((len(z), 0), dtype=np.float32), np.empty(0)
+    z, log_shifted = logarithms(training.probs)
+    feature_map, phi, squares = None, np.empty((len(z), 0), dtype=np.float32), np.empty(0)
     members: list[Member] = []
-    with threadpool_limits(1 if z.size <= ALONE else None, user_api="blas"):
+    with threadpool_limits(1 if z.size <= SINGLE_THREADED else None, user_api="blas"):
         if any(kind.sigma for kind in kinds):
-            inputs, phi, spread = fit_inputs(z, learning.features, seed)
-        shown = TrainingRows(z, both, phi, spread, learning.labels)
+            feature_map, phi, squares = fit_feature_map(z, training.features, seed)
+        rows = TrainingRows(z, log_shifted, phi, squares, training.labels)
         for kind in kinds:
-            members.append(fit_member(shown, kind, members[-1] if members else None))
+            members.append(fit_member(rows, kind, members[-1] if members else None))
             advance(1)
-    return SharpeningModel(inputs, tuple(members))
+    return SharpeningModel(feature_map, tuple(members))
 
 
-def _weights(each: Singles, labels: Codes) -> NDArray[np.float64]:
-    """The weights of all kinds of members; 0 for those that are not worth their while."""
-    given = each[np.arange(len(labels)), :, labels].T.astype(np.float64)
-    weights = mixture_weights(np.maximum(given, 1e-30))
-    least = LEAST if each.shape[2] <= FEW_CLASSES else max(LEAST, np.sort(weights)[-MOST])
-    weights[weights < least] = 0
+def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
+    """Compute the mixture weights of all kinds of members; small weights become 0."""
+    of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
+    weights = mixture_weights(np.maximum(of_labels, 1e-30))
+    few_classes = by_member.shape[2] <= FEW_CLASSES
+    weights[weights < (LEAST_WEIGHT if few_classes else max(LEAST_WEIGHT, np.sort(weights)[-MOST_MEMBERS]))] = 0
     weights /= weights.sum()
     return weights
 
 
-def _learnt(learning: Learning, order: NDArray[np.intp], mixed: Singles, classes: Classes) -> Learnt:
-    """Before and after, out of fold."""
-    plain, labels, rows = learning.probs[order], learning.labels[order], np.arange(len(order))
-    losses = [-np.log(np.maximum(probs[rows, labels], 1e-12, dtype=np.float64)) for probs in (plain, mixed)]
-    guesses = [probs.argmax(axis=1) for probs in (plain, mixed)]
-    gains = losses[0] - losses[1]
-    return Learnt(
-        len(learning.labels),
-        (float(losses[0].mean()), float(losses[1].mean())),
-        (float((guesses[0] == labels).mean()), float((guesses[1] == labels).mean())),
-        float(gains.std(ddof=1) / np.sqrt(len(gains))),
-        _confusions(labels, guesses[0], guesses[1], classes),
+def _metrics(training: TrainingSet, order: NDArray[np.intp], mixed: Singles, classes: Classes) -> OutOfFoldMetrics:
+    """Compute the metrics of the probabilities before and after sharpening, without the fingerprints."""
+    labels, rows = training.labels[order], np.arange(len(order))
+    both = training.probs[order], mixed
+    before, after = (-np.log(np.maximum(probs[rows, labels], 1e-12, dtype=np.float64)) for probs in both)
+    predicted = [probs.argmax(axis=1) for probs in both]
+    return OutOfFoldMetrics(
+        len(training.labels),
+        (float(before.mean()), float(after.mean())),
+        (float((predicted[0] == labels).mean()), float((predicted[1] == labels).mean())),
+        float((before - after).std(ddof=1) / np.sqrt(len(order))),
+        _confusions(labels, predicted, classes),
         np.empty(0, dtype=np.uint64),
     )
 
 
-def _confusions(labels: Codes, before: Codes, after: Codes, classes: Classes) -> tuple[Confusion, ...]:
-    """The pairs of classes whose confusion changed for most rows, as shares of the true class."""
+def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> tuple[Confusion, ...]:
+    """Find the pairs of classes whose confusion changed for most rows between two lists of predictions."""
     n_classes = len(classes)
-    pairs, inverse = np.unique(
-        np.concatenate([labels * n_classes + guess for guess in (before, after)]), return_inverse=True
-    )
-    counts = [np.bincount(part, minlength=len(pairs)) for part in np.split(inverse, 2)]
-    of_class = np.bincount(labels, minlength=n_classes)
-    change = np.abs(counts[0] - counts[1])
-    change[pairs % (n_classes + 1) == 0] = 0  # those that are right
-    chosen = [int(one) for one in np.argsort(-change, kind="stable")[:TOLD] if change[one]]
+    codes = np.concatenate([labels * n_classes + classes_of_rows for classes_of_rows in predicted])
+    pairs, inverse = np.unique(codes, return_inverse=True)
+    before, after = (np.bincount(part, minlength=len(pairs)) for part in np.split(inverse, 2))
+    change = np.abs(before - after)
+    true, other = pairs // n_classes, pairs % n_classes
+    change[true == other] = 0
+    class_size = np.bincount(labels, minlength=n_classes)
     return tuple(
         Confusion(
-            classes[pairs[one] // n_classes],
-            classes[pairs[one] % n_classes],
-            *(float(count[one] / of_class[pairs[one] // n_classes]) for count in counts),
+            classes[true[i]],
+            classes[other[i]],
+            float(before[i] / class_size[true[i]]),
+            float(after[i] / class_size[true[i]]),
         )
-        for one in chosen
+        for i in np.argsort(-change, kind="stable")[:CONFUSIONS_KEPT].tolist()
+        if change[i]
     )
 
 
-def mixture_weights(probs: NDArray[np.float64], favour: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
-    """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + favour·log w_0, by EM.
+def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
+    """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, by EM.
 
-    `probs[m, i]` is what member m gives to row i's label. The first member is favoured, so that few
-    rows fall back to it.
+    `probs[m, i]` is the probability that member m assigns to the label of row i. The prior favors the first member,
+    so that a sharpener of few rows falls back to it.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
     array([0.81, 0.19])
     """
     weights = np.full(len(probs), 1 / len(probs))
-    prior = np.zeros(len(probs))
-    prior[0] = favour
+    counts = np.zeros(len(probs))
+    counts[0] = prior
     for _ in range(steps):
         share = weights[:, None] * probs
         share /= share.sum(axis=0)
-        weights = share.sum(axis=1) + prior
+        weights = share.sum(axis=1) + counts
         weights /= weights.sum()
     return weights

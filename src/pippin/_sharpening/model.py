@@ -1,7 +1,7 @@
-"""The model of a sharpener: a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labels.
+"""Model of a sharpener: a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labeled rows.
 
-Priors are normal: a₂ and b with variance 1, W with variance σ². a₁ has none. The posterior is
-convex; L-BFGS finds its peak, in parameters scaled by about their own uncertainty.
+The priors are normal: a₂ and b with variance 1, W with variance σ²; a₁ has none. The negative log posterior is
+convex. L-BFGS minimizes it in parameters divided by their approximate posterior standard deviations.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Floats
-from pippin._sharpening.features import SharpenerInputs, Singles, logarithms, product
+from pippin._sharpening.features import FeatureMap, Singles, affine, logarithms
 
 Doubles = NDArray[np.float64]
 
-STEPS = 100  # of L-BFGS at most
-ENOUGH = 1e-5  # relative gain below which it stops
+MAX_ITERATIONS = 100  # of L-BFGS
+RELATIVE_TOLERANCE = 1e-5  # relative decrease of the loss at which L-BFGS stops
 
 
 class MemberKind(NamedTuple):
-    """Terms of a member: l beside z, and φ with weights of this σ (0 for none)."""
+    """Terms of a member: a₂·l if `uses_l`, and φ·W with prior standard deviation `sigma` if it is not 0."""
 
     name: str
-    both: bool
+    uses_l: bool
     sigma: float
 
 
@@ -38,121 +38,110 @@ KINDS = (
 
 
 class Member(NamedTuple):
-    """a₁ and a₂, b of every class, and W, (axes, K); no axes without φ."""
+    """Parameters of a member: a = (a₁, a₂), b of shape (K,), and W of shape (axes, K), without axes if φ is unused."""
 
-    a: Singles
-    b: Singles
-    w: Singles
+    a: NDArray[Any]
+    b: NDArray[Any]
+    w: NDArray[Any]
 
 
 class TrainingRows(NamedTuple):
-    """Labelled rows as a member is fitted to them: z, l, φ, the variance of φ's axes, and labels."""
+    """Features of labeled rows: z, l and φ, the sum of squares of each axis of φ, and the labels."""
 
     z: Singles
-    both: Singles
+    log_shifted: Singles
     phi: Singles
-    spread: Doubles
+    squares: Doubles
     labels: Codes
 
 
-class _Scales(NamedTuple):
-    """Approximate standard deviation of each parameter, by which L-BFGS scales it."""
-
-    a: Doubles
-    b: Doubles
-    w: Doubles
-
-
 def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None) -> Member:
-    """Fit the parameters of one kind of member by their posterior mode; `start` is a member to begin with."""
+    """Fit the parameters of one kind of member by their posterior mode, from a start of the same shape if given."""
     from scipy.optimize import minimize
 
     n_classes = rows.z.shape[1]
     n_axes = rows.phi.shape[1] if kind.sigma else 0
+    if start is None or len(start.w) != n_axes:
+        zeros = np.zeros((n_axes + 1, n_classes), np.float32)
+        start = Member(np.array([0.6, 0], np.float32), zeros[0], zeros[1:])
     scales = _scales(rows, kind, n_axes)
-    none = np.zeros((n_axes, n_classes), np.float32)
-    begin = Member(np.array([0.6, 0], np.float32), np.zeros(n_classes, np.float32), none)
-    if start is not None and start.w.shape == begin.w.shape:
-        begin = start
-    first = np.concatenate([np.ravel(part / scale) for part, scale in zip(begin, scales, strict=True)])
-    options = {"maxiter": STEPS, "maxcor": 12, "ftol": ENOUGH, "gtol": 1e-6}
-    found = minimize(_Loss(rows, kind, scales), first, jac=True, method="L-BFGS-B", options=options)
-    a, b, w = _parted(found.x, scales)
-    return Member(a.astype(np.float32), b.astype(np.float32), w.astype(np.float32))
+    first = np.concatenate([np.ravel(part / scale) for part, scale in zip(start, scales, strict=True)])
+    options = {"maxiter": MAX_ITERATIONS, "maxcor": 12, "ftol": RELATIVE_TOLERANCE, "gtol": 1e-6}
+    result = minimize(_Loss(rows, kind, scales), first, jac=True, method="L-BFGS-B", options=options)
+    return Member(*(part.astype(np.float32) for part in _unscaled(result.x, scales)))
 
 
-def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> _Scales:
+def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
+    """Approximate the posterior standard deviation of each parameter."""
     n, n_classes = rows.z.shape
-    squares = np.array([np.einsum("nk,nk->", part, part, dtype=np.float64) for part in (rows.z, rows.both)])
+    squares = np.array([np.einsum("nk,nk->", part, part, dtype=np.float64) for part in (rows.z, rows.log_shifted)])
     frequency = (np.bincount(rows.labels, minlength=n_classes) + 0.5) / (n + 0.5 * n_classes)
     curvature = 0.35 * np.maximum(frequency, 1e-3)
-    spread = rows.spread[:n_axes, None]
-    w = 1 / np.sqrt(spread * curvature + kind.sigma**-2) if n_axes else np.zeros((0, n_classes))
-    return _Scales(1 / np.sqrt(0.05 * squares + 1), 1 / np.sqrt(n * curvature + 1), w)
+    w = np.zeros((0, n_classes))
+    if n_axes:
+        w = 1 / np.sqrt(rows.squares[:n_axes, None] * curvature + kind.sigma**-2)
+    return Member(1 / np.sqrt(0.05 * squares + 1), 1 / np.sqrt(n * curvature + 1), w)
 
 
-def _parted(parameters: Doubles, scales: _Scales) -> tuple[Doubles, Doubles, Doubles]:
-    n_classes = len(scales.b)
-    a, b, w = np.split(parameters, [2, 2 + n_classes])
-    return a * scales.a, b * scales.b, w.reshape(scales.w.shape) * scales.w
+def _unscaled(parameters: Doubles, scales: Member) -> Member:
+    """Split the vector of scaled parameters, and multiply each by its scale."""
+    a, b, w = np.split(parameters, [2, 2 + len(scales.b)])
+    return Member(a * scales.a, b * scales.b, w.reshape(scales.w.shape) * scales.w)
 
 
 class _Loss:
-    """The negative log posterior per row and its gradient, in scaled parameters."""
+    """Negative log posterior per row and its gradient, as a function of the scaled parameters."""
 
-    def __init__(self, rows: TrainingRows, kind: MemberKind, scales: _Scales) -> None:
-        self.rows, self.kind, self.scales = rows, kind, scales
-        self.exact: Any = np.float64 if rows.z.size <= 200_000 else np.float32
-        self.z: NDArray[Any] = rows.z.astype(self.exact)
-        self.both: NDArray[Any] = rows.both.astype(self.exact)
-        self.phi: NDArray[Any] = rows.phi.astype(self.exact)
+    def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
+        self.labels, self.kind, self.scales = rows.labels, kind, scales
+        self.dtype: Any = np.float64 if rows.z.size <= 200_000 else np.float32
+        self.z, self.log_shifted, self.phi = (
+            np.asarray(part, dtype=self.dtype) for part in (rows.z, rows.log_shifted, rows.phi)
+        )
 
     def __call__(self, parameters: Doubles) -> tuple[float, Doubles]:
-        a, b, w = _parted(parameters, self.scales)
-        n, each = len(self.z), np.arange(len(self.z))
+        a, b, w = _unscaled(parameters, self.scales)
+        n, every = len(self.z), np.arange(len(self.z))
         u = self._logits(a, b, w)
         u -= u.max(axis=1, keepdims=True)
-        own = u[each, self.rows.labels].sum(dtype=np.float64)
+        of_labels = u[every, self.labels].sum(dtype=np.float64)
         np.exp(u, out=u)
         total = u.sum(axis=1, keepdims=True)
-        loss = np.log(total).sum(dtype=np.float64) - own + self._penalty(a, b, w)
+        penalty = float(a[1] ** 2 + (b**2).sum()) + (float((w**2).sum()) / self.kind.sigma**2 if w.size else 0.0)
+        loss = np.log(total).sum(dtype=np.float64) - of_labels + 0.5 * penalty
         u /= total
-        u[each, self.rows.labels] -= 1
+        u[every, self.labels] -= 1
         gradients = self._gradients(u, a, b, w)
-        flat = np.concatenate([np.ravel(one * scale) for one, scale in zip(gradients, self.scales, strict=True)])
+        flat = np.concatenate([np.ravel(part * scale) for part, scale in zip(gradients, self.scales, strict=True)])
         return float(loss) / n, flat / n
 
     def _logits(self, a: Doubles, b: Doubles, w: Doubles) -> NDArray[Any]:
-        u: NDArray[Any] = self.z * self.exact(a[0])
-        if self.kind.both:
-            u += self.both * self.exact(a[1])
+        u: NDArray[Any] = self.z * self.dtype(a[0])
+        if self.kind.uses_l:
+            u += self.log_shifted * self.dtype(a[1])
         if self.kind.sigma:
-            u += self.phi @ w.astype(self.exact)
-            u += b.astype(self.exact)
+            u += self.phi @ w.astype(self.dtype)
+            u += b.astype(self.dtype)
         return u
 
-    def _penalty(self, a: Doubles, b: Doubles, w: Doubles) -> float:
-        penalty = float(a[1] ** 2 + (b**2).sum())
-        return 0.5 * (penalty + (float((w**2).sum()) / self.kind.sigma**2 if w.size else 0.0))
-
-    def _gradients(
-        self, residual: NDArray[Any], a: Doubles, b: Doubles, w: Doubles
-    ) -> tuple[Doubles, Doubles, Doubles]:
-        by_a = np.array([np.vdot(self.z, residual), np.vdot(self.both, residual) + a[1] if self.kind.both else 0.0])
+    def _gradients(self, residual: NDArray[Any], a: Doubles, b: Doubles, w: Doubles) -> Member:
+        by_a = np.array(
+            [np.vdot(self.z, residual), np.vdot(self.log_shifted, residual) + a[1] if self.kind.uses_l else 0.0]
+        )
         if not self.kind.sigma:
-            return by_a, np.zeros_like(b), w
+            return Member(by_a, np.zeros_like(b), w)
         by_w = (self.phi.T @ residual).astype(np.float64) + w / self.kind.sigma**2
-        return by_a, residual.sum(axis=0, dtype=np.float64) + b, by_w
+        return Member(by_a, residual.sum(axis=0, dtype=np.float64) + b, by_w)
 
 
-class _Stack(NamedTuple):
-    """Members side by side: a₁ and a₂ of those without φ and of those with it; b and W of the latter.
+class _StackedMembers(NamedTuple):
+    """Parameters of all members, concatenated: `a_plain` of those without φ, and `a_phi`, b and W of those with φ.
 
-    `rotation` is done for every row first; None, where it is less work to have it in W.
+    `rotation` is applied to ψ of each row before W; it is None if multiplying W by it in advance is less work.
     """
 
-    plain: Singles
-    seeing: Singles
+    a_plain: Singles
+    a_phi: Singles
     b: Singles
     w: Singles
     rotation: Singles | None
@@ -160,22 +149,21 @@ class _Stack(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SharpeningModel:
-    """Members, those without φ first, and the map to φ; `inputs` is None if no member uses φ."""
+    """Members, those without φ first, and the map to φ; `feature_map` is None if no member uses φ."""
 
-    inputs: SharpenerInputs | None
+    feature_map: FeatureMap | None
     members: tuple[Member, ...]
 
     def each(self, probs: Floats, features: Singles | None = None) -> Singles:
         """Return the probabilities of each member, (n, members, K)."""
-        powers = np.concatenate(self._powers(probs, features), axis=1)
+        powers = np.concatenate(self._exponentials(probs, features), axis=1)
         powers /= powers.sum(axis=2, keepdims=True)
         return powers
 
     def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
-        """Return the weighted mean of the members' probabilities."""
-        out = np.zeros(probs.shape, dtype=np.float32)
-        used = 0
-        for powers in self._powers(probs, features):
+        """Return the weighted mean of the members' probabilities, (n, K)."""
+        out, used = np.zeros(probs.shape, dtype=np.float32), 0
+        for powers in self._exponentials(probs, features):
             members = powers.shape[1]
             factors = weights[used : used + members] / powers.sum(axis=2)
             for m in range(members):
@@ -183,37 +171,38 @@ class SharpeningModel:
             used += members
         return out
 
-    def _powers(self, probs: Floats, features: Singles | None) -> list[Singles]:
-        """Compute exp(u − max u) of the members without φ, and of those with it: (n, members, K) each."""
-        z, both = logarithms(probs)
+    def _exponentials(self, probs: Floats, features: Singles | None) -> list[Singles]:
+        """Compute exp(u − max u) from the logits u of the members without φ, and of those with φ: (n, members, K)."""
+        z, log_shifted = logarithms(probs)
         n, n_classes = z.shape
-        stack, found = self._stack, []
-        if len(stack.plain):
-            found.append((np.zeros((n, len(stack.plain), n_classes), dtype=np.float32), stack.plain))
-        if self.inputs is not None and len(stack.seeing):
-            phi = self.inputs.raw(z, features)
+        stack, groups = self._stacked, []
+        if len(stack.a_plain):
+            groups.append((np.zeros((n, len(stack.a_plain), n_classes), dtype=np.float32), stack.a_plain))
+        if self.feature_map is not None and len(stack.a_phi):
+            phi = self.feature_map.unscaled_psi(z, features)
             if stack.rotation is not None:
-                phi = product(phi, stack.rotation, self.inputs.centre)
-            found.append((product(phi, stack.w, stack.b).reshape(n, -1, n_classes), stack.seeing))
-        for u, a in found:
+                phi = affine(phi, stack.rotation, self.feature_map.centre)
+            groups.append((affine(phi, stack.w, stack.b).reshape(n, -1, n_classes), stack.a_phi))
+        for u, a in groups:
             u += z[:, None] * a[:, :1]
-            u += both[:, None] * a[:, 1:]
+            u += log_shifted[:, None] * a[:, 1:]
             u -= u.max(axis=2, keepdims=True)
             np.exp(u, out=u)
-        return [u for u, _ in found]
+        return [u for u, _ in groups]
 
     @cached_property
-    def _stack(self) -> _Stack:
-        seeing = [member for member in self.members if len(member.w)]
+    def _stacked(self) -> _StackedMembers:
+        of_phi = [member for member in self.members if len(member.w)]
         plain = [member.a for member in self.members if not len(member.w)]
         none = np.empty((0, 2), dtype=np.float32)
-        first = np.stack(plain) if plain else none
-        if self.inputs is None or not seeing:
-            return _Stack(first, none, none, none, None)
-        b = np.concatenate([member.b for member in seeing])
-        w = np.concatenate([member.w for member in seeing], axis=1)
-        second = np.stack([member.a for member in seeing])
-        rotation, (raw, axes) = self.inputs.scale[:, None] * self.inputs.rotation, self.inputs.rotation.shape
-        if (raw + w.shape[1]) * axes < raw * w.shape[1]:
-            return _Stack(first, second, b, w, rotation)
-        return _Stack(first, second, b + self.inputs.centre @ w, rotation @ w, None)
+        a_plain = np.stack(plain) if plain else none
+        if self.feature_map is None or not of_phi:
+            return _StackedMembers(a_plain, none, none, none, None)
+        a_phi = np.stack([member.a for member in of_phi])
+        b = np.concatenate([member.b for member in of_phi])
+        w = np.concatenate([member.w for member in of_phi], axis=1)
+        rotation = self.feature_map.scale[:, None] * self.feature_map.rotation
+        n_psi, n_axes = rotation.shape
+        if (n_psi + w.shape[1]) * n_axes < n_psi * w.shape[1]:
+            return _StackedMembers(a_plain, a_phi, b, w, rotation)
+        return _StackedMembers(a_plain, a_phi, b + self.feature_map.centre @ w, rotation @ w, None)

@@ -1,4 +1,4 @@
-"""The map itself: probabilities in, sharper probabilities out."""
+"""Sharpener: a map from probabilities to recalibrated probabilities."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LARGEST = 1e15  # feature, whose square float32 can hold
-BLOCK = 1 << 17  # probabilities that are sharpened at once: they fit a processor's cache, and calls cost little
+LARGEST = 1e15  # bound on features, so that float32 can hold their squares
+BLOCK = 1 << 17  # probabilities per block: small enough for a processor's cache, large enough to hide the calls
 
 
 class Confusion(NamedTuple):
-    """Of the rows of class `true`, the share taken for `predicted`, before and after sharpening, out of fold.
+    """Share of the rows of class `true` that are classified as `predicted`, before and after sharpening, out of fold.
 
     Attributes:
         true: the true class.
-        predicted: the class that they were taken for.
-        before: the share of them, before sharpening.
-        after: the share of them, after it.
+        predicted: the predicted class.
+        before: the share before sharpening.
+        after: the share after sharpening.
     """
 
     true: str | int
@@ -41,16 +41,16 @@ class Confusion(NamedTuple):
     after: float
 
 
-class Learnt(NamedTuple):
-    """How it did on rows that its members were not fitted to, before and after.
+class OutOfFoldMetrics(NamedTuple):
+    """Metrics of a sharpener on training rows that its members were not fitted on, before and after sharpening.
 
     Attributes:
-        n: how many rows.
-        cross_entropy: before and after; the smaller the better.
-        accuracy: before and after.
-        gain_error: the standard error of what cross-entropy gained.
-        confusions: which classes are taken for which, before and after.
-        prints: the fingerprints of all rows that it has seen.
+        n: the number of training rows.
+        cross_entropy: mean cross-entropy before and after; smaller is better.
+        accuracy: accuracy before and after.
+        gain_error: the standard error of the decrease in cross-entropy.
+        confusions: the pairs of classes whose confusion changed most.
+        prints: fingerprints of all training rows.
     """
 
     n: int
@@ -63,57 +63,56 @@ class Learnt(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sharpener(Saved):
-    """A frozen map from a classifier's probabilities to better ones, made by `pippin.sharpen`.
+    """Fitted map from a classifier's probabilities to recalibrated ones; `pippin.sharpen` returns it.
 
     Attributes:
         classes: the names of the columns, in their order.
-        weights: those of its members, by name.
-        learnt: how it did on rows that its members were not fitted to.
-        model: the members themselves.
-        takes_features: how many features it wants beside the probabilities.
+        weights: the weight of each member of the mixture, by name.
+        out_of_fold: metrics on training rows that the members were not fitted on.
+        model: the members of the mixture.
+        n_features: the number of features that the map needs in addition to the probabilities.
     """
 
     classes: Classes
     weights: dict[str, float]
-    learnt: Learnt
+    out_of_fold: OutOfFoldMetrics
     model: SharpeningModel
-    takes_features: int = 0
+    n_features: int = 0
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
-        """Sharper probabilities, (n, K) in float32.
+        """Compute sharpened probabilities, (n, K) in float32.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
-            features: what it was shown beside them when it learnt, one row per object.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            features: (n, M) features, with the same columns as in `pippin.sharpen`.
+            from_logits: treat `probs` as logits and apply softmax.
 
         >>> import pippin
         >>> data = pippin.load_example()
-        >>> sharper = pippin.sharpen(data.probs[:300], data.labels[:300])
-        >>> sharper(data.probs[300:]).shape
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener(data.probs[300:]).shape
         (4686, 12)
         """
-        found: Singles = self.rows(probs, features=features, from_logits=from_logits).array
-        return found
+        sharpened: Singles = self.rows(probs, features=features, from_logits=from_logits).array
+        return sharpened
 
     def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
-        """Sharper rows, with the index and names that they came with.
+        """Compute sharpened rows with the index and the class names of the input.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
-            features: what it was shown beside them when it learnt, one row per object.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            features: (n, M) features, with the same columns as in `pippin.sharpen`.
+            from_logits: treat `probs` as logits and apply softmax.
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         same_index("probs", rows.index, features=features)
-        beside = self._features(features, rows.n)
-        weights = self._weights
+        checked, weights = self._checked_features(features, rows.n), self._weights
         out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
 
         def work(start: int, stop: int) -> None:
             rows.check(start, stop)
-            part = None if beside is None else beside[start:stop]
+            part = None if checked is None else checked[start:stop]
             out[start:stop] = self.model.mixed(weights, rows.block(start, stop), part)
 
         step = max(1, BLOCK // rows.n_classes)
@@ -121,11 +120,11 @@ class Sharpener(Saved):
         return replace(rows, array=out, logits=False, checked=True)
 
     def one(self, row: Any, *, features: ArrayLike | None = None) -> Singles:
-        """One row of K probabilities, sharper; the same bits as among others.
+        """Sharpen one row of K probabilities, with the same bits as in a batch.
 
         Args:
             row: its K probabilities, not logits.
-            features: what it was shown beside them when it learnt, of this object.
+            features: its M features.
         """
         check_names(self.classes, row)
         array = as_array(row)
@@ -133,62 +132,64 @@ class Sharpener(Saved):
             raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
         if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
             as_rows(array[None]).check(0, 1)
-        beside = self._features(None if features is None else np.asarray(features)[None], 1)
-        found: Singles = self.model.mixed(self._weights, array[None], beside)[0]
-        return found
+        checked = self._checked_features(None if features is None else np.asarray(features)[None], 1)
+        sharpened: Singles = self.model.mixed(self._weights, array[None], checked)[0]
+        return sharpened
 
     def check_unseen(self, rows: Rows) -> None:
-        """Raises an InputError if it learnt on some of these rows: they cannot calibrate as well.
+        """Raise an InputError if some of these calibration rows are training rows of the sharpener.
 
         Args:
-            rows: those that are to calibrate.
+            rows: the calibration rows.
         """
-        prints = row_prints(rows)
-        seen = seen_before(self.learnt.prints, prints) or seen_before(prints, self.learnt.prints)
-        if seen:
+        prints, training = row_prints(rows), self.out_of_fold.prints
+        repeated = seen_before(training, prints) or seen_before(prints, training)
+        if repeated:
             raise InputError(
-                f"Expected calibration rows that the sharpener did not learn on, got {seen:,} of {rows.n:,} it did",
-                "divide the rows first, or pass sharpen='split'",
+                f"Expected calibration rows that the sharpener was not fitted on, got {repeated:,} of {rows.n:,} "
+                "that it was fitted on",
+                "split the rows first, or pass sharpen='split'",
             )
 
     def explain(self) -> tuple[Confusion, ...]:
-        """The confusions that changed most, out of fold: true class, predicted class, share before and after.
+        """Return the pairs of classes whose confusion changed most, out of fold.
 
         >>> import pippin
         >>> data = pippin.load_example()
-        >>> sharper = pippin.sharpen(data.probs[:1200], data.labels[:1200], classes=data.classes)
-        >>> sharper.explain()[0].true
+        >>> sharpener = pippin.sharpen(data.probs[:1200], data.labels[:1200], classes=data.classes)
+        >>> sharpener.explain()[0].true
         'loose_silky_bent'
         """
-        return self.learnt.confusions
+        return self.out_of_fold.confusions
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The confusions that changed most, before and after.
+        """Plot the confusions that changed most, before and after sharpening; return Matplotlib axes.
 
         Args:
-            ax: where to draw; by default a new figure.
+            ax: the axes; new ones, if not given.
         """
         from pippin._plotting.sharpening import draw_confusions
 
-        return draw_confusions(self.learnt, ax)
+        return draw_confusions(self.out_of_fold, ax)
 
     @property
     def helps(self) -> bool:
-        """Whether what it won out of fold is more than twice its standard error."""
-        before, after = self.learnt.cross_entropy
-        return before - after > 2 * self.learnt.gain_error
+        """True if the decrease in cross-entropy, out of fold, is more than twice its standard error."""
+        before, after = self.out_of_fold.cross_entropy
+        return before - after > 2 * self.out_of_fold.gain_error
 
     def describe(self) -> str:
-        """What it learnt, in a sentence."""
-        (loss, lower), (right, higher) = self.learnt.cross_entropy, self.learnt.accuracy
+        """Describe the training rows and the metrics before and after sharpening in a sentence."""
+        metrics = self.out_of_fold
+        (loss, new_loss), (accuracy, new_accuracy) = metrics.cross_entropy, metrics.accuracy
         return (
-            f"learnt on {self.learnt.n:,} rows: cross-entropy {loss:.3f} → {lower:.3f}, accuracy {100 * right:.1f} → "
-            f"{100 * higher:.1f} %, out of fold"
+            f"fitted on {metrics.n:,} rows: cross-entropy {loss:.3f} → {new_loss:.3f}, accuracy {100 * accuracy:.1f} → "
+            f"{100 * new_accuracy:.1f}%, out of fold"
         )
 
     def content(self) -> dict[str, Any]:
-        """What a file holds of it."""
-        from pippin._sharpening.storing import to_content
+        """Return the content of a file."""
+        from pippin._sharpening.serialization import to_content
 
         return to_content(self)
 
@@ -200,41 +201,44 @@ class Sharpener(Saved):
     def _weights(self) -> Singles:
         return np.array(list(self.weights.values()), dtype=np.float32)
 
-    def _features(self, given: ArrayLike | None, n: int) -> Singles | None:
-        wanted = self.takes_features
-        if not wanted:
-            if given is not None:
-                raise InputError("Expected no features, since the sharpener learnt without", "leave features= out")
-            return None
-        if given is None:
+    def _checked_features(self, features: ArrayLike | None, n: int) -> Singles | None:
+        if features is None and self.n_features:
             raise InputError(
-                f"Expected the {wanted} features that the sharpener learnt with, got none", "pass features="
+                f"Expected the {self.n_features} features that the sharpener was fitted with, got none",
+                "pass features=",
             )
-        found = as_features(given, n)
-        if found.shape[1] != wanted:
-            raise InputError(f"Expected {wanted} features per row, got {found.shape[1]}", "pass those it learnt with")
-        return found
+        if features is None:
+            return None
+        if not self.n_features:
+            raise InputError("Expected no features, since the sharpener was fitted without", "leave features= out")
+        checked = as_features(features, n)
+        if checked.shape[1] != self.n_features:
+            raise InputError(
+                f"Expected {self.n_features} features per row, got {checked.shape[1]}",
+                "pass the columns that the sharpener was fitted with",
+            )
+        return checked
 
 
-def as_features(given: ArrayLike, n: int) -> Singles:
-    """Numbers beside the probabilities, (n, M) and finite."""
-    array = as_array(given)
+def as_features(features: ArrayLike, n: int) -> Singles:
+    """Return features as float32, (n, M); raise an InputError for another shape, NaN or numbers of LARGEST or more."""
+    array = as_array(features)
     if array.ndim != 2 or len(array) != n or not array.shape[1]:
-        raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "one row per object")
+        raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "pass one row per object")
     with np.errstate(over="ignore"):
-        found = np.ascontiguousarray(array, dtype=np.float32)
-    if not (np.abs(found) < LARGEST).all():  # neither is NaN
+        checked = np.ascontiguousarray(array, dtype=np.float32)
+    if not (np.abs(checked) < LARGEST).all():  # False for NaN too
         raise InputError(
             f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more",
             "scale them, or leave those rows out",
         )
-    return found
+    return checked
 
 
 def row_prints(rows: Rows) -> Prints:
-    """A number for each row, so that it is known again: as float32 too, or from its logits.
+    """Compute a fingerprint of each row from its probabilities with 12 of the 23 bits of their float32 mantissa.
 
-    So each probability counts to about four digits, 12 of the 23 bits of its mantissa.
+    By the rounding to about four digits, a row has one fingerprint as float64, as float32 and computed from logits.
     """
     step = max(1, BLOCK // rows.n_classes)
     parts = []

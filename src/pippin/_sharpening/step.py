@@ -1,4 +1,4 @@
-"""Sharpening as a step before the rule of a predictor: one sharpener, one per fold, or one drawn for each row."""
+"""Sharpening as the first step of a predictor: one sharpener, one per fold, or one drawn for each row."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,12 +16,12 @@ Combine = Literal["single", "folds", "mixture"]
 
 @dataclass(frozen=True, eq=False)
 class SharpeningStep:
-    """Sharpeners applied to the probabilities of a predictor before its rule.
+    """Sharpeners that a predictor applies to probabilities before it scores them.
 
     Attributes:
         sharpeners: the sharpeners.
-        combine: "single" for one sharpener; "folds" for one per fold of a cross-conformal rule; "mixture" if every
-            row draws one, whose threshold was calibrated on the rows that this sharpener did not learn on.
+        combine: "single" for one sharpener; "folds" for one per fold of a cross-conformal rule; "mixture" to draw a
+            sharpener for each row, with a threshold from the rows that this sharpener was not fitted on.
     """
 
     sharpeners: tuple[Sharpener, ...]
@@ -34,13 +34,13 @@ class SharpeningStep:
 
     @property
     def n_features(self) -> int:
-        """Number of features that the sharpeners learnt with."""
-        return self.sharpeners[0].takes_features
+        """Number of features that the sharpeners need."""
+        return self.sharpeners[0].n_features
 
     def rows(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> tuple[Rows, ...]:
         """Return the rows sharpened by each sharpener."""
         rows = as_rows(probs, from_logits)
-        return tuple(one.rows(rows, features=features) for one in self.sharpeners)
+        return tuple(sharpener.rows(rows, features=features) for sharpener in self.sharpeners)
 
     def mixed(
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
@@ -48,18 +48,17 @@ class SharpeningStep:
         """Draw a sharpener for each row; return the sharpened rows and the number of each row's sharpener."""
         rows = as_rows(probs, from_logits).verified()
         same_index("probs", rows.index, features=features)
-        given = None if features is None else as_features(features, rows.n)
-        part = generator.integers(len(self.sharpeners), size=rows.n)
+        checked = None if features is None else as_features(features, rows.n)
+        drawn_sharpener = generator.integers(len(self.sharpeners), size=rows.n)
         out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
         for number, sharpener in enumerate(self.sharpeners):
-            of = np.flatnonzero(part == number)
-            if len(of):
-                chosen = Rows(rows.array[of], rows.logits, rows.names, checked=True)
-                out[of] = sharpener.rows(chosen, features=None if given is None else given[of]).array
-        return Rows(out, False, rows.names, rows.index, True, rows.library), part
+            chosen = np.flatnonzero(drawn_sharpener == number)
+            if len(chosen):
+                part = Rows(rows.array[chosen], rows.logits, rows.names, checked=True)
+                out[chosen] = sharpener.rows(part, features=None if checked is None else checked[chosen]).array
+        return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
 
     def describe(self) -> str:
         """Describe the sharpeners in half a sentence."""
-        first = self.sharpeners[0].describe()
-        several = f"{len(self.sharpeners)} sharpeners, the first " if len(self.sharpeners) > 1 else "a sharpener "
-        return f"behind {several}{first}"
+        n = len(self.sharpeners)
+        return f"behind {f'{n} sharpeners, the first' if n > 1 else 'a sharpener'} {self.sharpeners[0].describe()}"
