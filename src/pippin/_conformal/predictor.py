@@ -41,8 +41,8 @@ from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
 from pippin._runtime.errors import InputError
-from pippin._sharpening.step import SharpeningStep
 from pippin._sharpening.serialization import from_content as sharpener_from_content
+from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs
