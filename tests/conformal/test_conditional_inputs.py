@@ -47,7 +47,10 @@ FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip",
             "Expected per to be one of 'class', 'group', 'class and group', .*, got 'klass'",
         ),
         ({"per": "group"}, r"Expected groups with per='group', got none: pass groups=, one per row\."),
-        ({"per": "class and group"}, r"Expected groups with per='class and group', got none: pass groups=, one per row\."),
+        (
+            {"per": "class and group"},
+            r"Expected groups with per='class and group', got none: pass groups=, one per row\.",
+        ),
         (
             {"per": "class", "groups": [1] * 5},
             r"Expected no groups with per='class', got some: leave groups= out, or pass per='class and group'\.",
@@ -70,17 +73,13 @@ def test_bad_input_is_told_in_a_sentence(options, sentence):
 
 def test_groups_to_predict_are_checked_as_well():
     by_group = calibrated("group")
-    with pytest.raises(
-        ValueError, match=r"Expected groups for thresholds per group, got none: pass groups="
-    ):
+    with pytest.raises(ValueError, match=r"Expected groups for thresholds per group, got none: pass groups="):
         by_group.predict(DATA.probs[:3])
     with pytest.raises(ValueError, match=r"Expected 3 groups, one per row, got shape \(1,\)"):
         by_group.predict(DATA.probs[:3], groups=["west"])
     with pytest.raises(ValueError, match=r"Row 0 is in the group 1, which has no calibration rows"):
         by_group.predict_one(DATA.probs[0], group=1)
-    with pytest.raises(
-        ValueError, match=r"Expected no groups .* per class, got some: leave groups= out, or .*\."
-    ):
+    with pytest.raises(ValueError, match=r"Expected no groups .* per class, got some: leave groups= out, or .*\."):
         calibrated("class").predict(DATA.probs[:3], groups=["west"] * 3)
     with pytest.raises(ValueError, match=r"Expected 12 columns, one per class .*, got 5: pass the same"):
         calibrated("class").predict(DATA.probs[:3, :5] + 0.2)
