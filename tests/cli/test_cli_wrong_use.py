@@ -143,7 +143,7 @@ WRONG = {
     "calibrate grouped.npz --per group --unseen all --out new.json": "'all' is not one of 'error', 'marginal'",
     "calibrate data.npz --score 'ip per class' --out new.json": "Expected --score to be a score, got 'ip per cl",
     "predict per-group.json data.csv --out new.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
-    "predict per-group.json other-groups.csv --out new.csv": "is in the group 'east', which the calibration has not",
+    "predict per-group.json other-groups.csv --out new.csv": "is in the group 'east', which has no calibration rows",
     "evaluate per-group.json data.csv": "add an array groups (.npz) or a column group (.csv, .parquet)",
     "evaluate per-group.json other-groups.csv": "or with --unseen marginal",
     "predict p.json data.npz --out new.csv --p-values new.jsonl": "Expected --p-values to end in .csv or .parquet",

@@ -80,7 +80,7 @@ def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, n
     >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
     >>> categories.lookup, categories.counts
     (array([[0, 0, 1, 2]], dtype=int32), array([2, 1, 3]))
-    >>> cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 9).of
+    >>> cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 9).lookup
     array([[0, 0, 1, 1]], dtype=int32)
     """
     counts = np.bincount(labels, minlength=len(cluster))

@@ -42,7 +42,7 @@ def told_metric(name: str, value: float) -> str:
     """A metric as people read it: shares in per cent, sizes with two digits.
 
     >>> told_metric("coverage", 0.9012), told_metric("mean_size", 1.4823), told_metric("threshold", 1.72881)
-    ('90.1 %', '1.48', '1.729')
+    ('90.1%', '1.48', '1.729')
     """
     if name == "threshold":
         return format_number(value)
