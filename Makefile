@@ -34,7 +34,7 @@ check: $(VENV)/installed-check warm  ## a quick look: lint, types, import contra
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy $(wildcard src/pippin/_*/)
+	$(BIN)/mypy $(filter-out %/__pycache__/,$(wildcard src/pippin/_*/))
 	$(PYTEST) $(CORE) $(addprefix --ignore=,$(shell grep -rlwE '$(OPTIONAL)' --include='*.py' $(CORE)))
 
 size:  ## code lines (without blanks, comments and docstrings) of each part
