@@ -4,7 +4,7 @@
 
 Each of 120 (or as many as asked for) made data sets of 1,000 rows and 8 classes is compared over 200
 splits at every fraction. The truth is the mean difference over all data sets of as many
-calibration rows; the table says how many of the 95 % intervals hold it.
+calibration rows; the table says how many of the 95% intervals hold it.
 """
 
 import sys
@@ -58,7 +58,7 @@ def main():
     data_sets = int(sys.argv[1]) if len(sys.argv) > 1 else 120
     table = Table("fraction", *(f"{a} - {b}, {word}" for a, b in PAIRS for word in METRICS.values()))
     for fraction in FRACTIONS:
-        table.add_row(f"{fraction:g}", *(f"{100 * one:.0f} %" for one in held(fraction, data_sets)))
+        table.add_row(f"{fraction:g}", *(f"{100 * one:.0f}%" for one in held(fraction, data_sets)))
         print(".", end="", flush=True)
     print()
     Console(width=160).print(table)

@@ -3,7 +3,7 @@
 python benchmarks/rare.py [FILE.npz] [--splits 100] [--alpha 0.1]
 
 The file holds `probs`, `labels` and `classes`; without one it is the embedded example. Coverage
-per class is pooled over random splits, of which 45 % of the rows calibrate.
+per class is pooled over random splits, of which 45% of the rows calibrate.
 """
 
 import argparse

@@ -31,7 +31,7 @@ COLUMNS = ("s", "× a read", "× in batches", "processor s", "× a read", "× in
 
 
 def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of a classifier that is right about 77 % of the time, and labels that follow them."""
+    """Probabilities of a classifier that is right about 77% of the time, and labels that follow them."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 4, (n, 12))
     p = np.exp(z - z.max(axis=1, keepdims=True))

@@ -79,7 +79,7 @@ def at_singletons(front, singletons):
 
 def told(value):
     """Size and singletons."""
-    return f"{value[0]:.2f} / {100 * value[1]:.0f} %"
+    return f"{value[0]:.2f} / {100 * value[1]:.0f}%"
 
 
 def compare(paths, splits, alpha, few):

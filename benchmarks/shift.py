@@ -34,12 +34,12 @@ def noise(pixels, size, rng):
 
 
 def darkness(pixels, size, rng):
-    """Dusk: 80, 60 or 40 % of the light."""
+    """Dusk: 80, 60 or 40% of the light."""
     return clipped(pixels * (0.8, 0.6, 0.4)[size])
 
 
 def camera(pixels, size, rng):
-    """Another camera's colours: red and blue scaled apart by 5, 10 or 20 %, and another curve."""
+    """Another camera's colours: red and blue scaled apart by 5, 10 or 20%, and another curve."""
     gain = (0.05, 0.1, 0.2)[size]
     scaled = pixels / 255 * np.array([1 + gain, 1, 1 - gain])[:, None, None]
     return clipped(255 * np.clip(scaled, 0, 1) ** (1 - gain))

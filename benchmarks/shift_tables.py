@@ -215,7 +215,7 @@ def tell(changes, labels, unseen, splits):
     ]
     table("coverage, % / size from the 200th label after the change", ways, rows)
     told = frequencies(changes["as it is"], labels, splits)
-    print("\nother frequencies:", {name: f"{100 * one[0]:.1f} % / {one[1]:.2f}" for name, one in told.items()})
+    print("\nother frequencies:", {name: f"{100 * one[0]:.1f}% / {one[1]:.2f}" for name, one in told.items()})
     if unseen is not None:
         size, singles, right, wrong, least = unseen_tables(changes["as it is"], labels, unseen, splits)
         print(

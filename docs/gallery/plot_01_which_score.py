@@ -30,7 +30,7 @@ comparison = pippin.compare(
 comparison
 
 # %%
-# Coverage is 90 % in every line, so it cannot choose. What differs is the **size**, the
+# Coverage is 90% in every line, so it cannot choose. What differs is the **size**, the
 # mean number of classes in a set, and the share of **singletons**, sets with one class.
 # No score wins both:
 
@@ -51,7 +51,7 @@ gaps = {
 }
 gap = gaps["ip", "socop"]
 print(
-    f"singletons, ip − socop: {gap.mean:+.3f}, 95 % interval {gap.low:+.3f} to "
+    f"singletons, ip − socop: {gap.mean:+.3f}, 95% interval {gap.low:+.3f} to "
     f"{gap.high:+.3f}"
 )
 

@@ -31,7 +31,7 @@ plt.show()
 
 for within in (0.05, 0.02, 0.01):
     n = pippin.examples_for(alpha=0.1, within=within)
-    print(f"90 % ± {within:.0%} in 95 % of calibrations: {n:,} examples")
+    print(f"90% ± {within:.0%} in 95% of calibrations: {n:,} examples")
 
 # %%
 # Halving the width takes four times the examples, as everywhere in statistics. The
@@ -68,9 +68,9 @@ seen = pippin.compare(
     data.probs, data.labels, "repip", splits=2000, calibration_fraction=100 / 4986
 ).metric("coverage")[0]
 plan = pippin.plan(alpha=0.1, n=100)
-print(f"law:  mean {plan.mean:.3f}, 95 % between {plan.low:.3f} and {plan.high:.3f}")
+print(f"law:  mean {plan.mean:.3f}, 95% between {plan.low:.3f} and {plan.high:.3f}")
 print(
-    f"seen: mean {seen.mean():.3f}, 95 % between {np.quantile(seen, 0.025):.3f} "
+    f"seen: mean {seen.mean():.3f}, 95% between {np.quantile(seen, 0.025):.3f} "
     f"and {np.quantile(seen, 0.975):.3f}"
 )
 

@@ -1,5 +1,5 @@
 """
-What does 90 % mean, and for whom?
+What does 90% mean, and for whom?
 ==================================
 
 Ninety of a hundred sets hold the true class. Which ninety is not said. This page shows
@@ -9,7 +9,7 @@ who gets more and who gets less.
    :class: guarantee
 
    Over all new objects together, and over the draw of the calibration rows, the set
-   holds the true class with probability at least 90 %; nothing is said about one class,
+   holds the true class with probability at least 90%; nothing is said about one class,
    one place or one set.
 """
 
@@ -40,7 +40,7 @@ plt.show()
 
 # %%
 # One number for how uneven it is: **CovGap**, the mean distance of a class's coverage
-# from 90 %.
+# from 90%.
 
 print(
     f"CovGap {found.covgap:.3f}; worst class {found.worst_class}, "
@@ -50,19 +50,19 @@ print(
 # %%
 # Another calibration, another coverage
 # -------------------------------------
-# The 90 % are also a mean over calibrations. Two thousand rows keep one calibration
+# The 90% are also a mean over calibrations. Two thousand rows keep one calibration
 # close to it:
 
 plan = pippin.plan(alpha=0.1, n=2000)
 print(
-    f"in 95 % of calibrations on 2,000 rows, coverage lies between {plan.low:.3f} "
+    f"in 95% of calibrations on 2,000 rows, coverage lies between {plan.low:.3f} "
     f"and {plan.high:.3f}"
 )
 
 # %%
 # What can go wrong
 # -----------------
-# **"This set is right with 90 %."** A set that you hold in your hand has no such
+# **"This set is right with 90%."** A set that you hold in your hand has no such
 # number. Take the singletons, which people act on, and sort them by what they say:
 
 singleton = sets.sizes == 1
@@ -95,7 +95,7 @@ print(
 )
 
 # %%
-# **A guarantee for one class.** If black grass matters, 90 % of all plants is the wrong
+# **A guarantee for one class.** If black grass matters, 90% of all plants is the wrong
 # promise; ask for it :doc:`per class or per kind <plot_05_per_class_or_kind>`.
 #
 # Read on

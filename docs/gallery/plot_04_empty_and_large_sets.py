@@ -40,7 +40,7 @@ plt.show()
 # %%
 # Each class stands with its score, its probability and its p-value; in the set is what
 # does not pass the threshold. The network hesitates between several species, so a set
-# with 90 % coverage has to name several. It is large because the object is hard, and
+# with 90% coverage has to name several. It is large because the object is hard, and
 # that is what it should say.
 #
 # An empty set
@@ -62,7 +62,7 @@ plt.show()
 
 # %%
 # An empty set does not mean "no plant" and does not mean "something new". It means that
-# this object is one of the 30 % that were given up. ``explain`` also shows itself as a
+# this object is one of the 30% that were given up. ``explain`` also shows itself as a
 # table:
 
 told
@@ -97,7 +97,7 @@ for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
 for nonempty in (False, True):
     sets = loose.predict(new, nonempty=nonempty)
     covered = pippin.metrics.coverage(sets, truth)
-    print(f"nonempty={nonempty!s:5}: {covered:.1%} covered, 70 % asked for")
+    print(f"nonempty={nonempty!s:5}: {covered:.1%} covered, 70% asked for")
 
 # %%
 # **A score that cannot stop.** PIP adds up what stands above a class, and beyond a few

@@ -2,7 +2,7 @@
 Per class or per kind?
 ======================
 
-90 % of all plants may be 96 % of one species and 71 % of another. If each of them
+90% of all plants may be 96% of one species and 71% of another. If each of them
 matters, each needs a threshold of its own. That costs examples and makes sets larger.
 Classes that are treated alike can share.
 
@@ -26,7 +26,7 @@ kinds = {name: "crop" if name in crops else "weed" for name in data.classes}
 asked = {
     "all together": {"alpha": 0.1},
     "per class": {"alpha": 0.1, "per": "class"},
-    "weeds 90 %, crops 99 %": {"alpha": {"weed": 0.1, "crop": 0.01}, "per": kinds},
+    "weeds 90%, crops 99%": {"alpha": {"weed": 0.1, "crop": 0.01}, "per": kinds},
 }
 for how in asked.values():
     print(
@@ -80,13 +80,13 @@ ax.axhspan(-0.5, 2.5, color="C2", alpha=0.12, linewidth=0)
 ax.text(68.5, 1, "crops", color="C2", weight="bold", va="center")
 ax.set_yticks(range(12), [data.classes[k].replace("_", " ") for k in order])
 ax.set(xlabel="coverage of the species, %", xlim=(68, 101), ylim=(-0.5, 11.5))
-ax.set_title("Every species at 90 %, or every kind at its own level")
+ax.set_title("Every species at 90%, or every kind at its own level")
 ax.legend(loc="upper left")
 plt.show()
 
 # %%
-# Per class, every species is where it was asked to be. Per kind, weeds are at 90 %
-# *together* and black grass is not; crops are at 99 % together.
+# Per class, every species is where it was asked to be. Per kind, weeds are at 90%
+# *together* and black grass is not; crops are at 99% together.
 #
 # Which one?
 # ----------

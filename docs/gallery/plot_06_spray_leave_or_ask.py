@@ -50,7 +50,7 @@ print(
 # %%
 # Why not from prediction sets?
 # -----------------------------
-# One could take sets with 98 % coverage and the best action in the worst case over
+# One could take sets with 98% coverage and the best action in the worst case over
 # each. That keeps its promise too, but a guarantee for twelve species is more than a
 # choice between three actions needs, and it is paid for by asking:
 
@@ -98,7 +98,7 @@ plt.show()
 # What can go wrong
 # -----------------
 # **The promise is for all plants together.** Crops are few. They can be sprayed more
-# often than 2 % of the time while 98 % of all certificates are kept:
+# often than 2% of the time while 98% of all certificates are kept:
 
 is_crop = np.isin(truth, [data.classes.index(name) for name in crops])
 print(

@@ -114,7 +114,7 @@ few, others = slice(0, 100), slice(100, None)
 fitted = LogisticRegression(max_iter=1000, C=100).fit(X[few], y[few])
 cheated = pippin.calibrate(fitted.predict_proba(X[few]), y[few], "pip", alpha=0.1)
 sets = cheated.predict(fitted.predict_proba(X[others]))
-print(f"asked for 90 %, got {pippin.metrics.coverage(sets, y[others]):.1%}")
+print(f"asked for 90%, got {pippin.metrics.coverage(sets, y[others]):.1%}")
 
 # %%
 # What a fitted model saw cannot be known, but one that is right on *every* calibration
@@ -128,7 +128,7 @@ with warnings.catch_warnings(record=True) as told:
 print(told[0].message)
 
 # %%
-# **An alpha that so few rows cannot keep.** Twenty rows cannot promise 99 %: there is
+# **An alpha that so few rows cannot keep.** Twenty rows cannot promise 99%: there is
 # no threshold, and sets hold all classes.
 
 with warnings.catch_warnings(record=True) as told:

@@ -157,11 +157,11 @@ for name, (field, mended) in cases.items():
             ]
         )
     plain, weighted = np.mean(found[name], axis=0)
-    print(f"{name.splitlines()[0]:18} plain {plain:.1f} %, weighted {weighted:.1f} %")
+    print(f"{name.splitlines()[0]:18} plain {plain:.1f}%, weighted {weighted:.1f}%")
 
 # %%
 # Ten divisions into fields for each case, one dot each, and their means. Estimated
-# ratios come close to 90 %, not to the last bit:
+# ratios come close to 90%, not to the last bit:
 
 import matplotlib.pyplot as plt
 

@@ -130,7 +130,7 @@ sets.flagged(pippin.shift.discoveries(by_distance, level=0.1))
 # -----------------
 # **Something new that the model is sure about.** With 1 − max p alone, an object counts
 # as strange only if the model hesitates. Of the new digits, so many are taken for a
-# known one with more than 90 % probability:
+# known one with more than 90% probability:
 
 surest = model.predict_proba(X[batch][is_new]).max(axis=1)
 print(f"{(surest > 0.9).mean():.0%} of the eights and nines")

@@ -114,7 +114,7 @@ print(untrained)
 print(verdict(untrained))
 
 # %%
-# A model that knows nothing names nearly all classes, and covers 90 %. Now train it for
+# A model that knows nothing names nearly all classes, and covers 90%. Now train it for
 # some seconds:
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)

@@ -145,7 +145,7 @@ for place, (word, held) in enumerate(zip(words, members, strict=True)):
         )
 ax.set_xticks(range(len(words)), words)
 ax.set(ylabel="words in the set", xlabel="the word that came")
-ax.set_title("What may come next: 98 % of the words are in their sets")
+ax.set_title("What may come next: 98% of the words are in their sets")
 ax.grid(axis="x", visible=False)
 plt.show()
 

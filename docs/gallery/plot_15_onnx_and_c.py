@@ -141,7 +141,7 @@ for b in bits:
     before.append(100 * pippin.metrics.coverage(predictor.predict(seen[2000:]), truth))
     after.append(100 * pippin.metrics.coverage(again.predict(seen[2000:]), truth))
     print(
-        f"{b} bits: {before[-1]:.1f} % covered; {after[-1]:.1f} % when calibrated "
+        f"{b} bits: {before[-1]:.1f}% covered; {after[-1]:.1f}% when calibrated "
         "on the device's own outputs"
     )
 

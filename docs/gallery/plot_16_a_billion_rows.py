@@ -90,7 +90,7 @@ print(f"scores of the true classes:  {rows * 8 / 1e9:10.1f} GB, come to the clie
 print(f"memory of the client:        {rows * 16 / 1e9:10.1f} GB")
 plan = pippin.plan(alpha=0.1, n=rows)
 print(
-    f"coverage then lies between {plan.low:.5f} and {plan.high:.5f} in 95 % of "
+    f"coverage then lies between {plan.low:.5f} and {plan.high:.5f} in 95% of "
     "calibrations"
 )
 

@@ -80,7 +80,7 @@ for place, name in enumerate(names):
     ax.text(61, place, f"{n} plants", va="center", fontsize=9.5, color="#666666")
 ax.axvline(90, color="#222222", linestyle="--", linewidth=1.2)
 ax.set_yticks(range(12), [name.replace("_", " ") for name in names])
-ax.set(xlabel="coverage, %; grey: three standard errors around 90 %", xlim=(60.5, 101))
+ax.set(xlabel="coverage, %; grey: three standard errors around 90%", xlim=(60.5, 101))
 ax.set_title("Promised for all together; kept for all together")
 plt.show()
 

@@ -32,7 +32,7 @@ def test_from_data_to_actions(here, call, name):
     """The files and the words; the same actions as in Python."""
     code, out, _ = call(f"calibrate cal.npz --utility {name} --alpha 0.02 --out d.json")
     assert code == 0
-    assert "each action is worth at least its certificate 98 % of the time" in out
+    assert "each action is worth at least its certificate 98% of the time" in out
     assert call("decide d.json test.npz --out a.csv")[0] == 0
     decider = pippin.decisions.calibrate(DATA.probs[:1500], DATA.labels[:1500], UTILITY, 0.02, classes=DATA.classes)
     wanted = decider.decide(DATA.probs[1500:2500])

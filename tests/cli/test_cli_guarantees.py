@@ -19,7 +19,7 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
     code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
     assert (code, err) == (0, "")
     assert "ip per group, from 60 rows: for every group, its sets hold" in out
-    assert "for every group, its sets hold the true class 80 % of the time" in out
+    assert "for every group, its sets hold the true class 80% of the time" in out
     expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, per="group", groups=groups)
     assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)
     sets = expected.predict(PROBS, groups=groups)
@@ -39,7 +39,7 @@ def test_groups_as_units(call, folder):
     write_grouped(folder, np.array([f"photo{g}" for g in groups]), "units")
     code, out, err = call("calibrate units.csv --score ip --alpha 0.2 --units --out p.json")
     assert (code, err) == (0, "")
-    assert "from 60 rows of 10 units: its sets hold the true class 80 % of the time, for a row drawn at random" in out
+    assert "from 60 rows of 10 units: its sets hold the true class 80% of the time, for a row drawn at random" in out
     expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, units=groups)
     assert pippin.load("p.json").threshold == expected.threshold
     code, out, err = call("evaluate p.json units.csv")
@@ -108,7 +108,7 @@ def test_the_combination(score, call, folder):
     code, out, err = call(f"calibrate data.csv --score '{score}' --alpha 0.4 --seed 3 --out p.json")
     assert (code, err) == (0, "")
     assert f"{score} with the thresholds" in out
-    assert ("20 % is proven" in out) == ("none" in score)
+    assert ("20% is proven" in out) == ("none" in score)
     assert call("predict p.json data.csv --out sets.csv")[0] == 0
     assert polars.read_csv("sets.csv")["size"].to_list() == expected.predict(PROBS).sizes.tolist()
     code, out, err = call("evaluate p.json data.csv")

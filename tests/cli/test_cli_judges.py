@@ -32,7 +32,7 @@ def test_evaluate_judges_coverage(halves, call):
     """As promised, or so many standard errors off; accuracy beside it; the calibration rows are noticed."""
     assert call("calibrate old.npz --out p.json")[0] == 0
     _, out, err = call("evaluate p.json new.npz")
-    assert "where 90 % were asked, as promised: within" in out
+    assert "where 90% were asked, as promised: within" in out
     assert f"accuracy     {np.mean(_best('new') == _labels('new')):.4f}" in out
     assert err == ""
     _, out, _ = call("evaluate p.json shifted.npz")
@@ -57,7 +57,7 @@ def test_the_verdict_in_python():
     labels = np.zeros(5263, int)
     labels[: round(0.1526 * 5263)] = 1
     found = pippin.evaluate(sets, labels, alpha=0.1)
-    assert found.verdict.startswith("covers 84.7 % where 90 % were asked: 13 standard errors below")
+    assert found.verdict.startswith("covers 84.7% where 90% were asked: 13 standard errors below")
     allowed = pippin.evaluate(sets, labels, alpha=0.1, n_calibration=100)
     assert allowed.verdict.endswith("as promised: within 2 standard errors")
     assert "pass alpha" in pippin.evaluate(sets, labels).verdict
@@ -79,7 +79,7 @@ def test_empty_sets_are_explained(halves, call, no_figures):
 
 
 def test_an_alpha_that_is_a_coverage():
-    with pytest.warns(UserWarning, match=r"0.95 asks for 5 % coverage. Did you mean 0.05\?"):
+    with pytest.warns(UserWarning, match=r"0.95 asks for 5% coverage. Did you mean 0.05\?"):
         pippin.calibrate(EXAMPLE.probs, EXAMPLE.labels, alpha=0.95)
     with pytest.warns(UserWarning, match="alpha is the share of errors"):
         pippin.compare(EXAMPLE.probs, EXAMPLE.labels, "ip", 0.9, splits=2)

@@ -39,7 +39,7 @@ def test_a_difference_is_paired_and_signed():
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("metric", ["mean_size", "singleton_rate"])
 def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
-    """Over 200 simulated data sets, the 95 % interval holds the true difference at least 95 % of the time.
+    """Over 200 simulated data sets, the 95% interval holds the true difference at least 95% of the time.
 
     The truth is the mean over data sets of as many calibration rows.
     """

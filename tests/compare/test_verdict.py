@@ -28,7 +28,7 @@ def test_the_verdict_names_the_best_for_each_preference(verdict):
     """IP for size, margin for singletons, RePIP for both; a tuned SOCOP does better still."""
     assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
     assert [pick.score.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
-    assert verdict.sentences[0].startswith("Take repip: on these data it gives 73 % singletons at size 1.4")
+    assert verdict.sentences[0].startswith("Take repip: on these data it gives 73% singletons at size 1.4")
     assert "ip is smaller" in verdict.sentences[0]
     assert "percentage points" in verdict.sentences[1]
     assert "pippin.tune" in verdict.sentences[2]
@@ -87,9 +87,9 @@ def test_a_study_holds_it_all(example):
 @pytest.mark.parametrize(
     ("scores", "told"),
     [
-        (["pip"], "under pip, black_grass is covered only 70 % of the time; compare pip per class to see"),
-        (["ip", "repip", "repip per class"], "repip per class brings the worst class to 90 % at size 1.8"),
-        (["repip", "ip per class", "ip nonempty"], "ip per class brings the worst class to 90 % at size"),
+        (["pip"], "under pip, black_grass is covered only 70% of the time; compare pip per class to see"),
+        (["ip", "repip", "repip per class"], "repip per class brings the worst class to 90% at size 1.8"),
+        (["repip", "ip per class", "ip nonempty"], "ip per class brings the worst class to 90% at size"),
     ],
 )
 def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):

@@ -115,7 +115,7 @@ def treacherous(n, rng):
     """Rows on which the errors of both scores add up.
 
     Half the rows look easy (0.8, 0.1, 0.1) and half hard (0.5, 0.46, 0.04), a little scattered.
-    9 % of all rows are easy with a wrong top: the margin's largest scores. 9 % are hard with the third
+    9% of all rows are easy with a wrong top: the margin's largest scores. 9% are hard with the third
     class true: IP's largest scores.
     """
     easy = np.arange(n) < n // 2
@@ -127,7 +127,7 @@ def treacherous(n, rng):
 
 
 def test_without_a_remedy_the_guarantee_is_lost():
-    """As published the combination covers 82 % instead of 90 %; either remedy mends it."""
+    """As published the combination covers 82% instead of 90%; either remedy mends it."""
     rng = np.random.default_rng(3)
     probs, labels = treacherous(4000, rng)
     new_probs, new_labels = treacherous(40_000, rng)

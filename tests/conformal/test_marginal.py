@@ -151,7 +151,7 @@ REFERENCE = {  # coverage, mean_size, singleton_rate, empty; and their standard 
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_example_gives_the_reference_table(name):
-    """100 random splits with 45 % for calibration land within the noise of the known means."""
+    """100 random splits with 45% for calibration land within the noise of the known means."""
     data = pippin.load_example()
     found = []
     for split in range(100):

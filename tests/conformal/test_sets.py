@@ -94,9 +94,9 @@ def test_an_index_of_another_kind_is_a_type_error(index):
 @pytest.mark.parametrize(
     ("rows", "classes", "text"),
     [
-        ([[0], [1, 2]], NAMES, "PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons)"),
-        ([[]], range(2000), "PredictionSets(1 objects, 2,000 classes, mean size 0.00, 0 % singletons)"),
-        ([[0]] * 1234, range(2), "PredictionSets(1,234 objects, 2 classes, mean size 1.00, 100 % singletons)"),
+        ([[0], [1, 2]], NAMES, "PredictionSets(2 objects, 3 classes, mean size 1.50, 50% singletons)"),
+        ([[]], range(2000), "PredictionSets(1 objects, 2,000 classes, mean size 0.00, 0% singletons)"),
+        ([[0]] * 1234, range(2), "PredictionSets(1,234 objects, 2 classes, mean size 1.00, 100% singletons)"),
         ([], range(2), "PredictionSets(0 objects, 2 classes, mean size 0, no singletons)"),
     ],
 )

@@ -116,8 +116,7 @@ def test_it_comes_back_from_its_file_and_behind_a_sharpener(tmp_path):
         predictor.content(),
     )
     assert (
-        "from 1,000 rows of 50 units: its sets hold the true class 90 % of the time, for a row drawn"
-        in again.describe()
+        "from 1,000 rows of 50 units: its sets hold the true class 90% of the time, for a row drawn" in again.describe()
     )
     assert again.at(0.2).threshold < again.threshold
     asked = polars.DataFrame(data.probs[1000:1010], schema=list(data.classes))

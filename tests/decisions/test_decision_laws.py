@@ -75,7 +75,7 @@ def test_every_class_kind_and_group_has_its_guarantee(per):
 
 
 def test_a_level_for_every_kind_is_kept_as_a_law():
-    """Sets per kind, 90 % of one and 99 % of the other: coverage of each is Beta(k, n + 1 − k) of its own."""
+    """Sets per kind, 90% of one and 99% of the other: coverage of each is Beta(k, n + 1 − k) of its own."""
     rng = np.random.default_rng(8)
     probs, labels = drawn(rng, 60_000, 4, honest=True)
     kinds, levels = {0: "weed", 1: "weed", 2: "crop", 3: "crop"}, {"weed": 0.1, "crop": 0.01}

@@ -55,7 +55,7 @@ def test_selective_predictions():
     right = told.labels == np.array(DATA.classes)[DATA.labels[2000:]]
     assert 1 - right[told.acted].mean() <= 0.1
     assert found.bound == 0.1
-    assert "with 95 % confidence at most 10 %" in found.describe()
+    assert "with 95% confidence at most 10%" in found.describe()
     each = pippin.decisions.select(DATA.probs, DATA.labels, error=0.2, classes=DATA.classes, per="class")
     told = each.predict(DATA.probs)
     best = DATA.probs.argmax(axis=1)
@@ -198,7 +198,7 @@ def test_sets_per_kind(tmp_path):
         column = next(i for i, c in enumerate(DATA.classes) if KINDS[c] == name)
         assert found.thresholds[0, column] == np.sort(own)[k - 1]
     assert found.alpha == 0.1
-    assert found.describe().endswith("its sets hold the true class of 90 % of weed, 99 % of crop.")
+    assert found.describe().endswith("its sets hold the true class of 90% of weed, 99% of crop.")
     assert found.table()["kind"].to_list() == [KINDS[name] for name in DATA.classes]
     found.save(tmp_path / "k.json")
     again = pippin.load(tmp_path / "k.json")

@@ -49,7 +49,7 @@ def test_sets_show_their_sizes():
     found = np.bincount(SETS.sizes) / len(SETS)
     assert [bar.get_height() for bar in ax.patches] == pytest.approx(found)
     assert [bar.get_hatch() == "///" for bar in ax.patches] == [size == 1 for size in range(len(found))]
-    assert ax.get_title(loc="left") == "1,000 sets: mean size 1.86, 73 % singletons"
+    assert ax.get_title(loc="left") == "1,000 sets: mean size 1.86, 73% singletons"
 
 
 def test_large_sets_share_bars():

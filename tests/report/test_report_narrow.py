@@ -8,7 +8,7 @@ FADES = """box => ["::before", "::after"].map((side) => Number(getComputedStyle(
 
 @pytest.mark.parametrize("width", [320, 390, 1200])
 def test_the_level_is_seen_in_the_chart_of_classes(report, visit, width):
-    """One chart is shown, all of it, and the dashed line of the level asked for crosses it at 90 %."""
+    """One chart is shown, all of it, and the dashed line of the level asked for crosses it at 90%."""
     page = visit(report.path, width, 844)
     (chart,) = [svg for svg in page.locator("figure.tall svg").all() if svg.is_visible()]
     box = page.locator("figure.tall .scroll").bounding_box()

@@ -51,7 +51,7 @@ def test_p_values_are_uniform_and_independent(levels):
     for _ in range(4000):
         p = p_values(rng.integers(0, levels, 6) / 7.0, rng.random(6))
         cells[int(4 * p[-2]), int(4 * p[-1])] += 1
-    assert ((cells - 250) ** 2 / 250).sum() < 37.7  # 99.9 % of chi-square with 15 degrees of freedom
+    assert ((cells - 250) ** 2 / 250).sum() < 37.7  # 99.9% of chi-square with 15 degrees of freedom
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -135,7 +135,7 @@ def test_labels_that_are_no_class(labels, classes, words):
 @pytest.mark.parametrize("alpha", [0, 1, -1, 1.5, np.nan, np.inf, -np.inf, "x", "", None, True, [0.1], "1/0", 0.1j])
 def test_bad_alpha(alpha):
     """alpha lies strictly between 0 and 1, in calibrate and in at."""
-    words = r"Expected alpha, the share of errors allowed, strictly between 0 and 1, got .*: alpha=0.1 asks for 90 %"
+    words = r"Expected alpha, the share of errors allowed, strictly between 0 and 1, got .*: alpha=0.1 asks for 90%"
     with pytest.raises(ValueError, match=words):
         calibrate(alpha=alpha)
     with pytest.raises(ValueError, match=words):

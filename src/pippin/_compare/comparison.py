@@ -283,7 +283,7 @@ class Comparison:
         return self.trial
 
     def _repr_html_(self) -> str:
-        title = f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means over the splits"
+        title = f"{self!r}, {100 * (1 - self.alpha):g}% asked for: means over the splits"
         return html_columns(title, shown_means(self.summary()), most=len(self.scores), note=MEANINGS)
 
     def __repr__(self) -> str:

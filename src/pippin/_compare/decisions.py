@@ -179,7 +179,7 @@ class DecisionComparison:
         shares = {"kept", *self.actions, *(f"errors of {action}" for action in self.actions)}
         columns = {name: [_told(value, name in shares) for value in values] for name, values in means.items()}
         note = "Kept: certificates that came true. An error: an action that was worth less than playing safe."
-        return html_columns(f"{self!r}, {100 * (1 - self.alpha):g} % asked for: means", columns, note=note)
+        return html_columns(f"{self!r}, {100 * (1 - self.alpha):g}% asked for: means", columns, note=note)
 
     def __repr__(self) -> str:
         return f"DecisionComparison({', '.join(self.names)}; {self.splits:,} splits of {self.n:,} rows)"

@@ -121,7 +121,7 @@ def make_trial(
     if not 0 < calibration_fraction < 1:
         raise InputError(
             f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}",
-            "0.45 leaves 55 % of the rows to test",
+            "0.45 leaves 55% of the rows to test",
         )
     n_calibration = round(calibration_fraction * n)
     if not 0 < n_calibration < n:

@@ -301,7 +301,7 @@ class Sweep:
         return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"
 
     def _repr_html_(self) -> str:
-        level = f"{100 * (1 - self.comparison.alpha):g} % asked for"
+        level = f"{100 * (1 - self.comparison.alpha):g}% asked for"
         title = f"{self.score} at {len(self.values)} values of {self.parameter}, {level}: means over the splits"
         columns = shown_means(self.summary().drop("score"))
         columns[self.parameter] = [f"{value:g}" for value in self.values]

@@ -17,7 +17,7 @@ from pippin._theory.scores import ip
 FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # splits for the fronts, at most and at least
 FRONT_ROWS = 5_000_000  # rows of all these splits
 HIDDEN = 0.05  # coverage of the worst class below the level that is worth a sentence
-ROOM = 1.1  # the compromise may be 10 % larger than the smallest
+ROOM = 1.1  # the compromise may be 10% larger than the smallest
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Pick:
 
     @property
     def percent(self) -> str:
-        return f"{100 * self.singleton_rate:.0f} % singletons"
+        return f"{100 * self.singleton_rate:.0f}% singletons"
 
     @property
     def means(self) -> str:
@@ -124,7 +124,7 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
             continue
         size, single = _changes(comparison, method, plain)
         changes = (
-            f"{size.mean:+.2f} classes per set (95 % interval {size.low:+.2f} to {size.high:+.2f}) and "
+            f"{size.mean:+.2f} classes per set (95% interval {size.low:+.2f} to {size.high:+.2f}) and "
             f"{100 * single.mean:+.1f} points of singletons ({100 * single.low:+.1f} to {100 * single.high:+.1f})"
         )
         if _wins(comparison, method):
@@ -160,7 +160,7 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
         gap = difference(comparison, "singleton_rate", both.score, smallest.score)
         sure = "clear" if gap.clear else "not clear"
         sentences.append(
-            f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95 % interval "
+            f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95% interval "
             f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
         )
     better = tuned[2]
@@ -203,7 +203,7 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
         return ()
     hides = (
         f"The guarantee is for all classes together: under {recommended}, "
-        f"{visible(rows[str(recommended)]['worst_class'])} is covered only {100 * worst[recommended]:.0f} % of the time"
+        f"{visible(rows[str(recommended)]['worst_class'])} is covered only {100 * worst[recommended]:.0f}% of the time"
     )
     better = [method for method in comparison.scores if not method.plain and worst[method] > enough]
     if not better and any(candidate.by_class for candidate in comparison.scores):
@@ -212,7 +212,7 @@ def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
         return (f"{hides}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
     sizes = dict(zip(comparison.scores, comparison.metric("mean_size").mean(axis=1).tolist(), strict=True))
     chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
-    return (f"{hides}; {chosen} brings the worst class to {100 * worst[chosen]:.0f} % at size {sizes[chosen]:.2f}.",)
+    return (f"{hides}; {chosen} brings the worst class to {100 * worst[chosen]:.0f}% at size {sizes[chosen]:.2f}.",)
 
 
 def _on_shortfall(comparison: Comparison) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _on_shortfall(comparison: Comparison) -> tuple[str, ...]:
     coverage = comparison.metric("coverage")
     spread = coverage.std(axis=1, ddof=1) if comparison.splits > 1 else np.full(len(coverage), np.inf)
     return tuple(
-        f"{method} covers only {100 * mean:.1f} % of the objects, less than the {100 * (1 - comparison.alpha):g} % "
+        f"{method} covers only {100 * mean:.1f}% of the objects, less than the {100 * (1 - comparison.alpha):g}% "
         "that was asked for."
         for method, mean, sd in zip(comparison.scores, coverage.mean(axis=1).tolist(), spread.tolist(), strict=True)
         if not method.plain and 1 - comparison.alpha - mean > sd

@@ -53,12 +53,12 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     """Why sets are empty, in a sentence.
 
     >>> print(empty_because(0.97, 0.1, 0.08))
-    The classifier is right 97 % of the time, more often than the 90 % that alpha=0.1 asks for, so 8 % of the sets are
+    The classifier is right 97% of the time, more often than the 90% that alpha=0.1 asks for, so 8% of the sets are
     empty: ask for alpha=0.03 or less, or for sets that are never empty.
     """
     return (
-        f"The classifier is right {100 * accuracy:.3g} % of the time, more often than the {100 * (1 - alpha):g} % that "
-        f"alpha={alpha:g} asks for, so {100 * empty:.2g} % of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
+        f"The classifier is right {100 * accuracy:.3g}% of the time, more often than the {100 * (1 - alpha):g}% that "
+        f"alpha={alpha:g} asks for, so {100 * empty:.2g}% of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
         "less, or for sets that are never empty."
     )
 
@@ -85,15 +85,15 @@ def verdict(measured: Measured, text: str, above: str) -> str:
         text: the share in words.
         above: what may make it larger than was asked.
 
-    >>> verdict(Measured(0.99, 1000, 0.1, None), "covers 99.0 %", "luck does that")
-    'covers 99.0 % where 90 % were asked: 9 standard errors above; luck does that'
+    >>> verdict(Measured(0.99, 1000, 0.1, None), "covers 99.0%", "luck does that")
+    'covers 99.0% where 90% were asked: 9 standard errors above; luck does that'
     """
     share, n, alpha, n_calibration = measured
     if alpha is None:
         return f"{text}; pass alpha to judge that"
     asked = 1 - alpha
     off = (share - asked) / sqrt(asked * alpha * (1 / n + (1 / n_calibration if n_calibration else 0)))
-    text = f"{text} where {100 * asked:g} % were asked"
+    text = f"{text} where {100 * asked:g}% were asked"
     if off < -SURE:
         return (
             f"{text}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
@@ -153,7 +153,7 @@ class Evaluation:
         """
         measured = Measured(self.coverage, self.n, self.alpha, self.n_calibration)
         above = "tied scores, easier rows, or the calibration rows do that"
-        return verdict(measured, f"covers {100 * self.coverage:.1f} %", above)
+        return verdict(measured, f"covers {100 * self.coverage:.1f}%", above)
 
     @property
     def on_empty(self) -> str | None:
@@ -210,11 +210,11 @@ class Evaluation:
             "objects": [self.class_counts[name] for name in worst],
             "coverage": [self._share(self.class_coverage[name]) for name in worst],
         }
-        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g} % asked for over all."
+        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g}% asked for over all."
         return whole + html_columns("By class, the least covered first.", of_classes, note=short)
 
     def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
-        """Coverage of every class (or group, or size of sets), each with its 95 % interval; Matplotlib axes.
+        """Coverage of every class (or group, or size of sets), each with its 95% interval; Matplotlib axes.
 
         Args:
             ax: where to draw; new axes, if not given.

@@ -64,7 +64,7 @@ class Explanation:
             best = self.classes[0]
             return (
                 f"The set is empty: even {visible(best.name)}, the most probable class, scores above its threshold, so "
-                f"the object is less like the calibration examples than {100 * (1 - self.alpha):g} % of them are."
+                f"the object is less like the calibration examples than {100 * (1 - self.alpha):g}% of them are."
             )
         named = ", ".join(inside[:MOST_SHOWN]) + (
             f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else ""
@@ -92,7 +92,7 @@ class Explanation:
         width = max(map(len, names))
         lines = [self.sentence]
         for name, one in zip(names, shown, strict=True):
-            lines.append(f"{one.rank:>3}  {name:<{width}}  {100 * one.probability:>5.1f} %  {one.why}")
+            lines.append(f"{one.rank:>3}  {name:<{width}}  {100 * one.probability:>5.1f}%  {one.why}")
         if len(self.classes) > MOST_SHOWN:
             lines.append(f"     and {len(self.classes) - MOST_SHOWN:,} classes that are less probable")
         return "\n".join(lines)

@@ -70,7 +70,7 @@ class ConformalPredictor(SavedWithScores):
     >>> data = pippin.load_example()
     >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
     >>> predictor.predict(data.probs[2000:])
-    PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73 % singletons)
+    PredictionSets(2,986 objects, 12 classes, mean size 1.48, 73% singletons)
     """
 
     score: Score | IpMs
@@ -197,7 +197,7 @@ class ConformalPredictor(SavedWithScores):
         >>> data = pippin.load_example()
         >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", per="class")
         >>> predictor.predict(data.probs[2000:])
-        PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53 % singletons)
+        PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53% singletons)
         """
         if hasattr(probs, "batches"):
             return self._predict_batches(probs, groups, weights, features, seed, nonempty, from_logits)
@@ -478,7 +478,7 @@ class ConformalPredictor(SavedWithScores):
             return (
                 f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did "
                 f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets hold the "
-                f"true class {100 * self.guarantee:g} % of the time."
+                f"true class {100 * self.guarantee:g}% of the time."
             )
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."

@@ -164,7 +164,7 @@ def promise(
     """
     holds = "its sets hold the true class"
     if confidence is not None:
-        holds = f"in {100 * confidence:g} % of calibrations {holds} at least"
+        holds = f"in {100 * confidence:g}% of calibrations {holds} at least"
     if np.isinf(threshold):
         return (
             f"{predictor.score} with an infinite threshold, {source}: every set holds all classes, since so few {unit} "
@@ -172,7 +172,7 @@ def promise(
         )
     return (
         f"{predictor.score} with threshold {threshold:.6g}, {source}: {holds} "
-        f"{100 * predictor.guarantee:g} % of the time{scope}."
+        f"{100 * predictor.guarantee:g}% of the time{scope}."
     )
 
 
@@ -263,7 +263,7 @@ class MondrianRule(Rule):
         if self.per is None:
             threshold = float(self.limits.scores[0, 0])
             return promise(predictor, threshold, f"from {n:,} rows", "rows", confidence=self.confidence)
-        sure = "" if self.confidence is None else f"in {100 * self.confidence:g} % of calibrations "
+        sure = "" if self.confidence is None else f"in {100 * self.confidence:g}% of calibrations "
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
         infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P bounds ranks all the same
@@ -273,9 +273,9 @@ class MondrianRule(Rule):
                 "holds all classes and tells nothing."
             )
         full = "; where its threshold is infinite, by too few rows, a class is in every set"
-        often = f"for every {whom}, {sure}its sets hold the true class {100 * predictor.guarantee:g} % of the time"
+        often = f"for every {whom}, {sure}its sets hold the true class {100 * predictor.guarantee:g}% of the time"
         if self.levels is not None and self.kinds is not None:
-            each = (f"{100 * (1 - own):g} % of {name}" for name, own in zip(self.kinds.names, self.levels, strict=True))
+            each = (f"{100 * (1 - own):g}% of {name}" for name, own in zip(self.kinds.names, self.levels, strict=True))
             often = f"its sets hold the true class of {', '.join(each)}"
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
 
@@ -589,7 +589,7 @@ class WeightedRule(Rule):
         n = predictor.n_calibration
         return (
             f"{predictor.score} with weights, from {n:,} rows worth {self.n_effective(n):,.0f}: "
-            f"where the weights are right, its sets hold the true class {100 * predictor.guarantee:g} % of the time."
+            f"where the weights are right, its sets hold the true class {100 * predictor.guarantee:g}% of the time."
         )
 
     def facts(self, predictor: Any) -> tuple[str, ...]:

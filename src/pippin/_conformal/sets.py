@@ -58,7 +58,7 @@ class PredictionSets:
     >>> sets.contains(["weed", "weed"])
     array([ True, False])
     >>> sets
-    PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons)
+    PredictionSets(2 objects, 3 classes, mean size 1.50, 50% singletons)
     """
 
     sizes: NDArray[np.int64]
@@ -134,7 +134,7 @@ class PredictionSets:
         return iter(self.labels())
 
     def __repr__(self) -> str:
-        singletons = f"{np.mean(self.sizes == 1):.0%}".replace("%", " %") if len(self) else "no"
+        singletons = f"{np.mean(self.sizes == 1):.0%}" if len(self) else "no"
         mean = f"{self.sizes.mean():.2f}" if len(self) else "0"
         novel = "" if self.novel is None else f", {int(self.novel.sum()):,} novel"
         return (
@@ -198,7 +198,7 @@ class PredictionSets:
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
         >>> sets.flagged([False, True])
-        PredictionSets(2 objects, 3 classes, mean size 1.50, 50 % singletons, 1 novel)
+        PredictionSets(2 objects, 3 classes, mean size 1.50, 50% singletons, 1 novel)
         """
         same_index("sets", self.index, novel=novel)
         marks = np.array(novel)

@@ -72,7 +72,7 @@ def calibrate(
     ...                          kinds={name: "crop" if name in crops else "weed" for name in data.classes})
     >>> decider = pippin.decisions.calibrate(data.probs[:2000], data.labels[:2000], utility, 0.02, classes=data.classes)
     >>> decider.decide(data.probs[2000:])
-    Decisions(2,986 objects: spray 79 %, leave 15 %, ask 6 %)
+    Decisions(2,986 objects: spray 79%, leave 15%, ask 6%)
     """
     mondrian.warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
@@ -241,10 +241,10 @@ class Decider(SavedWithScores):
             safe = self.utility.actions[self._policy.safe]
             return f"{head} too few to promise more than the worst case, so the action is always {safe}."
         whom = {None: "", mondrian.KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
-        share = f"{100 * self.guarantee:g} %"
+        share = f"{100 * self.guarantee:g}%"
         if self.levels is not None and self.kinds is not None:
             levels = zip(self.kinds.names, self.levels, strict=True)
-            whom, share = "", ", ".join(f"{100 * (1 - level):g} % (if the class is a {kind})" for kind, level in levels)
+            whom, share = "", ", ".join(f"{100 * (1 - level):g}% (if the class is a {kind})" for kind, level in levels)
         return f"{head} {whom}each action is worth at least its certificate {share} of the time."
 
     def content(self, scores: bool = True) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Decisions:
         return html_table(caption, heads, rows, left_out=len(self) - len(rows), note=note)
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f} %" for name, n in self.counts().items())
+        shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f}%" for name, n in self.counts().items())
         return f"Decisions({len(self):,} objects: {shares})"
 
 
@@ -154,7 +154,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     ...                           "ask": {"weed": 0.3, "crop": 0.3}}, kinds=kinds)
     >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "ip", 0.02, classes=data.classes)
     >>> pippin.decisions.decide(predictor.predict(data.probs[2000:]), utility, fallback="ask")
-    Decisions(2,986 objects: spray 52 %, leave 7 %, ask 42 %)
+    Decisions(2,986 objects: spray 52%, leave 7%, ask 42%)
     """
     by_class = np.ascontiguousarray(utility.of(sets.classes).T)
     empty = sets.sizes == 0
@@ -253,7 +253,7 @@ class DecisionEvaluation:
         """Comparison of the share of kept certificates with 1 − alpha, in one sentence."""
         measured = Measured(self.kept, self.n, self.alpha, self.n_calibration)
         above = "the worst case over sets, tied scores or easier rows do that"
-        return verdict(measured, f"keeps {100 * self.kept:.1f} % of its certificates", above)
+        return verdict(measured, f"keeps {100 * self.kept:.1f}% of its certificates", above)
 
     def _repr_html_(self) -> str:
         rows = [

@@ -69,7 +69,7 @@ def control_risk(
     >>> names = data.classes
     >>> controller = pippin.decisions.control_risk(data.probs[:2000], data.labels[:2000], costs, 0.1, classes=names)
     >>> controller.predict(data.probs[2000:])
-    PredictionSets(2,986 objects, 12 classes, mean size 3.63, 48 % singletons)
+    PredictionSets(2,986 objects, 12 classes, mean size 3.63, 48% singletons)
     """
     score, level = parse_score(score), _positive("level", level)
     data = as_labelled(probs, labels, classes, from_logits)

@@ -34,7 +34,7 @@ class SelectivePredictions:
     >>> import numpy as np, pippin
     >>> labels, acted = np.array(["weed", "crop"]), np.array([True, False])
     >>> pippin.decisions.SelectivePredictions(labels, acted, np.array([0.99, 0.5]))
-    SelectivePredictions(2 objects, 50 % acted on)
+    SelectivePredictions(2 objects, 50% acted on)
     """
 
     labels: NDArray[Any]
@@ -55,7 +55,7 @@ class SelectivePredictions:
         return html_table(caption, ("label", "", "its probability"), rows, left_out=len(self) - len(rows))
 
     def __repr__(self) -> str:
-        return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f} % acted on)"
+        return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f}% acted on)"
 
 
 def select(
@@ -164,7 +164,7 @@ class SelectiveClassifier(Saved):
         >>> data = pippin.load_example()
         >>> selective = pippin.decisions.select(data.probs[:2000], data.labels[:2000], error=0.05)
         >>> selective.predict(data.probs[2000:])
-        SelectivePredictions(2,986 objects, 35 % acted on)
+        SelectivePredictions(2,986 objects, 35% acted on)
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
@@ -183,17 +183,17 @@ class SelectiveClassifier(Saved):
         names = ["all rows"] if self.per is None else self.classes
         counts = zip(self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
         notes = [f"{wrong:,} wrong of {acted:,}" if acted else "nothing certified" for acted, wrong in counts]
-        titles = f"At most {100 * self.error:g} % wrong among those acted on", "smallest probability that is acted on"
+        titles = f"At most {100 * self.error:g}% wrong among those acted on", "smallest probability that is acted on"
         return plot_thresholds(names, self.thresholds, notes, titles, ax)
 
     def describe(self) -> str:
         """Describe the classifier and its guarantee in one sentence."""
         if np.isinf(self.thresholds).all():
-            return f"Acts on nothing: from {self.n_calibration:,} rows, {100 * self.error:g} % cannot be certified."
+            return f"Acts on nothing: from {self.n_calibration:,} rows, {100 * self.error:g}% cannot be certified."
         whom = "of those acted on" if self.per is None else "of those acted on as each class"
         return (
-            f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * self.confidence:g} % confidence at "
-            f"most {100 * self.error:g} % {whom} are wrong."
+            f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * self.confidence:g}% confidence at "
+            f"most {100 * self.error:g}% {whom} are wrong."
         )
 
     def content(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error:
     """Describe why no threshold is certified, and how many rows are needed."""
     whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
     note = (
-        f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g} % of those "
+        f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g}% of those "
         f"{whom} are wrong."
     )
     if (needed := rows_needed(acted, wrong, n, error, delta)) is not None and needed > n:
@@ -256,4 +256,4 @@ def _share(name: str, value: Any) -> float:
     try:
         return as_alpha(value)
     except InputError as error:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", "0.05 is 5 %") from error
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", "0.05 is 5%") from error

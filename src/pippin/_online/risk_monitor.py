@@ -45,7 +45,7 @@ class RiskMonitor(Resumable):
     >>> any(monitor.update(i % 3 == 0) for i in range(600))
     True
     >>> print(monitor.describe())
-    202 of 1,304 labels were missed, so the rate is at least 12 %; the promise of 10 % is broken.
+    202 of 1,304 labels were missed, so the rate is at least 12%; the promise of 10% is broken.
     """
 
     _kind = "risk monitor"
@@ -85,9 +85,9 @@ class RiskMonitor(Resumable):
     def describe(self) -> str:
         """Describe the outcomes so far in a sentence."""
         missed = f"{self.n_missed:,} of {self.n_rows:,} labels were missed"
-        bound = f"the rate is at least {100 * self.lower_bound:.3g} %"
+        bound = f"the rate is at least {100 * self.lower_bound:.3g}%"
         verdict = "broken" if self.drift_detected else "not refuted"
-        return f"{missed}, so {bound}; the promise of {100 * self.alpha:g} % is {verdict}."
+        return f"{missed}, so {bound}; the promise of {100 * self.alpha:g}% is {verdict}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the evidence along the labels and the limit of an alarm; return Matplotlib axes.

@@ -215,12 +215,12 @@ class Stream(state.Resumable):
 
     def describe(self) -> str:
         """Describe the coverage so far in a sentence."""
-        target = f"{100 * (1 - self.predictor.alpha):g} % were asked for"
+        target = f"{100 * (1 - self.predictor.alpha):g}% were asked for"
         if not self.n_learnt:
             return f"No label has come yet; {target}."
         bounded = self.bound is not None and getattr(self.predictor, "levels", None) is None
         bound = f", and whatever comes it is within {100 * (self.bound or 0):.3g} points of that" if bounded else ""
-        return f"{100 * self.coverage:.4g} % of {self.n_learnt:,} labels were in their sets; {target}{bound}."
+        return f"{100 * self.coverage:.4g}% of {self.n_learnt:,} labels were in their sets; {target}{bound}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the coverage in windows of labels, in their order, and the target; return Matplotlib axes.

@@ -61,7 +61,7 @@ def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
     draw_sizes(ax, dict(zip(sizes.tolist(), counts.tolist(), strict=True)), groups, MET)
     title = f"{len(sets):,} sets"
     if len(sets):
-        title += f": mean size {sets.sizes.mean():.2f}, {100 * np.mean(sets.sizes == 1):.0f} % singletons"
+        title += f": mean size {sets.sizes.mean():.2f}, {100 * np.mean(sets.sizes == 1):.0f}% singletons"
     write_labels(ax, title, "size: classes in the set (singletons hatched)", "share of sets")
     return ax
 
@@ -81,7 +81,7 @@ def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, colour
 
 @drawn
 def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Axes":
-    """Plot coverage by class or group, the lowest on top, or by size; each with its 95 % interval."""
+    """Plot coverage by class or group, the lowest on top, or by size; each with its 95% interval."""
     if what not in PLURALS:
         raise InputError(f"Expected what to be one of {', '.join(map(repr, PLURALS))}, got {what!r}")
     if what == "group" and not evaluation.group_coverage:
@@ -97,7 +97,7 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
         low, high = share_interval(round(values[i] * counts[i]), counts[i])
         ax.plot([low, high], [place, place], color=INK, linewidth=1.4, clip_on=False)
     title = f"Coverage by {what}: {evaluation.coverage:.1%} over all"
-    write_labels(ax, title, "coverage, with its 95 % interval", "size" if what == "size" else "", pad=18)
+    write_labels(ax, title, "coverage, with its 95% interval", "size" if what == "size" else "", pad=18)
     return ax
 
 

@@ -167,7 +167,7 @@ def _draw_density(ax: "Axes", plan: "Plan") -> None:
     density = beta.pdf(x, plan.k, plan.n + 1 - plan.k)
     ax.plot(x, density, color=LINE, linewidth=1.8)
     inside = (x >= plan.low) & (x <= plan.high)
-    share = f"{100 * (1 - plan.delta):g} % of calibrations: {plan.low:.3f} to {plan.high:.3f}"
+    share = f"{100 * (1 - plan.delta):g}% of calibrations: {plan.low:.3f} to {plan.high:.3f}"
     ax.fill_between(x[inside], density[inside], color=MET, alpha=0.5, linewidth=0, label=share)
     if plan.test_low is not None and plan.test_high is not None:
         label = f"as measured on {plan.test:,} rows: {plan.test_low:.3f} to {plan.test_high:.3f}"

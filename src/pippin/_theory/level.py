@@ -22,7 +22,7 @@ def as_alpha(alpha: Any) -> float:
         level = math.nan
     if not 0 < level < 1:
         what = f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}"
-        raise InputError(what, "alpha=0.1 asks for 90 % coverage")
+        raise InputError(what, "alpha=0.1 asks for 90% coverage")
     return level
 
 
@@ -110,7 +110,7 @@ def warn_of_few(n: int, alpha: float) -> None:
 def warn_of_level(alpha: float) -> None:
     """Warn if alpha is likely a confidence level."""
     if alpha > 0.5:
-        asks = f"{alpha:g} asks for {100 * (1 - alpha):.3g} % coverage"
+        asks = f"{alpha:g} asks for {100 * (1 - alpha):.3g}% coverage"
         warn(f"alpha is the share of errors: {asks}. Did you mean {1 - alpha:.3g}?")
 
 

@@ -113,7 +113,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         caption = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
-        often = f"in {100 * (1 - self.delta):g} % of calibrations"
+        often = f"in {100 * (1 - self.delta):g}% of calibrations"
         facts: dict[str, Any] = {
             "calibration examples": self.n,
             "threshold": f"the {self.k:,}-th smallest score" if self.finite else "infinite: too few examples",
@@ -302,7 +302,7 @@ def _level(alpha: float, shift: Fraction) -> float:
 def _share(value: Any, name: str) -> Fraction:
     exact = _as_written(value)
     if not 0 < exact < 1:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 speaks of 95 %")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 speaks of 95%")
     return exact
 
 

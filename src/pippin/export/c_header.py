@@ -120,7 +120,7 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
     policy, by_outcome = given.policy, given.betas.shape[1] > 1
     sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
     words |= {
-        "share": f"{100 * (1 - given.source.alpha):g} %",
+        "share": f"{100 * (1 - given.source.alpha):g}%",
         "safe": str(policy.safe),
         "lowest": _number(given.lowest),
         **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place", "value")},

@@ -176,7 +176,7 @@ class ConformalClassifier(SetClassifier):
     >>> X, y = load_wine(return_X_y=True)
     >>> clf = ConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
     >>> clf.predict_set(X[1::2, :4])
-    PredictionSets(89 objects, 3 classes, mean size 1.79, 48 % singletons)
+    PredictionSets(89 objects, 3 classes, mean size 1.79, 48% singletons)
     """
 
     # The estimator requests weights itself.
@@ -347,7 +347,7 @@ class CrossConformalClassifier(SetClassifier):
     >>> X, y = load_wine(return_X_y=True)
     >>> clf = CrossConformalClassifier(alpha=0.1, random_state=0).fit(X[::2, :4], y[::2])
     >>> clf.predict_set(X[1::2, :4])
-    PredictionSets(89 objects, 3 classes, mean size 1.40, 64 % singletons)
+    PredictionSets(89 objects, 3 classes, mean size 1.40, 64% singletons)
     """
 
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # the estimator requests weights itself

@@ -211,8 +211,8 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
     known = next((float(v) for part, _ in parts for name in HELD_OUT if (v := getattr(part, name, None))), None)
     if known is not None and 0 < known < 1 and accuracy - known > max(0.02, 5 * sqrt(known * (1 - known) / n)):
         warn(
-            f"The estimator is right on {100 * accuracy:.3g} % of the calibration rows, but only on "
-            f"{100 * known:.3g} % of rows that it was not fitted on: it seems to have seen these. Calibrate on others."
+            f"The estimator is right on {100 * accuracy:.3g}% of the calibration rows, but only on "
+            f"{100 * known:.3g}% of rows that it was not fitted on: it seems to have seen these. Calibrate on others."
         )
 
 

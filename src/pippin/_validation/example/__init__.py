@@ -3,7 +3,7 @@
 Outputs of a ResNet18, trained from scratch on a tenth of the Plant Seedlings Dataset V2
 (Giselsson et al. 2017, Aarhus University and University of Southern Denmark, understood
 to be CC BY-SA 4.0), for the 4,986 images that it had not seen: 12 species of crops and
-weeds, 80 % accuracy. No image is part of this package.
+weeds, 80% accuracy. No image is part of this package.
 """
 
 from dataclasses import dataclass
