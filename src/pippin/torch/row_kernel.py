@@ -29,8 +29,8 @@ except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without i
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run in NumPy on the CPU
-SOME, MOST, LISTED = 36, 52, 64  # lanes above the cutoff: at least, at most if possible; classes with room in the list
-BLOCK = 2048  # columns that are read at once, at most
+SOME, MOST, LISTED = 36, 48, 64  # lanes above the cutoff: at least, at most if possible; classes with room in the list
+BLOCK = 512  # columns that are read at once, at most; more lanes, and listed classes rarely share one
 
 jit = triton.jit(do_not_specialize=["n", "width", "weighted"]) if triton is not None else lambda kernel: kernel
 constexpr = tl.constexpr if triton is not None else object
@@ -334,7 +334,7 @@ def _launch(kernel, x, tensors, integers=(), **constants):
     """Run a kernel on all rows of x, (n, K), with a list of the largest classes unless it writes probabilities."""
     n, n_classes = x.shape
     block = min(BLOCK, triton.next_power_of_2(n_classes))
-    rows = max(1, 512 // block)
+    rows = max(1, 128 // block)
     if kernel is not _probabilities:
         listed = min(LISTED, block)
         tensors = (x.new_empty((n if n_classes > listed else 1, listed), dtype=torch.int64), *tensors)
@@ -342,7 +342,7 @@ def _launch(kernel, x, tensors, integers=(), **constants):
     with torch.cuda.device_of(x):
         kernel[(triton.cdiv(n, rows),)](
             x, *tensors, n, *integers, K=n_classes, ROWS=rows, BLOCK=block, **constants,
-            num_warps=max(1, block // 512), enable_fp_fusion=False,
+            num_warps=1, enable_fp_fusion=False,
         )  # fmt: skip
 
 
