@@ -1,6 +1,6 @@
 """
 What does 90% mean, and for whom?
-==================================
+=================================
 
 Ninety of a hundred sets hold the true class. Which ninety is not said. This page shows
 who gets more and who gets less.
