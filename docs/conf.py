@@ -111,6 +111,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "answers",
     "backreferences_dir": None,
     "doc_module": ("pippin",),
+    "subsection_order": [f"gallery/{group}" for group in ("basics", "acting", "changing_data", "integrations")],
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("gallery_style.fresh",),
     "image_srcset": ["2x"],

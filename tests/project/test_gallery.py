@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
-PAGES = sorted(GALLERY.glob("plot_*.py"))
-QUICK = ("plot_03_what_does_90_mean", "plot_04_empty_and_large_sets", "plot_06_spray_leave_or_ask")
+PAGES = sorted(GALLERY.glob("*/plot_*.py"), key=lambda page: page.name)
+QUICK = ("basics/plot_03_what_coverage_means", "basics/plot_04_empty_and_large_sets", "acting/plot_07_actions")
 GUARANTEE = re.compile(r"\n\.\. admonition:: The guarantee\n   :class: guarantee\n\n((?:   .+\n)+)")
 
 
@@ -53,7 +53,7 @@ def test_links_lead_somewhere(page):
         if target.startswith("/"):
             assert (GALLERY.parent / f"{target[1:]}.md").is_file(), target
         else:
-            assert (GALLERY / f"{target}.py").is_file(), target
+            assert (page.parent / f"{target}.py").is_file(), target
 
 
 def test_quick_pages_run(tmp_path):

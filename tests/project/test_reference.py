@@ -6,7 +6,6 @@ import re
 import zlib
 from html.parser import HTMLParser
 from importlib import import_module
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -185,8 +184,8 @@ def test_every_link_leads_somewhere(site):
 
 
 def test_questions_lead_to_every_page_of_the_gallery():
-    asked = set(re.findall(r"\(gallery/(\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
-    assert asked == {path.stem for path in Path(ROOT / "docs" / "gallery").glob("plot_*.py")}
+    asked = set(re.findall(r"\(gallery/(\w+/\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
+    assert asked == {f"{path.parent.name}/{path.stem}" for path in (ROOT / "docs" / "gallery").glob("*/plot_*.py")}
 
 
 READ = (
@@ -195,7 +194,7 @@ READ = (
     "reference/measuring",
     "command-line",
     "answers/index",
-    "answers/plot_04_empty_and_large_sets",
+    "answers/basics/plot_04_empty_and_large_sets",
 )
 
 
@@ -233,7 +232,7 @@ def test_search_finds_from_a_file(site, browser):
     page.wait_for_selector("#search-results li p.context", timeout=0)
     found = page.locator("#search-results li").all_inner_texts()
     page.close()
-    assert found[0].startswith("Why is this set empty")
+    assert found[0].startswith("Why is a prediction set empty")
     assert len(found) >= 5
     assert any("Questions and answers" in each for each in found)
     assert wrong == []

@@ -1,6 +1,6 @@
 """
-How many calibration examples?
-==============================
+How many calibration examples do I need?
+========================================
 
 The law of coverage is known before there are any data. So the question can be answered
 before anybody labels a photograph.

@@ -1,5 +1,5 @@
 """
-How do I get it onto a device?
+How do I export to ONNX and C?
 ==============================
 
 A calibrated predictor is a score and a threshold. It leaves Python as an ONNX graph, to
@@ -189,4 +189,4 @@ print(refused.stderr)
 # -------
 # - :doc:`/export`: groups, decisions, appending to a network's own graph
 # - :doc:`/predictor-file`: the file, for other languages
-# - :doc:`plot_06_spray_leave_or_ask`: decisions, which leave Python the same way
+# - :doc:`../acting/plot_07_actions`: decisions, which leave Python the same way

@@ -1,6 +1,6 @@
 """
-Another field?
-==============
+How do I handle covariate shift and label shift?
+================================================
 
 You calibrated here and predict there. If *which* objects come has changed, but not what
 each of them looks like, the calibration rows can be weighted until they stand for the
@@ -198,7 +198,7 @@ plt.show()
 
 # %%
 # A hundred labels from the new field and a new calibration are worth more than any
-# weights, and a :doc:`monitor <plot_07_is_the_stream_drifting>` says when they are due.
+# weights, and a :doc:`monitor <plot_09_drift>` says when they are due.
 #
 # **Few rows that weigh much.** Where the fields hardly overlap, a handful of rows carry
 # the calibration. ``n_effective`` says how many equal ones they are worth:

@@ -1,6 +1,6 @@
 """
-Spray, leave or ask?
-====================
+How do I choose actions with a guarantee?
+=========================================
 
 Nobody wants a set; people want to act. Say what each action is worth if each class is
 the true one, and get actions with a promise of what they are worth at least.
@@ -138,6 +138,6 @@ print(
 # Read on
 # -------
 # - :doc:`/decisions`: how it works, acting only when sure, any expected loss
-# - :doc:`plot_15_onnx_and_c`: the same decisions in C, on a device
+# - :doc:`../integrations/plot_16_onnx_and_c`: the same decisions in C, on a device
 # - :class:`pippin.decisions.Utility`, :func:`pippin.decisions.calibrate`,
 #   :func:`pippin.decisions.decide`, :func:`pippin.decisions.evaluate`

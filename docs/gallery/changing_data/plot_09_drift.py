@@ -1,6 +1,6 @@
 """
-Is the stream drifting?
-=======================
+How do I detect drift in a stream?
+==================================
 
 Guarantees hold for objects like those that calibrated. A lens gets dirty, a robot
 drives into the next field: then somebody must notice. A monitor bets against "nothing

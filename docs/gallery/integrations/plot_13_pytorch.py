@@ -1,6 +1,6 @@
 """
-How do I put it behind a PyTorch network?
-=========================================
+How do I use it with PyTorch?
+=============================
 
 Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets
 its last layer. The layer runs where the network runs, on the CPU or the GPU, under
@@ -136,6 +136,6 @@ print(
 # -------
 # - :doc:`/export`: what the layer does, thresholds per class and group, decisions as a
 #   layer
-# - :doc:`plot_13_hugging_face`: a model from a folder
+# - :doc:`plot_14_hugging_face`: a model from a folder
 # - :func:`pippin.torch.calibrate`, :class:`pippin.torch.ConformalHead`,
 #   :class:`pippin.torch.PValueHead`, :class:`pippin.torch.DecisionHead`

@@ -1,6 +1,6 @@
 """
-Why is this set empty, and why is that one so large?
-====================================================
+Why is a prediction set empty or large?
+=======================================
 
 A set holds every class whose score is at most the threshold. All classes of an object
 may score above it, or all of them below. Both happen, both mean something, and
@@ -118,6 +118,6 @@ for score in ("pip", "repip", "repip(gamma=0.1)"):
 # Read on
 # -------
 # - :doc:`/guarantees`: sets that are never empty, p-values and credibility
-# - :doc:`plot_10_unknown_objects`: when an object is really new
+# - :doc:`../changing_data/plot_11_unknown_objects`: when an object is really new
 # - :meth:`pippin.ConformalPredictor.explain`, :class:`pippin.Explanation`,
 #   :func:`pippin.metrics.empty_rate`

@@ -1,6 +1,6 @@
 """
-Unknown objects?
-================
+How do I detect objects of unknown classes?
+===========================================
 
 A classifier answers with a class that it knows, also for an object of none of them. Is
 this object like those that were calibrated at all? A p-value of novelty says, and among

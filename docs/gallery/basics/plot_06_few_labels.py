@@ -1,6 +1,6 @@
 """
-Only a few labels?
-==================
+How do I calibrate with only a few labels?
+==========================================
 
 Labels that calibrate are labels that do not train. With a hundred of them that hurts.
 Cross-conformal prediction lets every row do both.

@@ -1,6 +1,6 @@
 """
-Per class or per kind?
-======================
+How do I get coverage for every class?
+======================================
 
 90% of all plants may be 96% of one species and 71% of another. If each of them
 matters, each needs a threshold of its own. That costs examples and makes sets larger.

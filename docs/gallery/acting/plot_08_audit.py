@@ -1,6 +1,6 @@
 """
-What do I show an auditor?
-==========================
+How do I report coverage to an auditor?
+=======================================
 
 Somebody who did not build the system asks what it promises, whether the promise was
 kept, for whom it was not, and whether the file that runs is the file that was checked.

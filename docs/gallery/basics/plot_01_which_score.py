@@ -1,6 +1,6 @@
 """
-Which score?
-============
+Which nonconformity score should I use?
+=======================================
 
 A score says how badly a class fits an object. All scores give sets with the same
 coverage; they differ in what the sets look like. Some have fewer classes on average,

@@ -211,5 +211,5 @@ wrong.predict(logits(test).numpy(), from_logits=True)
 # -------
 # - :doc:`/field`: ``pippin train`` and ``pippin field``, from a folder of photographs
 #   to a model in the field
-# - :doc:`plot_12_pytorch`: sets as the last layer of the network
+# - :doc:`plot_13_pytorch`: sets as the last layer of the network
 # - :func:`pippin.torch.calibrate`, :meth:`pippin.ConformalPredictor.predict`

@@ -1,6 +1,6 @@
 """
-What does 90% mean, and for whom?
-=================================
+What does 90% coverage mean?
+============================
 
 Ninety of a hundred sets hold the true class. Which ninety is not said. This page shows
 who gets more and who gets less.
@@ -96,7 +96,7 @@ print(
 
 # %%
 # **A guarantee for one class.** If black grass matters, 90% of all plants is the wrong
-# promise; ask for it :doc:`per class or per kind <plot_05_per_class_or_kind>`.
+# promise; ask for it :doc:`per class or per kind <plot_05_per_class>`.
 #
 # Read on
 # -------

@@ -1,6 +1,6 @@
 """
-Which words may come next?
-==========================
+How do I get prediction sets for next tokens?
+=============================================
 
 A language model gives a probability to every token of its vocabulary. A prediction set
 is a short list of next tokens that holds the one that comes, as often as you ask for.
@@ -190,10 +190,10 @@ print(
 # %%
 # The same holds for text that a model has written itself: it is not of the kind that
 # calibrated, and nothing is promised about it. A :doc:`monitor
-# <plot_07_is_the_stream_drifting>` notices such a change.
+# <../changing_data/plot_09_drift>` notices such a change.
 #
 # Read on
 # -------
 # - :doc:`/guarantees`: units, with the proof
-# - :doc:`plot_16_a_billion_rows`: logs that do not fit into memory
+# - :doc:`plot_17_dask_cluster`: logs that do not fit into memory
 # - :func:`pippin.calibrate` (``units=``), :class:`pippin.ConformalPredictor`

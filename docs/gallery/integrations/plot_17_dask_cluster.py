@@ -1,6 +1,6 @@
 """
-A billion rows?
-===============
+How do I calibrate on a cluster with Dask?
+==========================================
 
 A calibration needs one number per row, the score of its true class, and of those one
 order statistic. So the rows may be on many machines, and only their scores travel.
@@ -131,7 +131,7 @@ print(f"one threshold of all rows: {(new <= together).mean():.1%} covered")
 # **More rows than the guarantee can use.** A billion rows of the wrong kind calibrate
 # very precisely for the wrong kind. Beyond a few thousand rows per class, more of them
 # buy nothing that drift will not take away, and a random sample does as well: see
-# :doc:`plot_02_how_many_examples` and :doc:`plot_07_is_the_stream_drifting`.
+# :doc:`../basics/plot_02_how_many_examples` and :doc:`../changing_data/plot_09_drift`.
 #
 # Read on
 # -------

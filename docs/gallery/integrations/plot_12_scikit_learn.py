@@ -1,6 +1,6 @@
 """
-Where do my Pipeline and my grid search go?
-===========================================
+How do I use pipelines and grid search of scikit-learn?
+=======================================================
 
 ``ConformalClassifier`` is a classifier around a classifier. It holds out a quarter of
 the rows, fits on the others and calibrates on what it held out. Everything that learns
@@ -148,6 +148,6 @@ for name, rows in (("its own rows", slice(0, half)), ("other rows", slice(half, 
 # Read on
 # -------
 # - :doc:`/scikit-learn`: pipelines inside, outside and beside; names of parameters
-# - :doc:`plot_08_few_labels`: every row to train and to calibrate
+# - :doc:`../basics/plot_06_few_labels`: every row to train and to calibrate
 # - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singleton_rate`,
 #   :func:`pippin.sklearn.neg_mean_size`

@@ -1,6 +1,6 @@
 """
-Can I bring a score of my own?
-==============================
+How do I add my own nonconformity score?
+========================================
 
 A score is a few numbers per rank. Write them down under a name, and the score is known
 everywhere: in ``compare``, in ``tune``, in files, on the command line, in C and ONNX,
@@ -130,6 +130,6 @@ print(elsewhere.stderr.splitlines()[-1].replace(str(file.parent) + "/", ""))
 # -------
 # - :doc:`/scores`: the formula, its columns, and the laws that ``check_score`` holds a
 #   score against
-# - :doc:`plot_01_which_score`: comparing scores on your data
+# - :doc:`../basics/plot_01_which_score`: comparing scores on your data
 # - :class:`pippin.scores.Family`, :func:`pippin.scores.register`,
 #   :func:`pippin.testing.check_score`, :func:`pippin.scores.linear`
