@@ -69,6 +69,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     for needed in (
         "pippin/_validation/example/seedlings.npz",
         "pippin/cli/report/templates/report.html.j2",
+        "pippin/export/c_header.h.in",
         "pippin/py.typed",
     ):
         assert needed in names, f"{needed} is missing in the wheel"

@@ -8,6 +8,9 @@ compilers need a flag such as -ffp-contract=off.
 import math
 import re
 import textwrap
+from functools import cache
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -20,12 +23,12 @@ from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._validation.rows import SUM_TOLERANCE
-from pippin.export import c_templates as templates
 
 __all__ = ["c_header"]
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 ENDLESS = float(np.finfo(np.float64).max)  # in place of infinity, which C writes only with an include
+REALS = (("double", ""), ("float", "_float"))  # type of the probabilities, and suffix of the functions that take it
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
@@ -54,33 +57,48 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
         "tolerance": repr(SUM_TOLERANCE),
         "endless": _number(ENDLESS),
     }
+    words["checked"] = _fill(words, "checked")
     words |= _group_words(given.groups, words)
     return _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
 
 
+@cache
+def _sections() -> dict[str, Template]:
+    """Read the sections of the header by name."""
+    text = files("pippin.export").joinpath("c_header.h.in").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^@@ (\w+)\n", text, flags=re.MULTILINE)
+    return {name: Template(section) for name, section in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _fill(words: dict[str, Any], *names: str) -> str:
+    """Fill in some sections and join them."""
+    return "".join(_sections()[name].substitute(words) for name in names)
+
+
 def _sets(given: ExportableSets, words: dict[str, str]) -> str:
     """Text of the header of a predictor."""
-    randomized = given.source.score.randomized
+    x, group, randomized = words["x"], words["group"], given.source.score.randomized
     words["u"] = "a number in (0, 1) drawn anew for it" if randomized else "is not used"
-    text = (templates.SETS_TOP + templates.GUARDS).format(**words)
+    text = _fill(words, "sets_top", "guards")
     text += f"#define {words['X']}_RANDOMIZED {int(randomized)}\n\n" + _groups(given.groups, words)
     text += _names("class", "CLASSES", given.source.classes, words)
     text += _lookup("highest", "The largest threshold of the classes of a group.", _highest(given.thresholds), words)
     conditions = []
     if given.thresholds.shape[1] > 1:
         text += _lookup("limit", "The threshold of class k.", given.thresholds, words)
-        conditions.append("{x}_within(score, {x}_limit({group}, best))".format(**words))
+        conditions.append(f"{x}_within(score, {x}_limit({group}, best))")
     if given.ranks is not None:
         text += _lookup("last_rank", "The last rank, from 1, at which class k may be.", given.ranks, words)
-        conditions.append("rank < {x}_last_rank({group}, best)".format(**words))
+        conditions.append(f"rank < {x}_last_rank({group}, best)")
     words["inside"] = " && ".join(conditions) or "1"
     linear = math.isnan(given.c.price)
     words |= _linear_words(given.c, words["X"]) if linear else {"price": _number(given.c.price)}
-    body = templates.NEXT + ("" if linear else templates.TAU) + templates.PREDICT
-    text += (templates.LINEAR if linear else templates.SOCOP).format(**words)
-    for real, suffix in (("double", ""), ("float", "_float")):
-        text += body.format(**words, real=real, suffix=suffix, **_mass_updates(given.c, words["x"], real))
-    return text + templates.BOTTOM
+    text += _fill(words, "linear" if linear else "socop")
+    for real, suffix in REALS:
+        updates = _mass_updates(given.c, x, real)
+        parts = ("next", "predict") if linear else ("next", "tau", "predict")
+        text += _fill(words | updates | {"real": real, "suffix": suffix}, *parts)
+    return text + _fill({}, "bottom")
 
 
 def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
@@ -125,8 +143,8 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
         "lowest": _number(given.lowest),
         **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place", "value")},
     }
-    words["utility"] = templates.UTILITY.format(**words, utility=_listed(policy.table)) if by_outcome else ""
-    text = (templates.DECISIONS_TOP + templates.GUARDS).format(**words)
+    words["utility"] = _fill(words | {"utility": _listed(policy.table)}, "utility") if by_outcome else ""
+    text = _fill(words, "decisions_top", "guards")
     text += "".join(f"#define {words['X']}_{name} {size}\n" for name, size in sizes.items()) + "\n"
     text += _groups(given.groups, words)
     text += _names("class", "CLASSES", given.source.classes, words)
@@ -134,10 +152,10 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
     text += _lookup("highest", "The largest limit of a group.", _highest(given.betas), words)
     if by_outcome:
         text += _lookup("limit", "The limit of outcome k.", given.betas, words)
-    body = templates.DECIDE + (templates.BY_OUTCOME if by_outcome else "") + templates.END
-    for real, suffix in (("double", ""), ("float", "_float")):
-        text += body.format(**words, real=real, suffix=suffix)
-    return text + templates.BOTTOM
+    for real, suffix in REALS:
+        parts = ("decide", "by_outcome", "end") if by_outcome else ("decide", "end")
+        text += _fill(words | {"real": real, "suffix": suffix}, *parts)
+    return text + _fill({}, "bottom")
 
 
 def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict[str, str]:
@@ -152,23 +170,21 @@ def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict
         shared = "others share the limits of all together"
         found = {"unknown": shared, "other": last, "unseen": f"group = {last}"}
     found |= {"group": "group", "group_parameter": " int group,", "n_groups": str(len(groups.names))}
-    for name in ("known_group", "group_functions", "group_meaning"):
-        found[name] = getattr(templates, name.upper()).format(**words, **found)
-    return found
+    return found | {name: _fill(words | found, name) for name in ("known_group", "group_functions", "group_meaning")}
 
 
 def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
     """Functions from the number of a group to its name, and back."""
     if groups is None:
         return ""
-    size, search = templates.GROUP.format(**words).split("\n\n", 1)
-    return size + "\n\n" + _names("group", "GROUPS", groups.names, words) + search
+    names = _names("group", "GROUPS", groups.names, words)
+    return _fill(words, "n_groups") + names + _fill(words, "group")
 
 
 def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
     """Function from a number to a name."""
     text = ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
-    return templates.NAMES.format(**words, what=kind, size=size, names=text)
+    return _fill(words | {"what": kind, "size": size, "names": text}, "names")
 
 
 def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -> str:
@@ -177,7 +193,7 @@ def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -
     place = " + ".join([f"group * {width}"] * (rows > 1) + ["k"] * (width > 1)) or "0"
     kind = "double" if values.dtype.kind == "f" else "int"
     filled = {"name": name, "what": what, "kind": kind, "n": values.size, "values": _rows(values), "place": place}
-    return templates.LOOKUP.format(**{**words, **filled})
+    return _fill(words | filled, "lookup")
 
 
 def _highest(limits: Vector) -> Vector:
