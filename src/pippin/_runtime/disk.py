@@ -1,14 +1,17 @@
 """Atomic writes of files and folders, checkpoints of splits, and memory-mapped arrays."""
 
 import errno
+import hashlib
 import io
+import json
 import os
 import secrets
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,29 @@ def write_atomically(path: "str | PathLike[str]", data: bytes, *, lasting: bool 
             os.replace(draft, target)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file atomically; bytes of paths that are not UTF-8 are escaped."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode(errors="backslashreplace"))
+
+
+def to_bytes(save: Callable[[io.BytesIO], object]) -> bytes:
+    """Return the bytes that `save` writes to a binary file.
+
+    >>> to_bytes(lambda file: file.write(b"content"))
+    b'content'
+    """
+    buffer = io.BytesIO()
+    save(buffer)
+    return buffer.getvalue()
+
+
+def file_checksum(path: Path) -> str:
+    """Compute the SHA-256 of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
@@ -104,9 +130,8 @@ class SplitCheckpoint:
         """Write the first `done` columns of `values`."""
         self.done = done
         if self.path is not None:
-            buffer = io.BytesIO()
-            np.savez(buffer, fingerprint=np.array(self.fingerprint), values=self.values[:, :done])
-            write_atomically(self.path, buffer.getvalue())
+            arrays: dict[str, Any] = {"fingerprint": np.array(self.fingerprint), "values": self.values[:, :done]}
+            write_atomically(self.path, to_bytes(partial(np.savez, **arrays)))
 
 
 def concatenate_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:

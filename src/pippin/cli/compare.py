@@ -69,9 +69,19 @@ def compare(
 
 
 def compare_data(
-    given: Data, trial: Trial, methods: tuple[Method, ...], splits: int, out: Path, title: str, utility: Any = None
+    given: Data,
+    trial: Trial,
+    methods: tuple[Method, ...],
+    splits: int,
+    out: Path,
+    title: str,
+    utility: Any = None,
+    photos: str = "",
 ) -> report_data.Study:
-    """Compare, write tables and report into the folder, and print the tables; `title` names the data in the report."""
+    """Compare, write tables and a report into the folder, and print the tables.
+
+    `title` names the data in the report; `photos` is the report's section of photographs, in HTML.
+    """
     drawn = find_spec("matplotlib") is not None
     if drawn:  # Matplotlib loads while the compiled loops run, which release the interpreter
         Thread(target=import_module, args=("pippin.cli.report.figures",), daemon=True).start()
@@ -88,7 +98,8 @@ def compare_data(
         from pippin.cli.report import write_report
 
         run = {"command": visible(shlex.join(["pippin", *sys.argv[1:]])), "data": visible(given.name)}
-        write_report(out, study, title=f"Which score for {title}?", run=run | {"SHA-256 of the data": given.checksum})
+        run["SHA-256 of the data"] = given.checksum
+        write_report(out, study, title=f"Which score for {title}?", run=run, photos=photos)
     for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()

@@ -73,8 +73,9 @@ def run(
     results are written when it ends. A monitor needs no labels, and prints each alarm as a line of its own.
     """
     need("A field model", "field", "PIL", "jinja2")
+    from pippin._runtime.disk import file_checksum
     from pippin._runtime.progress import progress_bar
-    from pippin.cli.outputs import file_checksum, output_folder
+    from pippin.cli.outputs import output_folder
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import arriving, check_outside, list_photographs, open_run
     from pippin.images.training import choose_device

@@ -1,9 +1,9 @@
 """`pippin monitor`: an alarm when the rows of a stream change."""
 
-import io
 import json
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import typer
 
 import pippin
 from pippin._online.monitor import false_alarm_options
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import to_bytes, write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target
@@ -82,9 +82,7 @@ def _draw(monitor: Monitor, path: Path) -> None:
     else:
         from pippin._plotting.streams import draw_monitor
 
-        picture = io.BytesIO()
-        draw_monitor(monitor).savefig(picture, format=kind, dpi=130)
-        write_atomically(path, picture.getvalue())
+        write_atomically(path, to_bytes(partial(draw_monitor(monitor).savefig, format=kind, dpi=130)))
 
 
 def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) -> Monitor:

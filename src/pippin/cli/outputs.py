@@ -1,6 +1,5 @@
 """Files and folders that commands write: checked before the work begins, locked, and never left half-written."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -93,12 +92,6 @@ def _lock(folder: Path, stack: ExitStack) -> None:
         handle = os.open(folder, os.O_RDONLY)
         stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def file_checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class PartFiles:

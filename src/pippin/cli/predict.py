@@ -1,6 +1,5 @@
 """`pippin predict`: prediction sets for new data."""
 
-import io
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +11,13 @@ import numpy as np
 
 import pippin
 from pippin._distributed.calibration import positioned
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import file_checksum, to_bytes, write_atomically
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
 from pippin.cli import options
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
-from pippin.cli.outputs import check_distinct, check_target, file_checksum, part_files
+from pippin.cli.outputs import check_distinct, check_target, part_files
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
@@ -200,16 +199,15 @@ def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> byt
     """Encode the tables of a part; in .csv only the first part has a header."""
     import polars
 
-    table, buffer = polars.concat(tables, how="vertical_relaxed"), io.BytesIO()
+    table = polars.concat(tables, how="vertical_relaxed")
     if task.id_type is not None:  # ids that are all missing have no type
         table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
-    if ending == ".csv":
-        table.write_csv(buffer, include_header=first.first == 0)
-    elif ending == ".parquet":
-        table.write_parquet(buffer)
-    else:
-        table.write_ipc(buffer, compression="uncompressed")
-    return buffer.getvalue()
+    save: dict[str, Any] = {
+        ".csv": partial(table.write_csv, include_header=first.first == 0),
+        ".parquet": table.write_parquet,
+        ".arrow": partial(table.write_ipc, compression="uncompressed"),
+    }
+    return to_bytes(save[ending])
 
 
 def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:

@@ -12,13 +12,13 @@ import typer
 
 import pippin
 from pippin._compare.splits import make_trial
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import file_checksum, write_json
 from pippin._runtime.errors import need
 from pippin._runtime.version import __version__
 from pippin.cli import options
 from pippin.cli.compare import compare_data
 from pippin.cli.inputs import read_scores
-from pippin.cli.outputs import file_checksum, output_folder
+from pippin.cli.outputs import output_folder
 from pippin.cli.sweep import sweep
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 from pippin.tables.reading import read_data
@@ -123,15 +123,15 @@ def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> No
 
 def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repetitions) -> None:
     """Compare the six scores of the paper, and write the report with photographs."""
-    from pippin.cli.report.page import show_photographs
+    from pippin.cli.report.page import photographs
 
     splits, split_options = repetitions.splits, repetitions.split_options
 
     def work() -> None:
         data = read_data(probs)
         trial = make_trial(data.labelled, *split_options, data.groups)
-        compare_data(data, trial, read_scores("paper"), splits, out, name)
-        show_photographs(out / "report.html", folder, probs, *split_options)
+        photos = photographs(folder, probs, *split_options)
+        compare_data(data, trial, read_scores("paper"), splits, out, name, photos=photos)
 
     outputs = [out / name for name in ("results.parquet", "summary.csv", "report.html")]
     run_step("compare", out / "compare.json", _made_from(probs, repetitions, splits), outputs, work)
@@ -176,8 +176,7 @@ def run_step(
     note.unlink(missing_ok=True)
     note.parent.mkdir(parents=True, exist_ok=True)
     work()
-    content = {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}}
-    write_atomically(note, json.dumps(content, indent=2, ensure_ascii=False).encode(errors="backslashreplace"))
+    write_json(note, {"made_from": made_from, "outputs": {path.name: file_checksum(path) for path in outputs}})
     return True
 
 

@@ -1,7 +1,5 @@
 """Batch jobs over many photographs: a journal from which a stopped run resumes, and worker processes."""
 
-import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -17,7 +15,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pippin._runtime.disk import naming_target, write_atomically
+from pippin._runtime.disk import naming_target
 from pippin._runtime.errors import InputError
 
 Item = TypeVar("Item")
@@ -27,24 +25,6 @@ AHEAD = 2  # photographs in progress for each process
 
 _tool: Any = None  # of a worker process: first argument of its work
 _open = ExitStack()
-
-
-def to_bytes(save: Callable[[io.BytesIO], object]) -> bytes:
-    """Return what `save` writes into a binary file."""
-    buffer = io.BytesIO()
-    save(buffer)
-    return buffer.getvalue()
-
-
-def file_checksum(path: Path) -> str:
-    """SHA-256 of a file; of empty content where it does not exist."""
-    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
-
-
-def write_json(path: Path, content: Any, indent: int = 1, end: str = "\n") -> None:
-    """Write a JSON file; bytes of paths that are not UTF-8 are escaped."""
-    text = json.dumps(content, indent=indent, ensure_ascii=False) + end
-    write_atomically(path, text.encode(errors="backslashreplace"))
 
 
 class Journal:

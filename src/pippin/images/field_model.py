@@ -18,12 +18,11 @@ from pippin._decisions.decider import Decider
 from pippin._decisions.decisions import Decisions, decide
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._runtime.arrays import Vector
-from pippin._runtime.disk import atomic_folder, write_atomically
+from pippin._runtime.disk import atomic_folder, file_checksum, write_atomically, write_json
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
 from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph
-from pippin.images.batch import file_checksum, write_json
 from pippin.images.provenance import check_part
 from pippin.images.reading import crop_square, open_image, silence_pillow
 from pippin.images.training.folder import TrainingRecord, read_training

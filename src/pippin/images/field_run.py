@@ -15,9 +15,9 @@ from typing import Any
 
 import polars
 
-from pippin._runtime.disk import read_regular_file, write_atomically
+from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
-from pippin.images.batch import Journal, to_bytes, write_json
+from pippin.images.batch import Journal
 from pippin.images.drawing import size_told
 from pippin.images.field_model import FieldModel, Look
 from pippin.images.training.folder import images_below

@@ -22,11 +22,11 @@ import numpy as np
 import polars
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import file_checksum, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
 from pippin._runtime.threads import n_threads
-from pippin.images.batch import Journal, Workers, file_checksum, to_bytes, write_json
+from pippin.images.batch import Journal, Workers
 from pippin.images.we3ds import SOIL, VOID, DownloadListing, Problem, ReadMember, find_download, mask_classes
 from pippin.images.windows import WindowOptions, count_photograph, cut_photograph, make_table, read_photograph
 
@@ -275,9 +275,10 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
 
 def _is_complete(folder: Path, record: Record) -> bool:
     """Return True if the table and, by their total size, all of its windows are still there."""
-    if file_checksum(folder / TABLE) != record.table:
+    table = folder / TABLE
+    if not table.is_file() or file_checksum(table) != record.table:
         return False
-    return record.windows["bytes"] == _total_size(folder, polars.read_parquet(folder / TABLE, columns=["file"])["file"])
+    return record.windows["bytes"] == _total_size(folder, polars.read_parquet(table, columns=["file"])["file"])
 
 
 def _total_size(folder: Path, files: Iterable[str]) -> int:

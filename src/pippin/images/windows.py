@@ -12,7 +12,8 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,18 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import read_regular_file, write_atomically
+from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically
 from pippin._runtime.errors import InputError
-from pippin.images.batch import to_bytes
 from pippin.images.we3ds import RARE, SOIL, VOID, Problem, ReadMember, image_file, mask_classes, mask_file
 
 if TYPE_CHECKING:
     import polars  # not needed by worker processes
+    from PIL import Image
 
 LabelRule = Literal["plant", "all"]
 SMALLEST = 32  # pixels of a window's side
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
+HEADER = 16  # bytes of a PNG file before width, height, depth and color type
 GREY, RGB, PALETTE = 0, 2, 3  # PNG's color types
 COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with transparency", 6: "RGB with transparency"}
 
@@ -172,37 +173,40 @@ def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: Win
 
 
 def read_header(data: bytes) -> PngHeader:
-    """Verify the checksum of every chunk of a PNG file, which Pillow does not do for pixels, and return its header."""
-    if not data.startswith(SIGNATURE):
-        raise BadImageError("is empty" if not data else "is no PNG file")
-    place, kind = len(SIGNATURE), b""
-    try:
-        while kind != b"IEND":
-            length, kind = struct.unpack_from(">I4s", data, place)
-            (checksum,) = struct.unpack_from(">I", data, place + 8 + length)
-            if zlib.crc32(memoryview(data)[place + 4 : place + 8 + length]) != checksum:
-                raise BadImageError("is damaged (a checksum in it differs)")
-            if place == len(SIGNATURE) and (kind, length) != (b"IHDR", 13):
-                raise BadImageError("is no PNG file (it has no header)")
-            place += 12 + length
-    except struct.error as error:
-        raise BadImageError("is cut short") from error
-    return PngHeader(*struct.unpack_from(">IIBB", data, len(SIGNATURE) + 8))
+    """Verify the checksum of every chunk of a PNG file, and return its header."""
+    with _open_png(data) as image:
+        try:
+            image.verify()
+        except OSError as error:
+            raise BadImageError("is cut short") from error
+        except (SyntaxError, ValueError) as error:
+            raise BadImageError("is damaged (a checksum in it differs)") from error
+    return PngHeader(*struct.unpack_from(">IIBB", data, HEADER))
 
 
 def read_pixels(data: bytes) -> NDArray[np.uint8]:
     """Decode the stored values of a PNG file: palette indices are not turned into colors."""
-    from PIL import Image
+    with _open_png(data) as image:
+        try:
+            return np.asarray(image, dtype=np.uint8)
+        except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+            raise BadImageError("cannot be decoded") from error
+
+
+@contextmanager
+def _open_png(data: bytes) -> Iterator["Image.Image"]:
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-                return np.asarray(image, dtype=np.uint8)
+            image = Image.open(io.BytesIO(data), formats=["PNG"])
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise BadImageError("has more pixels than any photograph") from error
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
-        raise BadImageError("cannot be decoded") from error
+    except UnidentifiedImageError as error:
+        raise BadImageError("is no PNG file" if data else "is empty") from error
+    with image:
+        yield image
 
 
 def cut_photograph(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import concatenate_on_disk
+from pippin._runtime.disk import concatenate_on_disk, file_checksum
 from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
@@ -433,10 +433,7 @@ def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
 
 def _checksum(paths: Sequence[Path]) -> str:
     """Return the SHA-256 of a file; of several, the SHA-256 of theirs."""
-    sums = []
-    for path in paths:
-        with path.open("rb") as file:
-            sums.append(hashlib.file_digest(file, "sha256").hexdigest())
+    sums = [file_checksum(path) for path in paths]
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 

@@ -1,6 +1,5 @@
 """Prediction sets, decisions and tables as files, each written whole or not at all."""
 
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decisions
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import to_bytes, write_atomically
 
 if TYPE_CHECKING:
     import polars
@@ -112,12 +111,8 @@ def write_table(path: Path, table: "polars.DataFrame") -> None:
         path: the file.
         table: its content.
     """
-    buffer = io.BytesIO()
-    if Path(path).suffix.lower() == ".csv":
-        table.write_csv(buffer)
-    else:
-        table.write_parquet(buffer)
-    write_atomically(path, buffer.getvalue())
+    is_csv = Path(path).suffix.lower() == ".csv"
+    write_atomically(path, to_bytes(table.write_csv if is_csv else table.write_parquet))
 
 
 def _json_lines(rows: Iterable[dict[str, Any]]) -> bytes:

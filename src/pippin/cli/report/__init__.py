@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["render", "write_report", "write_sweep", "write_toy"]
 
 
-def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) -> Path:
+def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], photos: str = "") -> Path:
     """Write the figures (PNG and SVG) and report.html into the folder, and return the page's path.
 
     Args:
@@ -27,6 +27,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
         study: the comparison, its verdict, and the first split in detail.
         title: the page's heading.
         run: how to repeat it, name and value: the command, the data, its checksum.
+        photos: a section of photographs, in HTML.
     """
     need("A figure or report", "report", "matplotlib", "jinja2")
     from pippin.cli.report import figures
@@ -45,7 +46,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str]) ->
     svgs = {name: figures.rendered(figure, "svg") for name, figure in drawings.items()}
     narrow = figures.rendered(figures.class_coverage(comparison, by_class, narrow=True), "svg")
     inline = {name: figures.inline(svg, name) for name, svg in (svgs | {"narrow": narrow}).items()}
-    page = comparison_page(study, by_class, inline, title, run)
+    page = comparison_page(study, by_class, inline, title, run, photos)
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in drawings.items():
         figures.save_figure(figure, out, name, svgs[name])

@@ -1,8 +1,8 @@
 """Figures of results, their files, and their drawings inside a page."""
 
-import io
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from pippin._plotting import drawing
 from pippin._plotting.decisions import draw_promises
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
 from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import to_bytes, write_atomically
 from pippin.cli.toy import CASES, Case
 
 if TYPE_CHECKING:
@@ -167,15 +167,13 @@ def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]",
 
 def rendered(figure: Figure, kind: str) -> bytes:
     """Render the figure as PNG, or as SVG without a background; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box is drawn instead
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             figure.draw_without_rendering()
             figure.set_layout_engine(None)  # with any engine, each file would be laid out again
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg")
-    return buffer.getvalue()
+        return to_bytes(partial(figure.savefig, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg"))
 
 
 def inline(svg: bytes, name: str) -> str:

@@ -1,11 +1,11 @@
 """The page of a comparison with its section of photographs, and the page of a monitor."""
 
 import base64
-import io
 import platform
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
 from pippin._plotting.drawing import RATIO
 from pippin._plotting.streams import draw_monitor
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import to_bytes
 from pippin._runtime.version import __version__
 from pippin._theory.level import quantile_rank
 from pippin.cli.report import figures, render
@@ -46,7 +46,6 @@ PARTNERS = ("class", "class and group", "cluster", "rc3p")  # taxonomies shown b
 EACH = 6  # photographs of a kind
 SIDE = 112  # pixels of a thumbnail
 SHOWN = ("repip", "raps", "aps")  # the first is shown beside photographs; the others where it leaves no set empty
-LAST = '<section aria-labelledby="h-run">'  # photographs are inserted before it
 
 
 def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, ClassCoverage]:
@@ -65,9 +64,14 @@ def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, 
 
 
 def comparison_page(
-    study: Study, by_class: dict[str, ClassCoverage], drawings: dict[str, str], title: str, run: dict[str, str]
+    study: Study,
+    by_class: dict[str, ClassCoverage],
+    drawings: dict[str, str],
+    title: str,
+    run: dict[str, str],
+    photos: str,
 ) -> str:
-    """Render report.html; `drawings` are figures as SVG by name, and `run` is as in `write_report`."""
+    """Render report.html; `drawings` are figures as SVG by name, `run` and `photos` are those of `write_report`."""
     comparison, verdict, curves = study.comparison, study.verdict, study.curves
     smallest, most, _ = verdict.compared
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
@@ -85,6 +89,7 @@ def comparison_page(
         hollow=HOLLOW if any(look(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
         n_test=curves[0].n_test,
+        photos=photos,
         pairs=list(zip(*(differences(comparison, name) for name in ("mean_size", "singleton_rate")), strict=True)),
         run=made_by | sample | run,
         sampled={str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test},
@@ -138,17 +143,15 @@ def stream_page(monitor: "Monitor") -> str:
     return render("stream.html.j2", title="Along the stream", monitor=monitor, drawing=drawing)
 
 
-def show_photographs(page: Path, folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> None:
-    """Insert photographs of `folder`, whose logits train wrote to `probs`, into the page."""
+def photographs(folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> str:
+    """Render the section of photographs of `folder`, whose logits train wrote to `probs`."""
     from pippin.tables.reading import read_data
 
     data = read_data(probs)
     with np.load(probs) as archive:
         files = archive["files"]
     rows, sets = first_split(data, alpha, fraction, seed)
-    section = photo_section(folder, files[rows].tolist(), sets, data.truth()[rows])
-    start, last, end = page.read_text(encoding="utf-8").rpartition(LAST)
-    write_atomically(page, f"{start}{section}\n{last}{end}".encode())
+    return photo_section(folder, files[rows].tolist(), sets, data.truth()[rows])
 
 
 def first_split(
@@ -238,11 +241,10 @@ def thumbnail(path: Path) -> str | None:
     """Make a small JPEG in base64; None if the file cannot be read."""
     from PIL import Image, ImageOps
 
-    buffer = io.BytesIO()
     try:
         with Image.open(path) as image:
             image.draft("RGB", (SIDE, SIDE))
-            ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), (SIDE, SIDE)).save(buffer, "JPEG", quality=80)
+            small = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), (SIDE, SIDE))
     except Exception:  # Pillow's decoders raise many kinds
         return None
-    return base64.b64encode(buffer.getvalue()).decode()
+    return base64.b64encode(to_bytes(partial(small.save, format="JPEG", quality=80))).decode()

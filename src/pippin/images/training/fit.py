@@ -19,10 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__
-from pippin.images.batch import to_bytes, write_json
 from pippin.images.reading import silence_pillow
 from pippin.images.training import Epoch, Options, choose_device
 from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord, batches, divide, list_images
@@ -215,7 +214,7 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
         "versions": {"python": platform.python_version(), "pippin": __version__} | versions,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    write_json(out.with_name("train.json"), record, indent=2, end="")
+    write_json(out.with_name("train.json"), record)
     names, groups = np.array(trained.classes), trained.groups
     labels = names[trained.labels]  # by name: a class may be called 3
     arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}

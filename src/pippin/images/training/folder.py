@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.disk import write_atomically
+from pippin._runtime.disk import file_checksum, to_bytes, write_atomically
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
-from pippin.images.batch import file_checksum, to_bytes
 from pippin.images.reading import read_image
 from pippin.images.training import Epoch
 
@@ -228,6 +227,6 @@ def read_training(folder: Path) -> TrainingRecord:
         record = TrainingRecord(**content | {"weights": str(content["weights"])})
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is damaged", "train again") from error
-    if record.weights != file_checksum(folder / WEIGHTS):
+    if not (folder / WEIGHTS).is_file() or record.weights != file_checksum(folder / WEIGHTS):
         raise InputError(f"{folder / WEIGHTS} are not the weights that {path} speaks of", "train again")
     return record

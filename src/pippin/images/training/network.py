@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from pippin._runtime.disk import atomic_folder, naming_target
+from pippin._runtime.disk import atomic_folder, naming_target, write_json
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
-from pippin.images.batch import write_json
 from pippin.images.reading import CONFIG, processor_config
 from pippin.images.training.folder import TrainingRecord
 
@@ -117,7 +116,7 @@ class TorchNetwork:
                     self.model.save_pretrained(draft)
                 except SafetensorError as error:  # also for a full disk
                     raise OSError(str(error)) from error
-            write_json(draft / CONFIG, processor_config(size, self.mean, self.sd), indent=2, end="")
+            write_json(draft / CONFIG, processor_config(size, self.mean, self.sd))
             training.save(draft)
 
 
