@@ -3,13 +3,11 @@
 An error of a parser becomes one sentence that names the file. `reading.py` checks the values.
 """
 
-import gzip
 import hashlib
 import io
 import os
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     import polars
 
 PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
-BLOCK = 1 << 23  # bytes of text that are parsed at once
 STDIN = Path("-")
 
 BinaryStream = io.BufferedReader | io.BytesIO
@@ -116,15 +113,15 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
 
 
 def _read_csv(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
-    with _decompressed(stream, path) as text:
-        body = csv_body(text.read(), path)
-    return csv_content(body, find_columns(body.columns, layout, path), path)
+    table = scan_csv(stream.read(), path)
+    frame = parsed(table.collect, path, is_parquet=False)
+    return csv_content(frame, find_columns(frame.columns, layout, path), path)
 
 
 def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
     import polars
 
-    frame = parquet(lambda: polars.read_parquet(stream), path)
+    frame = parsed(lambda: polars.read_parquet(stream), path, is_parquet=True)
     return parquet_content(frame, find_columns(frame.columns, layout, path), path)
 
 
@@ -140,60 +137,19 @@ def whole_if_all(values: Any) -> Any:
     return values.astype(np.int64) if whole else values
 
 
-def csv_blocks(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield the text in blocks of whole lines, each below the header, with its first byte's position in the text.
+def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
+    """Scan a table of text, compressed or not, every cell as text: types do not depend on the first cells.
 
     Args:
-        path: the table.
-        start: the position of an earlier block, to begin there.
+        source: the table, or its content.
+        path: the name of the table in errors.
     """
-    with opened(path) as stream, _decompressed(stream, path) as text:
-        header, line = b"", b"-"
-        while line and (not header or header.count(b'"') % 2):  # a name may contain a line break
-            header += (line := text.readline())
-        position, rest, empty = max(start, len(header)), b"", True
-        text.seek(position)
-        while more := text.read(BLOCK):
-            rest += more
-            if end := _last_line_end(rest):
-                yield position, header + rest[:end]
-                position, rest, empty = position + end, rest[end:], False
-        if rest or empty:
-            yield position, header + rest
-
-
-def _last_line_end(text: bytes) -> int:
-    """Return the end of the last line break outside quotes; 0 if there is none."""
-    end = text.rfind(b"\n") + 1
-    while end and text.count(b'"', 0, end) % 2:
-        end = text.rfind(b"\n", 0, text.rfind(b'"', 0, end)) + 1
-    return end
-
-
-@contextmanager
-def _decompressed(stream: BinaryStream, path: Path) -> Iterator[Any]:
-    """Decompress a stream that begins as gzip does."""
-    compressed = stream.read(2) == b"\x1f\x8b"
-    stream.seek(0)
-    try:
-        yield gzip.GzipFile(fileobj=stream) if compressed else stream
-    except (OSError, EOFError, zlib.error) as error:
-        if not compressed:
-            raise
-        raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
-
-
-def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
-    """Parse rows below a header, every cell as text: the type of a column does not depend on its first cells."""
     import polars
 
-    frame = _parsed(
-        lambda: polars.read_csv(text, has_header=False, infer_schema_length=0),
-        f"{path} cannot be read as comma-separated values",
-        "write UTF-8 text with equally many cells in every line",
-    )
-    frame = frame.with_columns(polars.all().str.strip_chars())
-    header, body = frame.row(0), frame[1:]
+    cells = polars.scan_csv(source, has_header=False, infer_schema=False, glob=False)
+    cells = cells.with_columns(polars.all().str.strip_chars())
+    first = parsed(lambda: cells.head(1).collect(), path, is_parquet=False)
+    header = first.row(0)
     separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
     if separator is not None:
         raise InputError(f"{path} has {separator!r} between its cells, expected commas", "write it with commas")
@@ -202,8 +158,8 @@ def csv_body(text: bytes, path: Path) -> "polars.DataFrame":
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
-    body.columns = list(header)
-    return body.filter(~polars.all_horizontal(polars.all().is_null()))  # blank lines
+    rows = cells.slice(1).filter(~polars.all_horizontal(polars.all().is_null()))  # without blank lines
+    return rows.select(polars.col(cell).alias(name) for cell, name in zip(first.columns, header, strict=True))
 
 
 def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
@@ -263,19 +219,20 @@ def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | N
     return None if codes.has_nulls() else codes.to_numpy()
 
 
-def parquet(read: Callable[[], T], path: Path) -> T:
-    """Read Parquet with polars; an error becomes one sentence."""
-    return _parsed(read, f"{path} is damaged or no Parquet file", "write it again")
-
-
-def _parsed(read: Callable[[], T], what: str, remedy: str) -> T:
+def parsed(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
+    """Call a reader of polars; its errors become one sentence that names the file."""
     import polars
 
     try:
         with _silence():
             return read()
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
-        raise InputError(what, remedy) from error
+        if is_parquet:
+            raise InputError(f"{path} is damaged or no Parquet file", "write it again") from error
+        if isinstance(error, OSError):
+            raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
+        remedy = "write UTF-8 text with equally many cells in every line"
+        raise InputError(f"{path} cannot be read as comma-separated values", remedy) from error
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
 from pippin._validation.rows import Rows, as_rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalized
-from pippin.tables.formats import csv_blocks, csv_body, csv_content, opened, parquet, parquet_content, whole_if_all
+from pippin.tables.formats import csv_content, opened, parquet_content, parsed, scan_csv, whole_if_all
 from pippin.tables.reading import Data, check_rows, checked_groups, naming
 
 if TYPE_CHECKING:
@@ -121,16 +121,12 @@ def _is_pattern(path: Path) -> bool:
 
 
 class Table(NamedTuple):
-    """A table file: its columns, with the classes in the order of the first table's, their types, and its rows.
-
-    `marks` are pairs (rows before, position in the text) where a counted table of text can be entered.
-    """
+    """Columns of a table file, with the classes in the order of the first table's, their types, and its rows."""
 
     path: Path
     columns: TableColumns
     schema: dict[str, Any]
     rows: int | None
-    marks: tuple[tuple[int, int], ...] = ((0, 0),)
 
     @property
     def is_parquet(self) -> bool:
@@ -154,28 +150,26 @@ def _described(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
     """Find the columns of every table, which must have the classes of the first one, in any order."""
     tables: list[Table] = []
     for path in paths:
-        if ending(path) == ".parquet":
-            head, rows = _parquet_head(path)
-        else:
-            head, rows = csv_body(next(csv_blocks(path))[1], path)[:0], None
+        head = _collected(_scanned(path).head(0), path)
         columns = find_columns(head.columns, layout, path)
         if tables:
             columns = _as_in_first(columns, tables[0], path)
-        tables.append(Table(path, columns, dict(head.schema), rows))
-        tables[-1].content(head)  # checks the types
+        table = Table(path, columns, dict(head.schema), None)
+        table.content(head)  # checks the types
+        tables.append(counted(table) if table.is_parquet else table)
     return tuple(tables)
 
 
-def _parquet_head(path: Path) -> "tuple[polars.DataFrame, int]":
-    """Return the table without rows, and the number of its rows."""
+def _scanned(path: Path) -> "polars.LazyFrame":
+    """Scan a table, which must still exist."""
     import polars
 
-    def read() -> tuple[polars.DataFrame, int]:
-        table = polars.scan_parquet(path, glob=False)
-        return table.head(0).collect(), table.select(polars.len()).collect().item()
-
     with opened(path):
-        return parquet(read, path)
+        return polars.scan_parquet(path, glob=False) if ending(path) == ".parquet" else scan_csv(path, path)
+
+
+def _collected(table: "polars.LazyFrame", path: Path) -> "polars.DataFrame":
+    return parsed(table.collect, path, ending(path) == ".parquet")
 
 
 def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumns:
@@ -200,14 +194,12 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
 
 
 def counted(table: Table) -> Table:
-    """Count the rows of a table of text, and note where it can be entered."""
+    """Count the rows of a table."""
+    import polars
+
     if table.rows is not None:
         return table
-    marks, rows = [], 0
-    for position, text in csv_blocks(table.path):
-        marks.append((rows, position))
-        rows += len(csv_body(text, table.path))
-    return table._replace(rows=rows, marks=tuple(marks))
+    return table._replace(rows=_collected(_scanned(table.path).select(polars.len()), table.path).item())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -298,8 +290,7 @@ class Scan:
             rows = table.rows or 0
             if before < stop and start < before + rows:
                 first = start - before if not chosen else first
-                mark = max(mark for mark in table.marks if mark[0] <= max(0, start - before))
-                chosen.append(table._replace(path=table.path.absolute(), marks=(mark,)))
+                chosen.append(table._replace(path=table.path.absolute()))
             before += rows
         return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
@@ -368,40 +359,17 @@ class Scan:
     def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
         """Yield pieces of the tables after `start` rows, each with the number of rows before it in its table."""
         for table in self.tables:
-            if table.rows is not None and start >= table.rows:
-                start -= table.rows
+            if start and start >= (n := counted(table).rows or 0):
+                start -= n
                 continue
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            frames = _parquet_frames if table.is_parquet else _csv_frames
-            end = 0
-            for first, frame in frames(table, list(dict.fromkeys(wanted)), start):
-                end = first + len(frame)
-                if end > start:
-                    skipped = max(0, start - first)
-                    yield table, first + skipped, frame[skipped:]
-            start = max(0, start - end)
-
-
-def _csv_frames(table: Table, columns: list[str], start: int) -> "Iterator[tuple[int, polars.DataFrame]]":
-    first, position = max(mark for mark in table.marks if mark[0] <= start)
-    for _, text in csv_blocks(table.path, position):
-        body = csv_body(text, table.path).select(columns)
-        for at in range(0, len(body), BATCH):
-            yield first + at, body[at : at + BATCH]
-        first += len(body)
-
-
-def _parquet_frames(table: Table, columns: list[str], start: int) -> "Iterator[tuple[int, polars.DataFrame]]":
-    import polars
-
-    with opened(table.path):
-        pass  # still there
-    lazy = polars.scan_parquet(table.path, glob=False).select(columns).slice(start)
-    frames = lazy.collect_batches(chunk_size=BATCH, maintain_order=True)
-    while (frame := parquet(lambda: next(iter(frames), None), table.path)) is not None:
-        yield start, frame
-        start += len(frame)
+            rows = _scanned(table.path).select(*dict.fromkeys(wanted)).slice(start)
+            read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
+            while (frame := parsed(read, table.path, table.is_parquet)) is not None:
+                yield table, start, frame
+                start += len(frame)
+            start = 0
 
 
 @contextmanager
