@@ -14,7 +14,7 @@ from pippin.cli.outputs import check_distinct, check_target
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, known, naming
-from pippin.tables.writing import decisions_table, write_decisions
+from pippin.tables.writing import decisions_table, write_table
 
 _ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
 
@@ -43,7 +43,7 @@ def decide(
     if out == STDIN:
         sys.stdout.buffer.write(decisions_table(decisions, given.ids).write_csv().encode())
     else:
-        write_decisions(out, decisions, given.ids)
+        write_table(out, decisions_table(decisions, given.ids))
         tell(f"{len(decisions):,} actions are in {out}.")
     shares = ", ".join(f"{name} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
     tell(f"{shares}. {calibrated.describe()}")

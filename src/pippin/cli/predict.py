@@ -11,7 +11,7 @@ import numpy as np
 
 import pippin
 from pippin._distributed.calibration import positioned
-from pippin._runtime.disk import file_checksum, to_bytes, write_atomically
+from pippin._runtime.disk import file_checksum, write_atomically
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
@@ -21,7 +21,7 @@ from pippin.cli.outputs import check_distinct, check_target, part_files
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
-from pippin.tables.writing import id_column, sets_lines, sets_table
+from pippin.tables.writing import encode_table, id_column, sets_table
 
 PART = 1 << 19  # rows of a part file
 _SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -178,11 +178,8 @@ def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
             sets = predictor.predict(batch.rows, nonempty=task.non_empty, **_inputs(predictor, batch, task))
             predictions.append((sets, batch))
     ending, *more = task.endings
-    if ending == ".jsonl":
-        contents = [b"".join(sets_lines(sets, batch.ids, batch.first) for sets, batch in predictions)]
-    else:
-        tables = [sets_table(sets, batch.ids, ending == ".csv", batch.first) for sets, batch in predictions]
-        contents = [_encode(tables, several[0], ending, task)]
+    tables = [sets_table(sets, batch.ids, ending == ".csv", batch.first) for sets, batch in predictions]
+    contents = [_encode(tables, several[0], ending, task)]
     if more:
         tables = [_p_values_table(predictor, batch, task) for batch in several]
         contents.append(_encode(tables, several[0], more[0], task))
@@ -202,12 +199,7 @@ def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> byt
     table = polars.concat(tables, how="vertical_relaxed")
     if task.id_type is not None:  # ids that are all missing have no type
         table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
-    save: dict[str, Any] = {
-        ".csv": partial(table.write_csv, include_header=first.first == 0),
-        ".parquet": table.write_parquet,
-        ".arrow": partial(table.write_ipc, compression="uncompressed"),
-    }
-    return to_bytes(save[ending])
+    return encode_table(table, ending, include_header=first.first == 0)
 
 
 def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:

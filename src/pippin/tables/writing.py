@@ -1,7 +1,7 @@
 """Prediction sets, decisions and tables as files, each written whole or not at all."""
 
 import json
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,35 +19,8 @@ Ids = tuple[str, NDArray[Any]]  # the name of the ids, and one per row
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 
 
-def write_sets(path: Path, sets: PredictionSets, ids: Ids | None = None) -> None:
-    """Write one line per object: its id, its row, the size of its set, and the labels, most probable first.
-
-    By the ending: `.parquet` holds a list of labels; `.jsonl` one JSON object per line;
-    `.csv` joins the labels by `|`, with a backslash before each `|` or backslash of a name.
-
-    Args:
-        path: the file.
-        sets: the sets.
-        ids: the name of the ids, and one per object.
-    """
-    if Path(path).suffix.lower() == ".jsonl":
-        write_atomically(path, sets_lines(sets, ids))
-    else:
-        write_table(path, sets_table(sets, ids, joined=Path(path).suffix.lower() == ".csv"))
-
-
-def sets_lines(sets: PredictionSets, ids: Ids | None, first: int = 0) -> bytes:
-    """Return one JSON object per line; the first is row `first`."""
-    name, values = ("", None) if ids is None else (ids[0], ids[1].tolist())
-    rows = (
-        ({} if values is None else {name: values[i]}) | {"row": first + i, "size": len(names), "labels": names}
-        for i, names in enumerate(sets.labels())
-    )
-    return _json_lines(rows)
-
-
 def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame":
-    """Return one line per object: its id, its row, its action, and the certificate; null where there is none."""
+    """Tabulate the id, the row, the action and the certificate of every object; null without a certificate."""
     import polars
 
     certificates = np.where(np.isfinite(decisions.certificates), decisions.certificates, np.nan)
@@ -56,23 +29,15 @@ def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame"
     return polars.DataFrame(id_column(ids) | columns)
 
 
-def write_decisions(path: Path, decisions: Decisions, ids: Ids | None = None) -> None:
-    """Write one line per object, as `.csv`, `.parquet` or `.jsonl`.
+def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int = 0) -> "polars.DataFrame":
+    """Tabulate the id, the row, the size and the labels, most probable first, of every set.
 
     Args:
-        path: the file.
-        decisions: the decisions.
+        sets: the sets.
         ids: the name of the ids, and one per object.
+        joined: if True, join the labels by `|`, with a backslash before each `|` or backslash of a name.
+        first: the number of the first row.
     """
-    table = decisions_table(decisions, ids)
-    if Path(path).suffix.lower() == ".jsonl":
-        write_atomically(path, _json_lines(table.iter_rows(named=True)))
-    else:
-        write_table(path, table)
-
-
-def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int = 0) -> "polars.DataFrame":
-    """Return one line per object, the first of row `first`; its labels joined by `|`, or as a list."""
     import polars
 
     names = [str(name).replace("\\", "\\\\").replace("|", "\\|") for name in sets.classes] if joined else sets.classes
@@ -105,16 +70,19 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: "polars.DataFrame") -> None:
-    """Write a table as `.csv` or `.parquet`, whole or not at all.
+    """Write a table as `.csv`, `.jsonl` or `.parquet`, whole or not at all.
 
     Args:
-        path: the file.
+        path: the file; its ending selects the format.
         table: its content.
     """
-    is_csv = Path(path).suffix.lower() == ".csv"
-    write_atomically(path, to_bytes(table.write_csv if is_csv else table.write_parquet))
+    write_atomically(path, encode_table(table, Path(path).suffix.lower()))
 
 
-def _json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return "".join(lines).encode("utf-8", "surrogatepass")
+def encode_table(table: "polars.DataFrame", ending: str, include_header: bool = True) -> bytes:
+    """Encode a table as `.csv`, `.jsonl` (one JSON object per line), `.arrow`, or else `.parquet`."""
+    if ending == ".jsonl":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.iter_rows(named=True)).encode()
+    if ending == ".csv":
+        return to_bytes(partial(table.write_csv, include_header=include_header))
+    return to_bytes(partial(table.write_ipc, compression="uncompressed") if ending == ".arrow" else table.write_parquet)
