@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._compare.comparison import Comparison, compare, compare_in, shown_means
+from pippin._compare.comparison import Comparison, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.calibrate import calibrate_labelled
@@ -244,18 +244,9 @@ def sweep(
         raise InputError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}")
     chosen = parameter or numeric[0]
     steps = tuple(dict.fromkeys(values))
-    comparison = compare(
-        probs,
-        labels,
-        [base.replace(**{chosen: value}) for value in steps],
-        alpha,
-        splits=splits,
-        calibration_fraction=calibration_fraction,
-        seed=seed,
-        classes=classes,
-        from_logits=from_logits,
-    )
-    return Sweep(base, chosen, steps, comparison)
+    methods = parse_methods(base.replace(**{chosen: value}) for value in steps)
+    trial = make_trial(as_labelled(probs, labels, classes, from_logits), alpha, calibration_fraction, seed)
+    return Sweep(base, chosen, steps, compare_in(trial, methods, splits))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

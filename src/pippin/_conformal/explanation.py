@@ -82,7 +82,7 @@ class Explanation:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._plotting.thresholds import plot_explanation
+        from pippin._plotting.calibration import plot_explanation
 
         return plot_explanation(self, ax)
 

@@ -454,11 +454,11 @@ class ConformalPredictor(SavedWithScores):
         Returns:
             Matplotlib axes.
         """
-        from pippin._plotting.thresholds import Scored, cell_names, plot_scores, plot_thresholds
+        from pippin._plotting.calibration import category_names, plot_scores, plot_thresholds
 
         if self.per is not None:
             table = self.table().to_dict(as_series=False)
-            names = cell_names(table, self.per)
+            names = category_names(table, self.per)
             rows = {name: row for row, name in enumerate(names)}.values()  # one of those that share a threshold
             notes = [f"{table['n'][row]:,} examples" for row in rows]
             thresholds = np.array([table["threshold"][row] for row in rows])
@@ -469,7 +469,7 @@ class ConformalPredictor(SavedWithScores):
         scores = self.calibration_scores
         if scores is None:
             raise InputError(f"{self!r} has no calibration scores, so it has no picture", "look at describe()")
-        return plot_scores(Scored(scores, *self._rule.picture(), str(self.score)), ax)
+        return plot_scores(scores, *self._rule.picture(), str(self.score), ax)
 
     def describe(self) -> str:
         """Describe the predictor and its guarantee in one sentence."""

@@ -179,14 +179,14 @@ class RiskController(Saved):
         Args:
             ax: where to draw; new axes by default.
         """
-        from pippin._plotting.thresholds import Scored, plot_scores
+        from pippin._plotting.calibration import plot_scores
 
         if self.scores is None:
             raise InputError(
                 "A bound on any loss keeps no calibration scores, so it has no picture",
                 "give the loss as a cost per class",
             )
-        return plot_scores(Scored(self.scores, None, self.threshold, str(self.score)), ax)
+        return plot_scores(self.scores, None, self.threshold, str(self.score), ax)
 
     def describe(self) -> str:
         """Describe the controller and its guarantee in one sentence."""

@@ -178,7 +178,7 @@ class SelectiveClassifier(Saved):
         Args:
             ax: where to draw; new axes by default.
         """
-        from pippin._plotting.thresholds import plot_thresholds
+        from pippin._plotting.calibration import plot_thresholds
 
         names = ["all rows"] if self.per is None else self.classes
         counts = zip(self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)

@@ -202,7 +202,7 @@ def plot_metric(comparison: "Comparison", metric: str, ax: "Axes | None") -> "Ax
     longest = max(len(short(score)) for score in comparison.scores)
     ax = drawing.new_axes(ax, 6.4 + 0.09 * longest, 1.4 + 0.62 * len(comparison.scores))
     draw_metric(ax, comparison, metric)
-    name_scores(ax, comparison)
+    drawing.name_rows(ax, range(len(comparison.scores)), comparison.scores)
     return ax
 
 
@@ -221,11 +221,6 @@ def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
         ax.locator_params(axis="x", nbins=5)
     if metric == "coverage":
         drawing.target(ax, comparison.alpha)
-
-
-def name_scores(ax: "Axes", comparison: "Comparison") -> None:
-    """Name the violins."""
-    drawing.name_rows(ax, range(len(comparison.scores)), comparison.scores)
 
 
 @drawn

@@ -25,6 +25,7 @@ Row = TypeVar("Row")
 
 INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
 LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"  # a line; bars that reach the target or not
+GREEN = "#009e73"
 LONGEST = 34  # characters of a name in a figure
 FIRST, LAST = 30, 10  # rows of a plot that are drawn if there are too many
 RATIO = 5  # largest over smallest from which an axis is logarithmic
@@ -65,7 +66,7 @@ LOOKS = {
     "aps": FamilyStyle(MISSED, "^"),
     "raps": FamilyStyle("#d55e00", "v"),
     "pip": FamilyStyle(LINE, "D"),
-    "repip": FamilyStyle("#009e73", "P"),
+    "repip": FamilyStyle(GREEN, "P"),
     "socop": FamilyStyle("#111111", "*"),
     "saps": FamilyStyle("#f0e442", "X"),
 }

@@ -5,17 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._plotting.drawing import (
-    INK,
-    MET,
-    bar_style,
-    drawn,
-    named_rows,
-    new_axes,
-    percent_axis,
-    target,
-    write_labels,
-)
+from pippin._plotting import drawing
+from pippin._plotting.drawing import INK, MET, drawn, write_labels
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._theory.planning import share_interval
@@ -56,7 +47,7 @@ def size_groups(largest: int) -> SizeGroups:
 def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
     """Plot the share of sets of every size, singletons hatched."""
     sizes, counts = np.unique(sets.sizes, return_counts=True)
-    ax = new_axes(ax, 6.4, 3.4)
+    ax = drawing.new_axes(ax, 6.4, 3.4)
     groups = size_groups(int(sizes[-1]) if len(sizes) else 0)
     draw_sizes(ax, dict(zip(sizes.tolist(), counts.tolist(), strict=True)), groups, MET)
     title = f"{len(sets):,} sets"
@@ -75,7 +66,7 @@ def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, colour
     ax.bar(places, shares, color=colour, edgecolor=INK, linewidth=0.6, hatch=hatch)
     ax.set_xticks(places, groups.names)
     ax.tick_params(axis="x", rotation=90 if len(groups.names) > EVERY_SIZE + 1 or len(groups.names[-1]) > 2 else 0)
-    percent_axis(ax, "y")
+    drawing.percent_axis(ax, "y")
     ax.grid(axis="y")
 
 
@@ -91,7 +82,7 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
     names, values, counts = list(coverage), list(coverage.values()), [by_name[name] for name in coverage]
     order = sorted(range(len(names)), key=lambda i: 0 if what == "size" else values[i])
     notes = [f"{value:.1%} of {count:,}" for value, count in zip(values, counts, strict=True)]
-    ax, shown, places = named_rows(ax, order, names, notes, PLURALS[what])
+    ax, shown, places = drawing.named_rows(ax, order, names, notes, PLURALS[what])
     draw_shares(ax, places, [values[i] for i in shown], evaluation.alpha)
     for place, i in zip(places, shown, strict=True):
         low, high = share_interval(round(values[i] * counts[i]), counts[i])
@@ -103,8 +94,8 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
 
 def draw_shares(ax: "Axes", places: Sequence[float], values: Sequence[float], alpha: float | None) -> None:
     """Draw a bar for every share, hatched if it is below 1 − alpha."""
-    ax.barh(places, values, height=0.74, **bar_style([alpha is None or value >= 1 - alpha for value in values]))
+    ax.barh(places, values, height=0.74, **drawing.bar_style([alpha is None or value >= 1 - alpha for value in values]))
     if alpha is not None:
-        target(ax, alpha)
+        drawing.target(ax, alpha)
     ax.set_xlim(0, 1)
-    percent_axis(ax, "x")
+    drawing.percent_axis(ax, "x")

@@ -168,9 +168,9 @@ class Sharpener(Saved):
         Args:
             ax: the axes; new ones, if not given.
         """
-        from pippin._plotting.sharpening import draw_confusions
+        from pippin._plotting.calibration import plot_confusions
 
-        return draw_confusions(self.out_of_fold, ax)
+        return plot_confusions(self.out_of_fold, ax)
 
     @property
     def helps(self) -> bool:

@@ -76,7 +76,7 @@ class LabelRatios(NamedTuple):
         Args:
             ax: the axes; new ones, if not given.
         """
-        from pippin._plotting.ratios import plot_ratios
+        from pippin._plotting.calibration import plot_ratios
 
         return plot_ratios(self, ax)
 

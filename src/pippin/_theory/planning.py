@@ -132,7 +132,7 @@ class Plan:
         Args:
             ax: where to draw; new axes, if not given.
         """
-        from pippin._plotting.thresholds import plot_plan
+        from pippin._plotting.calibration import plot_plan
 
         return plot_plan(self, ax)
 

@@ -55,7 +55,7 @@ def violins(comparison: Comparison) -> Figure:
     axes = figure.subplots(1, 3, sharey=True, squeeze=False)[0]
     for ax, metric in zip(axes, plots.PANELS, strict=True):
         plots.draw_metric(ax, comparison, metric)
-    plots.name_scores(axes[0], comparison)
+    drawing.name_rows(axes[0], range(len(comparison.scores)), comparison.scores)
     return figure
 
 

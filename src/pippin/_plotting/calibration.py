@@ -1,18 +1,20 @@
-"""Plots of calibration: scores and thresholds, explanations, and the law of coverage of a plan."""
+"""Plots of calibration: scores, thresholds, explanations, coverage of a plan, class ratios and sharpening."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pippin._plotting import drawing
-from pippin._plotting.drawing import INK, LINE, MET, MISSED, QUIET, SPARE, TARGET, drawn, write_labels
+from pippin._plotting.drawing import GREEN, INK, LINE, MET, MISSED, QUIET, SPARE, TARGET, drawn, write_labels
 from pippin._runtime.arrays import Flags, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pippin._conformal.explanation import Explanation
+    from pippin._sharpening.sharpener import OutOfFoldMetrics
+    from pippin._shift.label_shift import LabelRatios
     from pippin._theory.planning import Plan
 
 BINS = 50
@@ -20,21 +22,14 @@ STEEP = 20  # highest bar over the middle one from which heights are logarithmic
 FAR = 6  # range of the scores that is drawn, as a multiple of the range up to the threshold
 EXPLAINED = 20  # classes of an explanation that are drawn
 POINTS, REACH = 400, 4.5  # of the density of coverage: points, and standard deviations on either side of the mean
-
-
-class Scored(NamedTuple):
-    """Calibration scores, their weights, and the threshold, if there is one."""
-
-    scores: Vector
-    weights: Vector | None
-    threshold: float | None
-    name: str
+CONFUSIONS = 10  # confusions that are drawn
 
 
 @drawn
-def plot_scores(scored: Scored, ax: "Axes | None") -> "Axes":
-    """Plot a histogram of the scores of the true classes, divided by the threshold."""
-    scores, weights, threshold, name = scored
+def plot_scores(
+    scores: Vector, weights: Vector | None, threshold: float | None, name: str, ax: "Axes | None"
+) -> "Axes":
+    """Plot a histogram of the calibration scores, weighted if there are weights, divided by the threshold if any."""
     ax, cut = drawing.new_axes(ax, 7, 3.4), np.inf if threshold is None else threshold
     low, high = _range(scores, cut)
     positive: list[float] = []
@@ -132,7 +127,7 @@ def _finite_range(values: Vector) -> tuple[float, float]:
     return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
 
 
-def cell_names(table: dict[str, list[Any]], per: str) -> list[str]:
+def category_names(table: dict[str, list[Any]], per: str) -> list[str]:
     """Name the rows of a table of thresholds: by class, group or kind, or by class and group."""
     kinds = [per] if per in ("group", "kind") else [name for name in ("class", "group") if name in table]
     names = [", ".join(map(str, row)) for row in zip(*(table[kind] for kind in kinds), strict=True)]
@@ -175,3 +170,35 @@ def _draw_density(ax: "Axes", plan: "Plan") -> None:
         ax.plot(ends, [height, height], color=INK, marker="|", markersize=10, linewidth=1.4, label=label)
     ax.legend(loc="upper left", fontsize=9.5)
     ax.set_ylim(0, 1.45 * float(density.max()))
+
+
+@drawn
+def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
+    """Plot each class ratio with two standard errors, the largest on top, and a line at 1."""
+    order = sorted(range(len(result.classes)), key=lambda k: -result.ratios[k])
+    notes = [f"{ratio:.2f} ± {error:.2f}" for ratio, error in zip(result.ratios, result.errors, strict=True)]
+    ax, shown, places = drawing.named_rows(ax, order, result.classes, notes, "classes")
+    ax.errorbar(result.ratios[shown], places, xerr=2 * result.errors[shown], fmt="o", color=LINE, linewidth=1.4)
+    ax.axvline(1, color=QUIET, linewidth=1, linestyle=":")
+    ax.set_xlim(left=0)
+    ax.grid(axis="x")
+    label = "times as common as before; bars: two standard errors"
+    write_labels(ax, "Classes that have become more or less common", label)
+    return ax
+
+
+@drawn
+def plot_confusions(metrics: "OutOfFoldMetrics", ax: "Axes | None") -> "Axes":
+    """Plot a line for each confusion that changed, from its share before sharpening to its share after it."""
+    shown = metrics.confusions[:CONFUSIONS]
+    places = list(range(len(shown)))
+    ax = drawing.new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))
+    before, after = [100 * one.before for one in shown], [100 * one.after for one in shown]
+    ax.hlines(places, before, after, color=SPARE, linewidth=2)
+    ax.plot(before, places, "o", color=SPARE, label="before")
+    ax.plot(after, places, "o", color=GREEN, label="after")
+    drawing.name_rows(ax, places, [f"{one.true} taken for {one.predicted}" for one in shown], longest=60)
+    ax.set_xlim(left=0)
+    write_labels(ax, "Confusions before and after sharpening", "% of the true class, out of fold")
+    ax.legend()
+    return ax
