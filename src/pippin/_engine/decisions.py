@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.dispatch import engine_for, examined, in_blocks, refuse
-from pippin._runtime.arrays import Codes, Indices, Vector
+from pippin._engine.dispatch import checked_block, engine_for, fill, in_engine, refuse
+from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.policy import Policy
 from pippin._validation.rows import Rows
 
@@ -18,12 +18,7 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
     """Compute the nonconformity score of one class per row: the smallest β from which on it keeps its certificate."""
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        if engine.decision_scores(examined(engine, rows, start, stop), labels[part], policy, scores[part]):
-            rows.check(start, stop)
-
-    in_blocks(work, rows)
+    in_engine(engine, rows, lambda block, part: engine.decision_scores(block, labels[part], policy, scores[part]))
     return scores
 
 
@@ -36,25 +31,17 @@ def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> t
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     actions, certificates = np.zeros(rows.n, dtype=np.int32), np.zeros(rows.n)
 
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        block, found = examined(engine, rows, start, stop), (actions[part], certificates[part])
-        if engine.decisions(block, policy, limits, group[part], found):
-            rows.check(start, stop)
+    def work(block: Floats, part: slice) -> int:
+        return engine.decisions(block, policy, limits, group[part], (actions[part], certificates[part]))
 
-    in_blocks(work, rows)
+    in_engine(engine, rows, work)
     return actions, certificates
 
 
 def best_response(rows: Rows, utilities: Vector) -> Indices:
     """Compute the action of largest expected utility of every row, the first of equal ones."""
     actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
-
-    def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        actions[start:stop] = (rows.block(start, stop) @ by_class).argmax(axis=1)
-
-    in_blocks(work, rows)
+    fill(actions, rows, lambda start, stop: (checked_block(rows, start, stop) @ by_class).argmax(axis=1))
     return actions
 
 

@@ -60,12 +60,7 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
     n, n_classes = rows.array.shape
     c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        if engine.label_scores(examined(engine, rows, start, stop), labels[part], c, u[part], scores[part]):
-            rows.check(start, stop)
-
-    in_blocks(work, rows)
+    in_engine(engine, rows, lambda block, part: engine.label_scores(block, labels[part], c, u[part], scores[part]))
     return scores
 
 
@@ -107,12 +102,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
     """Return the score of every class of every row."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     scores = np.empty((rows.n, rows.n_classes))
-
-    def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        scores[start:stop] = engine.class_scores(rows.block(start, stop), c, u[start:stop])
-
-    in_blocks(work, rows)
+    fill(scores, rows, lambda start, stop: engine.class_scores(checked_block(rows, start, stop), c, u[start:stop]))
     return scores
 
 
@@ -122,13 +112,12 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n, dtype=np.int64)
     found: dict[int, Indices] = {}
 
-    def work(start: int, stop: int) -> None:
-        part, own = slice(start, stop), bounds if bounds.group is None else bounds.of_rows(start, stop)
-        found[start], suspects = engine.members(examined(engine, rows, start, stop), c, own, u[part], sizes[part])
-        if suspects:
-            rows.check(start, stop)
+    def work(block: Floats, part: slice) -> int:
+        block_bounds = bounds.of_rows(part)
+        found[part.start], suspects = engine.members(block, c, block_bounds, u[part], sizes[part])
+        return suspects
 
-    in_blocks(work, rows)
+    in_engine(engine, rows, work)
     return sizes, found[0] if len(found) == 1 else np.concatenate([found[start] for start in sorted(found)])
 
 
@@ -142,9 +131,8 @@ def p_values(rows: Rows, score: Score, held: Held, group: Codes | None, draws: D
     fill = held.fills[key]
 
     def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        p = np.empty((stop - start, rows.n_classes))
-        fill(rows.block(start, stop), group[start:stop], draws.of_rows(start, stop), p)
+        part, p = slice(start, stop), np.empty((stop - start, rows.n_classes))
+        fill(checked_block(rows, start, stop), group[part], draws.of_rows(part), p)
         use(start, p)
 
     in_steps(work, rows.n, TILE // rows.n_classes)
@@ -186,8 +174,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
     classes, top = np.empty(rows.n, dtype=np.int64), np.empty(rows.n)
 
     def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        block = rows.block(start, stop)
+        block = checked_block(rows, start, stop)
         classes[start:stop] = block.argmax(axis=1)
         top[start:stop] = block[np.arange(stop - start), classes[start:stop]]
 
@@ -235,8 +222,7 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
     ranks = np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
-        rows.check(start, stop)
-        block = rows.block(start, stop)
+        block = checked_block(rows, start, stop)
         ranks[start:stop] = _ranks_in(block, labels[start:stop])
         ranked[start:stop] = np.sort(block, axis=1)[:, ::-1]
 
@@ -273,11 +259,24 @@ def checksum(rows: Rows, labels: Codes) -> str:
     return digest.hexdigest()
 
 
-def examined(engine: Engine, rows: Rows, start: int, stop: int) -> Floats:
-    """Return a block of rows for an engine, checked unless the engine checks rows itself."""
-    if not engine.INSPECTS:
-        rows.check(start, stop)
+def checked_block(rows: Rows, start: int, stop: int) -> Floats:
+    """Return a block of rows after checking that they are distributions."""
+    rows.check(start, stop)
     return rows.block(start, stop)
+
+
+def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int]) -> None:
+    """Call compute(block, rows of the block) for every block of rows, on all cores.
+
+    Rows are checked before if the engine does not inspect them, else where `compute` returns a number of suspect rows.
+    """
+
+    def work(start: int, stop: int) -> None:
+        block = rows.block(start, stop) if engine.INSPECTS else checked_block(rows, start, stop)
+        if compute(block, slice(start, stop)):
+            rows.check(start, stop)
+
+    in_blocks(work, rows)
 
 
 def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:

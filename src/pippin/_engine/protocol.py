@@ -25,8 +25,9 @@ class Bounds(NamedTuple):
     group: Codes | None = None
     ranks: Indices | None = None
 
-    def of_rows(self, start: int, stop: int) -> "Bounds":
-        return self if self.group is None else self._replace(group=self.group[start:stop])
+    def of_rows(self, part: slice) -> "Bounds":
+        """Return the bounds of some rows."""
+        return self if self.group is None else self._replace(group=self.group[part])
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,9 @@ class Draws(NamedTuple):
     u: Vector
     v: Vector | None
 
-    def of_rows(self, start: int, stop: int) -> "Draws":
-        return Draws(self.u[start:stop], None if self.v is None else self.v[start:stop])
+    def of_rows(self, part: slice) -> "Draws":
+        """Return the numbers of some rows."""
+        return Draws(self.u[part], None if self.v is None else self.v[part])
 
 
 class NearPlaces(NamedTuple):

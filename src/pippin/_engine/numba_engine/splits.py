@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pippin._engine.numba_engine.compilation import entry_point, part
-from pippin._engine.numba_engine.rowwise import compiled_formula
+from pippin._engine.numba_engine.rowwise import compiled_formula, lowest_ratio
 from pippin._engine.protocol import NearPlaces, Places
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector
 from pippin._theory.formula import ABOVE, Coefficients
@@ -21,26 +21,13 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 
 @part
-def _lowest_price(row: Floats, price: float) -> float:
-    """SOCOP's τ: the ratio (m − 1 + μ)/(p[2] + … + p[m]) for m = 2, 3, … as long as it falls."""
-    below, tau = 0.0, np.inf
-    for m in range(1, row.size):
-        below += row[m]
-        ratio = (m + price) / below
-        if not ratio < tau:
-            break
-        tau = ratio
-    return tau
-
-
-@part
-def _next_mass(row: Floats, c: Coefficients, rank: int, mass: float) -> Any:
-    """M at `rank`, given M at the rank before."""
+def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
+    """Return M of row i at `rank`, given M at the rank before; `ranks` are all ranks."""
     if rank == 0:
-        return c.second * row[1]
-    if not np.isnan(c.price):
-        return _lowest_price(row, c.price) if rank == 1 else mass
-    return (mass if rank > 1 else 0.0) + c.table[rank - 1, ABOVE] * row[rank - 1]
+        return c.second * block[i, 1]
+    if not np.isnan(c.price):  # SOCOP
+        return lowest_ratio(block, i, ranks, c.price, -np.inf, ranks.size, 1, 0.0, np.inf)[2] if rank == 1 else mass
+    return (mass if rank > 1 else 0.0) + c.table[rank - 1, ABOVE] * block[i, rank - 1]
 
 
 @entry_point
@@ -50,11 +37,11 @@ def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: 
     The first pass counts the classes, the second writes them.
     """
     n, n_classes = block.shape
-    sizes, ends, used = np.zeros(n, np.int32), np.zeros(n, np.int32), 0
+    sizes, ends, used, all_ranks = np.zeros(n, np.int32), np.zeros(n, np.int32), 0, np.arange(n_classes)
     for i in range(n):
         mass = 0.0
         for rank in range(n_classes):
-            mass = _next_mass(block[i], c, rank, mass)
+            mass = _next_mass(block, i, all_ranks, c, rank, mass)
             p = np.float64(block[i, rank])
             if not _score_at(c, rank, p, mass, 0.0) <= high:
                 break
@@ -67,7 +54,7 @@ def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: 
     for i in range(n):
         mass = 0.0
         for rank in range(ends[i] if ends[i] > sizes[i] else 0):
-            mass = _next_mass(block[i], c, rank, mass)
+            mass = _next_mass(block, i, all_ranks, c, rank, mass)
             if rank >= sizes[i]:
                 row[j], rank_of[j], is_label[j], ps[j], masses[j] = i, rank, rank == ranks[i], block[i, rank], mass
                 j += 1
