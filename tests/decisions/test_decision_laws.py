@@ -34,7 +34,7 @@ def test_certificates_are_kept_by_the_beta_law_or_better(n_classes, n_actions, h
     probs, labels = drawn(rng, 60_000, n_classes, honest)
     utility = utility_of(utilities)
     everybody = pippin.decisions.calibrate(probs, labels, utility, 0.1)
-    scores = np.sort(everybody.categories.scores)
+    scores = np.sort(everybody.calibration_scores)
     n, alpha = 60, 0.1
     k = quantile_rank(n, alpha)
     within, kept = [], []

@@ -210,21 +210,29 @@ def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))
     """
-    by_name = by_text(kinds)
-    for name in map(str, classes):
-        if name not in by_name:
-            raise InputError(
-                f"Expected a kind for each of the {len(classes)} classes ({shortened(classes)}), got none for {name!r}",
-                "name its kind too",
-            )
-    if unknown := set(by_name) - set(map(str, classes)):
-        raise InputError(
-            f"Expected kinds of the {len(classes)} classes ({shortened(classes)}), got one of {min(unknown)!r}",
-            "correct its name, or leave it out",
-        )
-    each = [str(by_name[str(name)]) for name in classes]
+    each = [str(kind) for kind in by_class(kinds, classes, "a kind")]
     names = tuple(dict.fromkeys(each))
     return ClassKinds(names, read_only(np.array([names.index(kind) for kind in each], dtype=np.int64)))
+
+
+def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any]:
+    """Return the value of each class; raise an InputError unless `values` has exactly these classes.
+
+    Args:
+        what: the value in words, with its article.
+
+    >>> by_class({"weed": 1, "crop": 2}, ("crop", "weed"), "a cost")
+    [2, 1]
+    """
+    by_name, names = by_text(values), list(map(str, classes))
+    of_classes = f"{len(names)} classes ({shortened(classes)})"
+    if missing := [name for name in names if name not in by_name]:
+        raise InputError(f"Expected {what} for each of the {of_classes}, got none for {missing[0]!r}", "add it")
+    if unknown := set(by_name) - set(names):
+        raise InputError(
+            f"Got {what} for {min(unknown)!r}, which is none of the {of_classes}", "correct its name, or leave it out"
+        )
+    return [by_name[name] for name in names]
 
 
 def by_text(mapping: Mapping[Any, Any]) -> dict[str, Any]:

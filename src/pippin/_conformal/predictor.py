@@ -11,8 +11,9 @@ from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_model
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import like_rows, polars_frame
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
-from pippin._conformal.mondrian import KIND, Categories, GroupNames, Level, group_codes, single_category
+from pippin._conformal.mondrian import KIND, Categories, group_codes, single_category
 from pippin._conformal.rules import (
+    Calibrated,
     MondrianRule,
     Request,
     Rule,
@@ -28,7 +29,6 @@ from pippin._conformal.rules import (
 )
 from pippin._conformal.serialization import (
     Content,
-    SavedWithScores,
     classes_content,
     decoded,
     need,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConformalPredictor(SavedWithScores):
+class ConformalPredictor(Calibrated):
     """A calibrated score: it turns rows of probabilities into prediction sets. Made by `pippin.calibrate`.
 
     Attributes:
@@ -99,24 +99,6 @@ class ConformalPredictor(SavedWithScores):
     def rank_limits(self) -> Indices | None:
         """Largest rank of each class in a set, (1, K), of an RC3P predictor; None for others."""
         return self._rule.limits.ranks if isinstance(self._rule, MondrianRule) else None
-
-    @property
-    def per(self) -> str | None:
-        """Mondrian taxonomy: "class", "group", "class and group", "cluster", "rc3p", "kind", or None."""
-        return self._rule.per
-
-    @property
-    def groups(self) -> GroupNames | None:
-        """Names of the groups with thresholds; None among them stands for all groups that calibration did not see."""
-        return self._rule.groups
-
-    @property
-    def levels(self) -> dict[str, float] | None:
-        """Alpha of each kind of classes, if kinds have levels of their own."""
-        rule = self._rule
-        if not isinstance(rule, MondrianRule) or rule.levels is None or rule.kinds is None:
-            return None
-        return dict(zip(rule.kinds.names, rule.levels, strict=True))
 
     @property
     def confidence(self) -> float | None:
@@ -389,19 +371,6 @@ class ConformalPredictor(SavedWithScores):
         inside = PredictionSets(*rule.members(self._score, request), self.classes).mask[0]
         return explain(request, score, rule.bounds(request), inside, p, self.alpha)
 
-    def at(self, alpha: Level) -> "ConformalPredictor":
-        """Return the predictor at another level, from the same calibration.
-
-        Args:
-            alpha: the significance level; one for all or {kind: alpha}, where thresholds are per kind.
-        """
-        if isinstance(self._rule, MondrianRule):
-            self._rule.need_scores(f"has only alpha={self.alpha}")
-        rule, level = self._rule.at(alpha)
-        predictor = replace(self, alpha=level, _rule=rule)
-        rule.warn_of_infinite(predictor)
-        return predictor
-
     def table(self) -> "polars.DataFrame":
         """Return one row per class (and group): its calibration rows, its threshold, the expected coverage.
 
@@ -464,8 +433,7 @@ class ConformalPredictor(SavedWithScores):
             thresholds = np.array([table["threshold"][row] for row in rows])
             text = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
             return plot_thresholds([names[row] for row in rows], thresholds, notes, text, ax)
-        if isinstance(self._rule, MondrianRule):
-            self._rule.need_scores("has no picture")
+        self._need_scores("has no picture")
         scores = self.calibration_scores
         if scores is None:
             raise InputError(f"{self!r} has no calibration scores, so it has no picture", "look at describe()")

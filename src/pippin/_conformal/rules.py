@@ -13,7 +13,7 @@ level α is {classes with p > α}.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,16 @@ from pippin._conformal.mondrian import (
     rc3p_limits,
     single_category,
 )
-from pippin._conformal.serialization import Content, FieldsPickled, check_limits, listed, need, rising, whole_numbers
+from pippin._conformal.serialization import (
+    Content,
+    FieldsPickled,
+    SavedWithScores,
+    check_limits,
+    listed,
+    need,
+    rising,
+    whole_numbers,
+)
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
@@ -42,7 +51,7 @@ from pippin._theory.scores import Score
 from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.rows import Rows, as_array
 
-Predictor = TypeVar("Predictor")
+Predictor = TypeVar("Predictor", bound="Calibrated")
 Use = Callable[[int, Vector], None]  # takes the first row and the p-values of all classes of some rows
 
 
@@ -209,14 +218,6 @@ class MondrianRule(Rule):
         of = self.categories.lookup
         return None if (of == of[:, :1]).all() else (self.categories.counts == 0)[of]
 
-    def need_scores(self, consequence: str) -> None:
-        """Raise an InputError if the file left the calibration scores out."""
-        if self.categories.raw_scores is None:
-            raise InputError(
-                f"This predictor was saved without its calibration scores, so it {consequence}",
-                "calibrate again, or save with scores=True",
-            )
-
     def at(self, alpha: Level) -> "tuple[MondrianRule, float]":
         level, levels = as_levels(alpha, self.kinds)
         if self.per == "rc3p":
@@ -338,26 +339,44 @@ def marginal_from_content(content: Content) -> tuple[MondrianRule, float, int, C
     return rule, alpha, n, classes
 
 
-def mondrian_from_content(content: Content) -> tuple[MondrianRule, float, int, Classes]:
-    """Read a rule with a threshold per category, each part checked against the others."""
+def mondrian_from_content(
+    content: Content, key: str = "thresholds", taxonomies: tuple[str | None, ...] = (*PER, KIND)
+) -> tuple[MondrianRule, float, int, Classes]:
+    """Read a rule with a threshold per category, each part checked against the others.
+
+    Args:
+        content: the content of the file.
+        key: the name of the thresholds in the file.
+        taxonomies: the valid Mondrian taxonomies.
+    """
     alpha, n, classes = content.shared()
     groups = groups_from_content(content)
-    per = content.take("per", lambda value: value in (*PER, KIND) and ("group" in value) == (groups is not None))
+    per = content.take("per", lambda value: value in taxonomies and ("group" in (value or "")) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))
-    thresholds = content.matrix("thresholds", shape)
-    limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
-    ranks = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
-    need("rank_limits", ranks is None or ranks.shape == shape)
+    thresholds = content.matrix(key, shape)
+    ranks = None
+    if "rc3p" in taxonomies:
+        limits = content.take("rank_limits", lambda value: (value is not None) == (per == "rc3p"))
+        ranks = None if limits is None else whole_numbers("rank_limits", limits, np.int32)
+        need("rank_limits", ranks is None or ranks.shape == shape)
     shared = per == "cluster" or (groups is not None and groups[-1] is None)
     categories = categories_from_content(content, per, n, shape, shared)
+    need("cells", per is not None or len(categories.counts) == 1)
     kinds = kinds_from_content(content, classes, categories) if per == KIND else None
     levels = levels_from_content(content, alpha, kinds)
-    rule = MondrianRule(categories, Bounds(thresholds, None, ranks), per, groups, kinds, levels, _confidence(content))
+    limits = Bounds(thresholds if per else thresholds[:, :1], None, ranks)
+    rule = MondrianRule(categories, limits, per, groups, kinds, levels, _confidence(content))
     if categories.raw_scores is not None:
         known = rule.at(alpha if levels is None or kinds is None else dict(zip(kinds.names, levels, strict=True)))[0]
-        check_limits(thresholds, known.limits.scores)
+        check_limits(thresholds, np.broadcast_to(known.limits.scores, shape))
         if ranks is not None:
             check_limits(ranks, known.limits.ranks)
+    else:  # one threshold per category, infinite with too few rows for the level
+        of_categories = np.full(len(categories.counts), np.inf)
+        of_categories[categories.lookup] = thresholds
+        few = categories.counts < categories.needed(levels or alpha, rule.confidence)
+        need(key, np.array_equal(of_categories[categories.lookup], thresholds))
+        need(key, bool(np.isinf(of_categories[few]).all()))
     return rule, alpha, n, classes
 
 
@@ -381,7 +400,9 @@ def categories_content(groups: GroupNames | None, categories: Categories, scores
     }
 
 
-def categories_from_content(content: Content, per: str, n: int, shape: tuple[int, int], shared: bool) -> Categories:
+def categories_from_content(
+    content: Content, per: str | None, n: int, shape: tuple[int, int], shared: bool
+) -> Categories:
     """Read categories, with their scores if the file has them; `shared` if one more category may hold all scores."""
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
@@ -639,8 +660,64 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
     return given
 
 
+class Calibrated(SavedWithScores):
+    """Base of objects calibrated by a rule: level and taxonomy, and other levels from the same calibration scores."""
+
+    alpha: float
+    n_calibration: int
+    classes: Classes
+    _rule: Rule
+
+    @property
+    def per(self) -> str | None:
+        """Mondrian taxonomy: "class", "group", "class and group", "cluster", "rc3p", "kind", or None."""
+        return self._rule.per
+
+    @property
+    def groups(self) -> GroupNames | None:
+        """Names of the groups with thresholds; None among them stands for all groups without calibration rows."""
+        return self._rule.groups
+
+    @property
+    def levels(self) -> dict[str, float] | None:
+        """Alpha of each kind of classes, if kinds have levels of their own."""
+        rule = self._rule
+        if not isinstance(rule, MondrianRule) or rule.levels is None or rule.kinds is None:
+            return None
+        return dict(zip(rule.kinds.names, rule.levels, strict=True))
+
+    def at(self, alpha: Level) -> Self:
+        """Return the object calibrated at another level, from the same calibration scores.
+
+        Args:
+            alpha: significance level (miscoverage); with a taxonomy of kinds one for all or {kind: alpha}.
+
+        Returns:
+            The predictor or decider of that level.
+
+        Raises:
+            InputError: the object was saved without its calibration scores.
+        """
+        self._need_scores(f"has only alpha={self.alpha}")
+        copied: Any = self
+        rule, level = self._rule.at(alpha)
+        calibrated: Self = replace(copied, alpha=level, _rule=rule)
+        return warned(calibrated)
+
+    def _warn_of_infinite(self) -> None:
+        """Warn of infinite thresholds, and of what they lack."""
+        self._rule.warn_of_infinite(self)
+
+    def _need_scores(self, consequence: str) -> None:
+        """Raise an InputError that states the consequence if the file left the calibration scores out."""
+        if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
+            raise InputError(
+                f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}",
+                "calibrate again, or save with scores=True",
+            )
+
+
 def warned(predictor: Predictor) -> Predictor:
     """Return the predictor after a warning of infinite thresholds."""
-    ruled: Any = predictor
-    ruled._rule.warn_of_infinite(ruled)
+    predictor._warn_of_infinite()
     return predictor

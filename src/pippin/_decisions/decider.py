@@ -1,7 +1,7 @@
 """Risk-averse conformal decisions: actions whose certified utility holds with probability 1 − alpha."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
-from pippin._conformal.mondrian import Categories, ClassKinds, Level
-from pippin._conformal.serialization import Content, SavedWithScores, check_limits, need, shared_content
+from pippin._conformal.mondrian import Level
+from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import decisions, dispatch
-from pippin._runtime.arrays import Classes, Indices, Vector, read_only
+from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import too_few
 from pippin._theory.policy import Policy
-from pippin._validation.index import same_index
-from pippin._validation.labels import as_labelled
-from pippin._validation.rows import Rows, agree, as_one_row, as_rows
+from pippin._validation.labels import as_labelled, rows_of_classes
+from pippin._validation.rows import Rows, as_one_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,17 +83,18 @@ def calibrate(
         )
     scores, n = decisions.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
     if per is None and groups is None and unseen == "error":
-        categories = mondrian.single_category(scores, n, data.rows.n_classes)
-        return Decider(utility, None, 0.5, np.empty(0), n, data.classes, None, categories)._at(alpha)
-    if per == mondrian.KIND:
-        per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
-    taxonomy = mondrian.Taxonomy("group" if per is None else per, groups, unseen)
-    categories, names, kinds = mondrian.categorize(taxonomy, scores, data)
-    return Decider(utility, taxonomy.name, 0.5, np.empty(0), n, data.classes, names, categories, kinds)._at(alpha)
+        rule = rules.mondrian_rule(mondrian.single_category(scores, n, data.rows.n_classes))
+    else:
+        if per == mondrian.KIND:
+            per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
+        taxonomy = mondrian.Taxonomy("group" if per is None else per, groups, unseen)
+        categories, names, kinds = mondrian.categorize(taxonomy, scores, data)
+        rule = rules.mondrian_rule(categories, taxonomy.name, names, kinds)
+    return Decider(utility, 0.5, n, data.classes, rule).at(alpha)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Decider(SavedWithScores):
+class Decider(rules.Calibrated):
     """Utility with calibrated multipliers β, which turns rows of probabilities into certified actions.
 
     If all β of a group are equal, β selects the action. If they differ by class, the action maximizes the worst-case
@@ -105,27 +105,17 @@ class Decider(SavedWithScores):
 
     Attributes:
         utility: the utility of each action under each class.
-        per: Mondrian taxonomy of β: "class", "kind", "group" or "class and group"; None for a single β.
-        alpha: the probability allowed for a broken certificate; the largest, if kinds have levels of their own.
-        betas: betas[g, k] is the β of group g and true class k; a single row without groups.
+        alpha: significance level, the probability allowed for a broken certificate; the largest, if kinds have levels
+            of their own.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
-        groups: names of the groups, if any; the name None stands for every group without calibration rows.
-        categories: the calibration scores by category of the taxonomy.
-        kinds: the kinds of the classes, if any.
-        levels: the alphas of the kinds, if they differ.
     """
 
     utility: Utility
-    per: str | None
     alpha: float
-    betas: Vector
     n_calibration: int
     classes: Classes
-    groups: mondrian.GroupNames | None
-    categories: Categories
-    kinds: ClassKinds | None = None
-    levels: tuple[float, ...] | None = None
+    _rule: rules.MondrianRule
 
     @property
     def guarantee(self) -> float:
@@ -135,7 +125,12 @@ class Decider(SavedWithScores):
     @property
     def takes(self) -> frozenset[str]:
         """Keywords that `decide` and `predict` need."""
-        return frozenset() if self.groups is None else frozenset({"groups"})
+        return self._rule.takes
+
+    @property
+    def betas(self) -> Vector:
+        """Multipliers: `betas[g, k]` is the β of group g and true class k; a single row without groups."""
+        return np.broadcast_to(self._rule.limits.scores, self._rule.categories.lookup.shape)
 
     @property
     def beta(self) -> float:
@@ -144,26 +139,10 @@ class Decider(SavedWithScores):
             raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
         return float(self.betas[0, 0])
 
-    def at(self, alpha: Level) -> "Decider":
-        """Return the decider of another level from the same calibration scores.
-
-        Args:
-            alpha: the probability allowed for a broken certificate; per kind, one for all or {kind: alpha}.
-        """
-        self.need_scores(f"has only alpha={self.alpha}")
-        return self._at(alpha)
-
-    def need_scores(self, consequence: str) -> None:
-        """Raise an InputError if the file left the calibration scores out.
-
-        Args:
-            consequence: the limitation of a decider without scores, for the error.
-        """
-        if self.categories.raw_scores is None:
-            raise InputError(
-                f"This decider was saved without its calibration scores, so it {consequence}",
-                "calibrate again, or save with scores=True",
-            )
+    @property
+    def calibration_scores(self) -> Vector | None:
+        """Scores of the true labels, sorted (category by category with a taxonomy); None if the file left them out."""
+        return self._rule.categories.scores
 
     def decide(self, probs: Any, *, groups: ArrayLike | None = None, from_logits: bool = False) -> Decisions:
         """Select the action of every row, with its certificate.
@@ -230,9 +209,8 @@ class Decider(SavedWithScores):
         """
         from pippin._plotting.decisions import plot_decider
 
-        self.need_scores("has no picture")
-        assert self.categories.scores is not None
-        return plot_decider(self, self.categories.scores, ax)
+        self._need_scores("has no picture")
+        return plot_decider(self, ax)
 
     def describe(self) -> str:
         """Describe the decider and its guarantee in one sentence."""
@@ -242,8 +220,8 @@ class Decider(SavedWithScores):
             return f"{head} too few to promise more than the worst case, so the action is always {safe}."
         whom = {None: "", mondrian.KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
         share = f"{100 * self.guarantee:g}%"
-        if self.levels is not None and self.kinds is not None:
-            levels = zip(self.kinds.names, self.levels, strict=True)
+        if self.levels is not None:
+            levels = self.levels.items()
             whom, share = "", ", ".join(f"{100 * (1 - level):g}% (if the class is a {kind})" for kind, level in levels)
         return f"{head} {whom}each action is worth at least its certificate {share} of the time."
 
@@ -259,41 +237,32 @@ class Decider(SavedWithScores):
             "per": self.per,
             **shared_content(self),
             "betas": self.betas.tolist(),
-            "kinds": None if self.kinds is None else self.kinds.per_class(),
-            "levels": None if self.levels is None else list(self.levels),
-            **rules.categories_content(self.groups, self.categories, scores),
+            "kinds": None if self._rule.kinds is None else self._rule.kinds.per_class(),
+            "levels": None if self.levels is None else list(self.levels.values()),
+            **rules.categories_content(self.groups, self._rule.categories, scores),
         }
 
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
         return self._repr(f"{', '.join(self.utility.actions)}{per}", self._examples)
 
-    def _at(self, alpha: Level) -> "Decider":
-        level, levels = mondrian.as_levels(alpha, self.kinds)
-        betas = read_only(self.categories.thresholds(levels or level)[self.categories.lookup])
-        decider = replace(self, alpha=level, betas=betas, levels=levels)
-        if note := decider._shortage():
-            warn(note)
-        return decider
-
     def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        same_index("probs", rows.index, groups=groups)
+        rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)
         group = mondrian.group_codes(self.groups, self.per or "decision", groups, rows.n)
         return rows, *decisions.decide(rows, self._policy, self._limits, group)
 
-    def _shortage(self) -> str | None:
-        """Describe the categories with too few calibration rows, whose β is infinite, and the consequence."""
+    def _warn_of_infinite(self) -> None:
+        """Warn of categories with too few calibration rows, whose β is infinite, and of the consequence."""
         if self.per is None:
             note = too_few(self.n_calibration, self.alpha)
             end = "Until then the action is always that of the best worst case."
-            return None if note is None else f"{note.partition(' The threshold')[0]} {end}"
-        result = f"the action is {self.utility.actions[self._policy.safe]!r} unless its worst case can be left out"
-        of_kinds = f"Such classes are never ruled out, so {result}"
-        return mondrian.describe_infinite_thresholds(
-            self, self, "multipliers", of_kinds, f"There {result}: collect more"
-        )
+            note = note and f"{note.partition(' The threshold')[0]} {end}"
+        else:
+            result = f"the action is {self.utility.actions[self._policy.safe]!r} unless its worst case can be left out"
+            ends = f"Such classes are never ruled out, so {result}", f"There {result}: collect more"
+            note = mondrian.describe_infinite_thresholds(self._rule, self, "multipliers", *ends)
+        if note:
+            warn(note)
 
     @cached_property
     def _policy(self) -> Policy:
@@ -316,29 +285,11 @@ class Decider(SavedWithScores):
 
 def decider_from_content(content: Content) -> Decider:
     """Rebuild a decider from a file, checking each part against the others."""
-    alpha, n, classes = content.shared()
-    utility = utility_from_content(content.take("utility"), classes)
-    groups = rules.groups_from_content(content)
-    per = content.take("per", lambda value: value is None or value in PER_DECISION)
-    need("per", ("group" in (per or "")) == (groups is not None))
-    shape = (1 if groups is None else len(groups), len(classes))
-    betas = content.matrix("betas", shape)
-    categories = rules.categories_from_content(
-        content, per or "class", n, shape, groups is not None and groups[-1] is None
-    )
-    if per == mondrian.KIND:
-        kinds = rules.kinds_from_content(content, classes, categories)
-        levels = rules.levels_from_content(content, alpha, kinds)
-    else:
-        kinds, levels = (content.take(key, lambda value: value is None) for key in ("kinds", "levels"))
+    utility = content.take("utility")
+    rule, alpha, n, classes = rules.mondrian_from_content(content, "betas", (None, *PER_DECISION))
+    if rule.kinds is None:
+        for key in ("kinds", "levels"):
+            content.take(key, lambda value: value is None)
     content.finish()
-    need("betas", bool((betas >= 0).all()))
-    need("cells", per is not None or len(categories.counts) == 1)
-    if categories.raw_scores is not None:
-        check_limits(betas, categories.thresholds(levels or alpha)[categories.lookup])
-    else:  # one β per category, infinite where its rows are too few for the level
-        by_cell = np.full(len(categories.counts), np.inf)
-        by_cell[categories.lookup] = betas
-        need("betas", np.array_equal(by_cell[categories.lookup], betas))
-        need("betas", bool(np.isinf(by_cell[categories.counts < categories.needed(levels or alpha)]).all()))
-    return Decider(utility, per, alpha, betas, n, classes, groups, categories, kinds, levels)
+    need("betas", bool((rule.limits.scores >= 0).all()))
+    return Decider(utility_from_content(utility, classes), alpha, n, classes, rule)

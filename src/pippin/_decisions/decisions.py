@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # decisions in a notebook
 TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of actions
-MEMBERS = 1 << 20  # set members × actions per block
 
 
 class Decision(NamedTuple):
@@ -156,7 +154,6 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     >>> pippin.decisions.decide(predictor.predict(data.probs[2000:]), utility, fallback="ask")
     Decisions(2,986 objects: spray 52%, leave 7%, ask 42%)
     """
-    by_class = np.ascontiguousarray(utility.of(sets.classes).T)
     empty = sets.sizes == 0
     if fallback not in (None, *utility.actions):
         raise InputError(
@@ -170,15 +167,11 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
         )
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
-    step = max(1, MEMBERS // len(utility.actions))
-    breaks = np.searchsorted(sets.offsets, np.arange(step, len(sets.members), step)).clip(max=len(sets))
-    for start, stop in pairwise(sorted({0, *breaks.tolist(), len(sets)})):
-        rows = start + np.flatnonzero(~empty[start:stop])
-        if len(rows):
-            first, last = sets.offsets[[start, stop]]
-            utilities = by_class[sets.members[first:last]]
-            worst = np.minimum.reduceat(utilities, sets.offsets[rows] - first, axis=0)
-            codes[rows], certificates[rows] = worst.argmax(axis=1), worst.max(axis=1)
+    starts = sets.offsets[:-1][~empty]
+    if len(starts):
+        # One action after another, so that memory holds the utilities of one action for all set members.
+        worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
+        codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
         warn(f"{few}: {fallback!r} is taken there, and nothing certified.")
     return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)

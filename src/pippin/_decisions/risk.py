@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.mondrian import by_class, single_category
+from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.rules import marginal_rule
 from pippin._conformal.serialization import Content, Saved, check_limits, classes_content, listed, need, whole_numbers
 from pippin._conformal.sets import PredictionSets
-from pippin._decisions.utility import by_class
 from pippin._engine import dispatch
-from pippin._engine.draws import draws, generator_of
-from pippin._engine.protocol import Bounds
+from pippin._engine.draws import draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
-from pippin._validation.batched import Batched, is_batched, watched
 from pippin._validation.labels import Labelled, as_labelled
-from pippin._validation.rows import agree, as_one_row, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,13 +151,7 @@ class RiskController(Saved):
             nonempty: add the most probable class to empty sets, which increases coverage and mean size.
             from_logits: treat `probs` as logits and apply softmax.
         """
-        if is_batched(probs):
-            return self._predict_batches(probs, seed, nonempty, from_logits)
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
-        u = draws(self.score, rows.n, seed)
-        sets = dispatch.members(rows, self.score, Bounds(np.array([[self.threshold]])), u)
-        return PredictionSets(*(dispatch.with_best(rows, sets) if nonempty else sets), self.classes, rows.index)
+        return self._predictor.predict(probs, seed=seed, nonempty=nonempty, from_logits=from_logits)
 
     def predict_one(self, row: Any, *, seed: Seed = None, nonempty: bool = False) -> Indices:
         """Predict the class indices of one object, most probable first, with low latency.
@@ -168,10 +161,7 @@ class RiskController(Saved):
             seed: for randomized scores; a seed or a Generator.
             nonempty: add the most probable class to an empty set.
         """
-        randomized, one_set = self._one
-        row = as_one_row(row, self.classes)
-        members: Indices = one_set(row, generator_of(seed).random() if randomized else 0.0, self.threshold)
-        return members if len(members) or not nonempty else np.array([row.argmax()], dtype=np.int32)
+        return self._predictor.predict_one(row, seed=seed, nonempty=nonempty)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the calibration scores and the threshold; return Matplotlib axes.
@@ -179,14 +169,12 @@ class RiskController(Saved):
         Args:
             ax: where to draw; new axes by default.
         """
-        from pippin._plotting.calibration import plot_scores
-
         if self.scores is None:
             raise InputError(
                 "A bound on any loss keeps no calibration scores, so it has no picture",
                 "give the loss as a cost per class",
             )
-        return plot_scores(self.scores, None, self.threshold, str(self.score), ax)
+        return self._predictor.plot(ax)
 
     def describe(self) -> str:
         """Describe the controller and its guarantee in one sentence."""
@@ -216,20 +204,11 @@ class RiskController(Saved):
             f"{len(self.classes):,} classes)"
         )
 
-    def _predict_batches(self, tables: Batched, seed: Seed, nonempty: bool, from_logits: bool) -> PredictionSets:
-        if from_logits:
-            raise InputError("Expected tables without from_logits=", "leave it out, the tables bring what they have")
-        generator, sets = generator_of(seed), []
-        for batch in watched(tables):
-            with batch.naming():
-                sets.append(self.predict(batch.rows, seed=generator, nonempty=nonempty))
-        sizes, members = (np.concatenate([getattr(part, name) for part in sets]) for name in ("sizes", "members"))
-        return PredictionSets(sizes, members, self.classes)
-
     @cached_property
-    def _one(self) -> tuple[bool, dispatch.OneSet]:
-        """Randomization flag of the score, and its compiled function of one row."""
-        return self.score.randomized, dispatch.one_set(self.score, len(self.classes))
+    def _predictor(self) -> ConformalPredictor:
+        """Predictor with this threshold; its significance level is not used."""
+        rule = marginal_rule(single_category(self.scores, self.n_calibration, len(self.classes)), self.threshold)
+        return ConformalPredictor(self.score, 0.5, self.n_calibration, self.classes, rule)
 
 
 def risk_from_content(content: Content) -> RiskController:

@@ -13,8 +13,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import Share, html_table
 from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
-from pippin._validation.labels import as_labelled
-from pippin._validation.rows import agree, as_rows
+from pippin._validation.labels import as_labelled, rows_of_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,8 +165,7 @@ class SelectiveClassifier(Saved):
         >>> selective.predict(data.probs[2000:])
         SelectivePredictions(2,986 objects, 35% acted on)
         """
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
+        rows = rows_of_classes(self.classes, probs, from_logits)
         best, top = dispatch.best(rows)
         limits = self.thresholds if self.per is None else self.thresholds[best]
         return SelectivePredictions(named(best, self.classes), top >= limits, top)

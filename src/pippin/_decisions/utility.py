@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.mondrian import by_text
+from pippin._conformal.mondrian import by_class
 from pippin._conformal.serialization import need
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError, warn
@@ -178,26 +178,6 @@ class Utility:
     def __repr__(self) -> str:
         kinds = f" of {len(set(self.kinds.values())):,} kinds" if self.kinds is not None else ""
         return f"Utility({', '.join(self.actions)}; {len(self.classes):,} classes{kinds})"
-
-
-def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any]:
-    """Return the value of each class; raise an InputError unless `values` has exactly these classes.
-
-    Args:
-        what: the value in words, with its article.
-
-    >>> by_class({"weed": 1, "crop": 2}, ("crop", "weed"), "a cost")
-    [2, 1]
-    """
-    by_name, names = by_text(values), list(map(str, classes))
-    of_classes = f"{len(names)} classes ({shortened(classes)})"
-    if missing := [name for name in names if name not in by_name]:
-        raise InputError(f"Expected {what} for each of the {of_classes}, got none for {missing[0]!r}", "add it")
-    if unknown := set(by_name) - set(names):
-        raise InputError(
-            f"Got {what} for {min(unknown)!r}, which is none of the {of_classes}", "correct its name, or leave it out"
-        )
-    return [by_name[name] for name in names]
 
 
 def utility_from_content(content: Any, classes: Classes) -> Utility:

@@ -53,11 +53,13 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 
 
 @drawn
-def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes":
+def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     """Plot the share of calibration rows whose certificate is kept, against β; a line and a mark for each cell."""
-    ax, cells = drawing.new_axes(ax, 7, 3.8), [scores[a:b] for a, b in pairwise(decider.categories.offsets.tolist())]
+    ax, categories, scores = drawing.new_axes(ax, 7, 3.8), decider._rule.categories, decider.calibration_scores
+    assert scores is not None
+    cells = [scores[a:b] for a, b in pairwise(categories.offsets.tolist())]
     few, lowest = len(cells) <= NAMED, 1.0
-    betas = dict(zip(decider.categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
+    betas = dict(zip(categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
     for number, (own, name) in enumerate(zip(cells, _cell_names(decider), strict=True)):
         if not len(own):
             continue
@@ -69,7 +71,7 @@ def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes
         if np.isfinite(betas[number]):
             kept = float((own <= betas[number]).mean())
             ax.plot(betas[number], kept, marker="o", color=colour, markeredgecolor=INK, zorder=4)
-    for number, level in enumerate(decider.levels or (decider.alpha,)):
+    for number, level in enumerate((decider.levels or {"": decider.alpha}).values()):
         colour = TARGET if decider.levels is None else COLOURS[number % len(COLOURS)]
         ax.axhline(1 - level, color=colour, linestyle=(0, (5, 2)), linewidth=1.4)
     ax.set_xscale("symlog", linthresh=1)
@@ -86,10 +88,10 @@ def plot_decider(decider: "Decider", scores: Vector, ax: "Axes | None") -> "Axes
 
 def _cell_names(decider: "Decider") -> list[str]:
     """Name each cell by what its rows have in common."""
-    of, names = decider.categories.lookup, []
-    for cell in range(len(decider.categories.counts)):
+    of, kinds, names = decider._rule.categories.lookup, decider._rule.kinds, []
+    for cell in range(len(decider._rule.categories.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == cell))
-        parts = [] if decider.kinds is None else [decider.kinds.names[int(decider.kinds.codes[classes[0]])]]
+        parts = [] if kinds is None else [kinds.names[int(kinds.codes[classes[0]])]]
         if decider.groups is not None:
             parts += [str(decider.groups[int(groups[0])]) if len(groups) == 1 else "every group"]
         if not parts or len(classes) == 1 < of.shape[1]:

@@ -64,14 +64,14 @@ def graph_metadata(training: TrainingRecord) -> dict[str, str]:
 
 def _calibration_scores(predictor: Any) -> Vector:
     """Return the calibration scores of a predictor or decider that needs only an image."""
-    is_decider, rule = isinstance(predictor, Decider), getattr(predictor, "_rule", None)
-    supported = is_decider or (isinstance(rule, MondrianRule | UnitsRule) and len(predictor.sharpeners) < 2)
+    rule, sharpeners = getattr(predictor, "_rule", None), getattr(predictor, "sharpeners", ())
+    supported = isinstance(rule, MondrianRule | UnitsRule) and len(sharpeners) < 2
     more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
     if more or not supported:
         sentence = f"Expected a predictor that needs nothing but an image, got {predictor!r}"
         sentence += f", for its {more}" if more else ""
         raise InputError(sentence, "calibrate one for all, per class, per kind or by units")
-    scores: Vector | None = predictor.categories.scores if is_decider else predictor.calibration_scores
+    scores: Vector | None = predictor.calibration_scores
     if scores is None:
         sentence = f"Expected a predictor with its calibration scores, got {predictor!r} without"
         raise InputError(sentence, "calibrate and save it with them")
