@@ -143,18 +143,18 @@ REFUSED = {
     "percent": (lambda: pippin.shift.likelihood_ratios([50], 1, 1), "Row 0 has 50.0, expected a probability"),
     "nan p": (lambda: pippin.shift.likelihood_ratios([np.nan], 1, 1), "Row 0 has nan"),
     "two columns": (lambda: pippin.shift.likelihood_ratios(P, 1, 1), r"got shape \(20, 4\): pass the target's column"),
-    "no rows": (lambda: pippin.shift.likelihood_ratios([0.5], 0, 1), "Expected rows of both kinds"),
+    "no rows": (lambda: pippin.shift.likelihood_ratios([0.5], 0, 1), "Expected rows of both samples"),
     "no number": (
         lambda: pippin.shift.likelihood_ratios([0.5], None, 1),
-        "got n_source=None and n_target=1: count them",
+        "got n_source=None and n_target=1: pass their numbers",
     ),
     "words": (
         lambda: pippin.shift.likelihood_ratios([0.5], 1, "many"),
-        "got n_source=1 and n_target='many': count them",
+        "got n_source=1 and n_target='many': pass their numbers",
     ),
     "nan rows": (
         lambda: pippin.shift.likelihood_ratios([0.5], np.nan, 1),
-        "got n_source=nan and n_target=1: count them",
+        "got n_source=nan and n_target=1: pass their numbers",
     ),
     "no objects": (
         lambda: pippin.shift.likelihood_ratios([], 1, 1),

@@ -220,7 +220,7 @@ def test_wrong_use(cluster):
     probs[950] = 1
     with pytest.raises(pippin.InputError, match=r"Partition 3: Row 50 sums to 12, expected 1"):
         pippin.dask.calibrate(divided(probs), divided(LABELS), "ip")
-    with pytest.raises(pippin.InputError, match=r"got ndarray: use pippin\.calibrate for what fits into memory"):
+    with pytest.raises(pippin.InputError, match=r"got ndarray: use pippin\.calibrate for data in memory"):
         pippin.dask.calibrate(PROBS, LABELS)
     with pytest.raises(pippin.InputError, match="Expected labels in 6 partitions as the rows, got 5"):
         pippin.dask.calibrate(divided(PROBS), divided(LABELS)[1:])

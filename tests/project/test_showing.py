@@ -27,7 +27,7 @@ def test_objects_show_themselves():
         "certified utility": decider.decide(DATA.probs[1000:]),
         "at least its certificate": decider,
         "the least covered first": pippin.evaluate(sets, DATA.labels[1000:], alpha=0.1),
-        "No label has come yet": pippin.online.Stream(predictor, update="track"),
+        "No labels yet": pippin.online.Stream(predictor, update="track"),
         "evidence": pippin.online.Monitor(predictor),
         "best response": pippin.decisions.compare(ROWS, LABELS, utility, "ip", splits=2, classes=C),
         "cross-entropy": pippin.sharpen(ROWS[:200], LABELS[:200], classes=C),

@@ -107,7 +107,7 @@ def test_a_lasting_change_raises_repeated_alarms(tmp_path, detector):
         ({"delta": 0.1, "mean_time": 100}, "delta or mean_time, got both"),
         ({"mean_time": 1}, "a number of rows above 1"),
         ({"mean_time": 100, "detector": "adwin"}, "shiryaev-roberts or cusum"),
-        ({"detector": "cusum"}, "mean_time beside detector"),
+        ({"detector": "cusum"}, "mean_time with detector"),
     ],
 )
 def test_errors_of_options(options, message):

@@ -109,7 +109,7 @@ def test_prediction_sets_show_novelty():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"measure": "entropy"}, "Expected a reference beside measure= or per="),
+        ({"measure": "entropy"}, "Expected a reference with measure= or per="),
         ({"measure": "size", "reference": True}, "'surprise', 'entropy', 'energy' or a function, got 'size'"),
         ({"measure": "energy", "reference": True}, "Expected logits for the energy"),
         ({"measure": lambda rows: 1.0, "reference": True}, "Expected a number for each of 5 rows from measure="),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -38,9 +39,9 @@ KINDS: dict[str | None, str] = {
     "decisions": "pippin._decisions.decider:decider_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",
-    "stream": "pippin._online.stream:stream_from_content",
-    "monitor": "pippin._online.monitor:monitor_from_content",
-    "risk monitor": "pippin._online.risk_monitor:risk_monitor_from_content",
+    "stream": "pippin._online.stream:Stream._from_content",
+    "monitor": "pippin._online.monitor:Monitor._from_content",
+    "risk monitor": "pippin._online.risk_monitor:RiskMonitor._from_content",
 }
 
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
@@ -214,8 +215,8 @@ class FieldsPickled:
         return {field.name: getattr(self, field.name) for field in fields(dataclass)}
 
 
-class Saved(FieldsPickled):
-    """Base of dataclasses that are saved as JSON files."""
+class Saved:
+    """Base of objects that are saved as JSON files."""
 
     def content(self) -> dict[str, Any]:
         """Return what a file holds of the object."""
@@ -228,6 +229,10 @@ class Saved(FieldsPickled):
             path: the file.
         """
         write_file(path, self.content())
+
+
+class SavedDataclass(Saved, FieldsPickled):
+    """Base of dataclasses that are saved as JSON files, shown in notebooks, and pickled without cached properties."""
 
     def _repr_html_(self) -> str:
         shown: Any = self
@@ -249,7 +254,7 @@ class Saved(FieldsPickled):
         return f"{self.n_calibration:,} calibration examples"
 
 
-class SavedWithScores(Saved):
+class SavedWithScores(SavedDataclass):
     """Object whose file may leave out its calibration scores."""
 
     def content(self, scores: bool = True) -> dict[str, Any]:
@@ -331,7 +336,7 @@ def read_content(content: dict[str, Any]) -> Any:
     kind = content.get("kind")
     need("kind", isinstance(kind, str | None) and kind in KINDS)
     module, _, function = KINDS[kind].partition(":")
-    return getattr(import_module(module), function)(Content(content))
+    return attrgetter(function)(import_module(module))(Content(content))
 
 
 def load_kind(path: "str | PathLike[str]", kind: str, wanted: str, remedy: str) -> Any:

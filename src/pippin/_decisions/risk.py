@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike
 from pippin._conformal.mondrian import by_class, single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
-from pippin._conformal.serialization import Content, Saved, check_limits, classes_content, listed, need, whole_numbers
+from pippin._conformal.serialization import (
+    Content,
+    SavedDataclass,
+    check_limits,
+    classes_content,
+    listed,
+    need,
+    whole_numbers,
+)
 from pippin._conformal.sets import PredictionSets
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
@@ -90,7 +98,7 @@ def control_risk(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RiskController(Saved):
+class RiskController(SavedDataclass):
     """Calibrated score whose prediction sets have an expected loss of at most `level`.
 
     Attributes:

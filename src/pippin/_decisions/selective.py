@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.serialization import Content, Saved, attributes, classes_content, need, whole_numbers
+from pippin._conformal.serialization import Content, SavedDataclass, attributes, classes_content, need, whole_numbers
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError, warn
@@ -113,7 +113,7 @@ def select(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectiveClassifier(Saved):
+class SelectiveClassifier(SavedDataclass):
     """Classifier that accepts rows whose largest probability reaches a threshold.
 
     With probability `confidence` over the calibration rows, at most a share `error` of the accepted objects

@@ -1,4 +1,4 @@
-"""Evaluation of prediction sets in parts: counts that are added up."""
+"""Evaluation of prediction sets in parts, from counts that can be added."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.evaluation import Evaluation, judged
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
-from pippin._distributed.calibration import united
+from pippin._distributed.calibration import merged_names
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes
 from pippin._validation.labels import are_ids, as_numbered_groups
@@ -18,7 +18,7 @@ from pippin._validation.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class EvaluationCounts:
-    """Counts of some prediction sets: in total, per group name, and rows that the classifier has right."""
+    """Counts of some prediction sets in total and by group name, and the number of correct point predictions."""
 
     tally: Tally
     groups: dict[str | int, Codes]
@@ -36,24 +36,24 @@ class EvaluationCounts:
         return EvaluationCounts(self.tally + other.tally, groups, self.right + other.right)
 
     def without_ids(self) -> "EvaluationCounts":
-        """Drop the groups, with a warning, where nearly every row has a group of its own."""
+        """Drop the groups, with a warning, if nearly every row has a group of its own."""
         return replace(self, groups={}) if are_ids(self.groups, self.n) else self
 
     def evaluation(self, predictor: ConformalPredictor) -> Evaluation:
-        """Compute the `Evaluation` that `pippin.evaluate` returns for all sets at once."""
-        names = united([tuple(self.groups)]) if self.groups else None
+        """Return the evaluation that `pippin.evaluate` returns for all sets at once."""
+        names = merged_names([tuple(self.groups)]) if self.groups else None
         counts = self.tally
         if names is not None:
             by_name = {str(name): np.zeros(2, dtype=np.int64) for name in names}
-            for name, own in self.groups.items():
-                by_name[str(name)] = by_name[str(name)] + own
-            counts = replace(counts, groups=np.stack([by_name[str(name)] for name in names], axis=1))
-        found = judged(counts, predictor.classes, names, getattr(predictor, "alpha", None))
-        return replace(found, n_calibration=predictor.n_calibration, accuracy=self.right / self.n)
+            for name, group_counts in self.groups.items():
+                by_name[str(name)] += group_counts
+            counts = replace(counts, groups=np.stack(list(by_name.values()), axis=1))
+        measures = judged(counts, predictor.classes, names, getattr(predictor, "alpha", None))
+        return replace(measures, n_calibration=predictor.n_calibration, accuracy=self.right / self.n)
 
 
 def count_sets(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLike | None = None) -> EvaluationCounts:
-    """Count the prediction sets of some rows by class, group and size, covered or not."""
+    """Count the prediction sets of some rows, and those that contain the true class, by class, group and size."""
     covered = sets.hold(labels)
     codes = np.zeros(len(sets), dtype=np.int64)
     names: tuple[str | int, ...] = ()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.mondrian import kth_smallest
+from pippin._conformal.mondrian import kth_smallest, single_category
 from pippin._conformal.predictor import ConformalPredictor
+from pippin._conformal.rules import marginal_rule
 from pippin._conformal.serialization import Content, attributes, vector_of
 from pippin._engine import martingale
 from pippin._online import state
@@ -25,13 +26,13 @@ DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
 class Alarm(NamedTuple):
-    """State of a monitor after a row; true once the evidence has passed the limit, and `str()` of it is a sentence.
+    """State of a monitor after a row: true once an alarm was raised, and a sentence as text.
 
     Attributes:
-        raised: True once the evidence has passed 1/delta.
+        raised: True once the evidence has reached 1/delta; with `mean_time`, True if this row raised an alarm.
         evidence: the evidence after this row.
-        row: the number of the row, from 0.
-        changepoint: the row with which the change most likely began; None before an alarm.
+        row: the index of the row, from 0.
+        changepoint: the estimated first row after the change; None before an alarm.
     """
 
     raised: bool
@@ -50,41 +51,43 @@ class Alarm(NamedTuple):
 
 
 class Monitor(state.Resumable):
-    """Evidence against "the rows are exchangeable", row by row: P(ever an alarm) ≤ delta while they are.
+    """Conformal test martingale against exchangeability of a stream: P(any alarm ever) ≤ delta for exchangeable rows.
 
-    Each row has a score s: with labels that of the true class, without them 1 − max p. It is ranked among the n
-    earlier scores, including the calibration scores: p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1), v uniform; then it
-    is added to them. While all rows, including the calibration rows, are exchangeable, these conformal p-values are
-    independent and uniform, with or without ties. (Scores are rounded to ten binary digits, so the memory is
-    two megabytes for each pool of scores, however long the stream.) `evidence` is the value of a test martingale, the
-    capital of several betting functions. It starts at 1, and by Ville's inequality reaches 1/delta ever with
-    probability at most delta.
+    The nonconformity score s of a row is that of its true class; without labels it is 1 − max p. The conformal p-value
+    of s among n earlier scores, including the calibration scores, is p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1) with
+    uniform v. For exchangeable rows, including the calibration rows, these p-values are independent and uniform, with
+    or without ties. (Scores are rounded to ten binary digits, so each category takes two megabytes, however long the
+    stream.) `evidence` is the value of a test martingale: the mean capital of several betting functions. It starts at
+    1, and by Ville's inequality the probability that it ever reaches 1/delta is at most delta.
 
-    For machines that run for months, `mean_time` is the mean number of rows between two false alarms: then the evidence
-    is the gain since any earlier row, summed (Shiryaev–Roberts) or at its maximum (CUSUM), an alarm is raised where
-    it reaches `limit`, and the detector restarts with the next row.
+    For streams without an end, pass `mean_time`, the mean number of rows between two false alarms. The evidence is then
+    a sum (Shiryaev–Roberts) or a maximum (CUSUM) over all possible change points. The monitor raises an alarm when the
+    evidence reaches `limit`, and the detector restarts with the next row.
 
-    With a Mondrian predictor (thresholds per class, kind or group) a score is ranked among those of its own cell: then
-    class and group frequencies may change, and only other scores within a cell are a change.
+    For a Mondrian predictor (thresholds per class, kind or group), a score is ranked among those of its own category.
+    Class and group frequencies may then change without an alarm.
 
     Args:
-        predictor: the predictor, whose calibration scores are the first of the pool, where labels come.
-        delta: the probability of a false alarm, over the whole life of the monitor; 0.01, if neither is given.
-        mean_time: instead of delta, the mean number of rows between two false alarms: a lower bound with
-            "shiryaev-roberts", approximate with "cusum", whose first alarm is earlier for a small `mean_time`.
-        detector: with mean_time, "shiryaev-roberts" or "cusum".
-        reference: (n, K) probabilities of earlier rows, such as the calibration rows: the
-            first of the pool, where no labels come. Without them the stream is compared with itself.
-        seed: of the draws v, a whole number; the state of the draws is saved with the monitor.
+        predictor: the predictor; with labels, its calibration scores are the first scores.
+        delta: probability of a false alarm over the whole life of the monitor; 0.01 without delta and mean_time.
+        mean_time: instead of delta, the mean number of rows between two false alarms: a lower bound for
+            "shiryaev-roberts", approximate for "cusum", whose first alarm is earlier for a small `mean_time`.
+        detector: "shiryaev-roberts" or "cusum", with mean_time.
+        reference: (n, K) probabilities of earlier rows, such as the calibration rows, for streams without labels;
+            without a reference, rows are compared with earlier rows of the stream only.
+        seed: seed of v, a whole number; `save` stores the state of the generator.
 
     Attributes:
         predictor (ConformalPredictor): the predictor.
-        delta (float | None): the probability of a false alarm, over the whole life of the monitor.
-        mean_time (float | None): the mean number of rows between false alarms, if given instead.
+        delta (float | None): probability of a false alarm over the whole life of the monitor.
+        mean_time (float | None): mean number of rows between false alarms, if given instead.
         detector (str): the detector, with `mean_time`.
-        n_rows (int): the number of rows so far.
-        n_alarms (int): the number of alarms so far.
-        alarm (Alarm | None): the first alarm, with mean_time the latest; None if there was none.
+        n_rows (int): number of rows so far.
+        n_alarms (int): number of alarms so far.
+        alarm (Alarm | None): the first alarm, or with mean_time the latest; None before the first.
+
+    Raises:
+        InputError: the options contradict each other, or a row has a label but the first one had none.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -117,32 +120,36 @@ class Monitor(state.Resumable):
         self.n_rows, self.n_alarms, self.alarm = 0, 0, None
         self._log_limit, self._log_evidence = math.log(self.limit), 0.0
         self._generator = state.seeded(seed)
-        self._pools = state.ScorePools(SURPRISE, [[0] * len(predictor.classes)], [], [], [])
+        rule = marginal_rule(single_category(np.empty(0), 0, len(predictor.classes)), math.inf)
+        self._pools = state.ScorePools(ConformalPredictor(SURPRISE, predictor.alpha, 0, predictor.classes, rule))
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
-        self._misses: state.History | None = None  # of the prediction sets, where labels come
+        self._misses: state.History | None = None  # of the prediction sets, with labels
         self._thresholds: list[float] = []
         self._labeled: bool | None = None  # unknown before the first row
         if reference is not None:
             martingale.add_scores(self._martingale, surprises(predictor, reference))
 
     def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
-        """Add a row; true from the row on at which the evidence passes 1/delta; with mean_time, at alarms alone.
+        """Update the evidence by one row.
 
         Args:
             row: its K probabilities, not logits.
-            label: its true class, by index or by name; for every row, or for none.
-            group: its group, with labels and where the predictor has thresholds per group.
+            label: its true class, as index or name; either for every row or for none.
+            group: its group, if there are labels and the predictor has thresholds per group.
+
+        Returns:
+            The state after this row, true once an alarm was raised (with mean_time, only at the alarm itself).
         """
         if self._labeled is not (label is not None):
             self._begin(label is not None)
         scorer, probs = self._scorer, as_one_row(row, self.predictor.classes)
         k = int(probs.argmax()) if label is None else scorer.class_index(label)
-        cell = self._pools.cells[self._pools.group_index(group)][k]
+        category = self._pools.categories[self._pools.group_index(group)][k]
         score = scorer.score_of(probs, self._generator.random() if scorer.score.randomized else 0.0, k)
         if self._misses is not None:
-            self._misses.add(score > self._thresholds[cell])
+            self._misses.add(score > self._thresholds[category])
         self.n_rows += 1
-        self._log_evidence = log = self._step(score, self._generator.random(), self.n_rows, cell)
+        self._log_evidence = log = self._step(score, self._generator.random(), self.n_rows, category)
         self._history.add(log)
         if log >= self._log_limit and (self.alarm is None or self.mean_time is not None):
             self._raise_alarm(log)
@@ -152,9 +159,9 @@ class Monitor(state.Resumable):
     @property
     def limit(self) -> float:
         """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for the mean time."""
-        return (
-            1 / (self.delta or 1) if self.mean_time is None else alarm_limit(DETECTORS[self.detector], self.mean_time)
-        )
+        if self.mean_time is not None:
+            return alarm_limit(DETECTORS[self.detector], self.mean_time)
+        return 1 / (self.delta or 1)
 
     @property
     def evidence(self) -> float:
@@ -163,16 +170,16 @@ class Monitor(state.Resumable):
 
     @property
     def drift_detected(self) -> bool:
-        """True if the evidence has ever passed 1/delta; with mean_time, if the last row raised an alarm."""
+        """True if the evidence has ever reached 1/delta; with mean_time, if the last row raised an alarm."""
         return self.alarm is not None and (self.mean_time is None or self.alarm.row == self.n_rows - 1)
 
     @property
     def changepoint(self) -> int | None:
-        """Row, counted from 0, with which the change most likely began; None before an alarm."""
+        """Estimated index of the first row after the change; None before an alarm."""
         return None if self.alarm is None else self.alarm.changepoint
 
     def describe(self) -> str:
-        """Describe the rows and alarms so far in a sentence."""
+        """Describe the rows and alarms so far in one sentence."""
         rows = f"{self.n_rows:,} rows {'with' if self._labeled else 'without'} labels"
         if self.alarm is not None:
             alarms = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""
@@ -180,10 +187,13 @@ class Monitor(state.Resumable):
         return f"{rows}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the evidence along the stream, the limit, the alarm and the change point; return Matplotlib axes.
+        """Plot the evidence along the stream, the limit, the alarm and the change point.
 
         Args:
-            ax: the axes; new ones, if not given.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.streams import plot_evidence
 
@@ -204,9 +214,13 @@ class Monitor(state.Resumable):
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {option})"
 
     def content(self) -> dict[str, Any]:
-        """Return the state as a file holds it."""
+        """Return the content of a file.
+
+        Returns:
+            The whole state, including the predictor.
+        """
         evidence = self._martingale
-        cells, bins = np.nonzero(evidence.counts)
+        categories, bins = np.nonzero(evidence.counts)
         return {
             "kind": self._kind,
             **attributes(self, "delta", "mean_time", "detector"),
@@ -216,9 +230,9 @@ class Monitor(state.Resumable):
             "trail": self._history.content(),
             "misses": None if self._misses is None else self._misses.content(),
             **{name: getattr(evidence, name).tolist() for name in ("bettors", "density", "rises", "since")},
-            "cells": cells.tolist(),
+            "cells": categories.tolist(),
             "bins": bins.tolist(),
-            "counts": evidence.counts[cells, bins].tolist(),
+            "counts": evidence.counts[categories, bins].tolist(),
             "coin": state.position_of(self._generator),
             "alarm": None if self.alarm is None else list(self.alarm[1:]),
             "predictor": self.predictor.content(),
@@ -253,11 +267,11 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool) -> None:
-        """Prepare for rows with labels or without, as the first row is; refuse a later row that differs from it."""
+        """Prepare for rows with or without labels at the first row; reject a later row that differs in this."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"
-            raise InputError(f"Expected {expected} with this row, as with those before, got {received}", remedy)
+            raise InputError(f"Expected {expected} with this row, as with the first, got {received}", remedy)
         if labeled:
             self._add_calibration_scores()
         self._scorer = state.RowScorer(self._pools.score, self.predictor.classes)
@@ -268,25 +282,22 @@ class Monitor(state.Resumable):
         if self._martingale.tree[0, 0]:
             remedy = "leave reference out: with labels, the calibration scores are the reference"
             raise InputError("Expected no labels, since the reference holds none, got one", remedy)
-        self._pools = pools = state.score_pools(self.predictor)
+        self._pools = pools = state.ScorePools(self.predictor)
         self._thresholds = list(map(kth_smallest, pools.scores, pools.levels))
         self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
-        unseen = () if pools.unseen is None else pools.cells[pools.unseen]
-        for cell, scores in enumerate(pools.scores):
-            if cell not in unseen:  # groups unseen at calibration are compared with themselves
-                martingale.add_scores(self._martingale, scores, cell)
-
-
-monitor_from_content = Monitor._from_content
+        unseen = () if pools.unseen is None else pools.categories[pools.unseen]
+        for category, scores in enumerate(pools.scores):
+            if category not in unseen:  # rows of groups without calibration rows are compared with each other
+                martingale.add_scores(self._martingale, scores, category)
 
 
 def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: int) -> None:
-    """Restore the histograms and the bettors; compute the trees of prefix sums."""
-    cells = state.counts_of("cells", content.take("cells"), None, len(evidence.counts) - 1)
-    bins = state.counts_of("bins", content.take("bins"), len(cells), BINS - 1)
-    counts = state.counts_of("counts", content.take("counts"), len(cells), 2**53)
+    """Restore score histograms, their trees of prefix sums, and bettors from a file."""
+    categories = state.counts_of("cells", content.take("cells"), None, len(evidence.counts) - 1)
+    bins = state.counts_of("bins", content.take("bins"), len(categories), BINS - 1)
+    counts = state.counts_of("counts", content.take("counts"), len(categories), 2**53)
     evidence.counts[:] = 0
-    evidence.counts[np.array(cells, dtype=np.intp), np.array(bins, dtype=np.intp)] = counts
+    evidence.counts[np.array(categories, dtype=np.intp), np.array(bins, dtype=np.intp)] = counts
     ends = np.arange(1, BINS + 1)
     for histogram, tree in zip(evidence.counts, evidence.tree, strict=True):
         sums = np.append(0, histogram.cumsum())
@@ -297,10 +308,10 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
 
 
 def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:
-    """Check the bound on false alarms: a probability, or a mean time with its detector."""
+    """Validate the bound on false alarms: either a probability, or a mean time and its detector."""
     if mean_time is None:
         if detector is not None:
-            raise InputError(f"Expected mean_time beside detector={detector!r}, got none", "pass for example 100_000")
+            raise InputError(f"Expected mean_time with detector={detector!r}, got none", "pass for example 100_000")
         return as_delta(0.01 if delta is None else delta), None, None
     if delta is not None:
         raise InputError(f"Expected delta or mean_time, got both, {delta!r} and {mean_time!r}", "leave one out")
@@ -313,9 +324,9 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
 
 
 def as_delta(delta: Any) -> float:
-    """Check that the probability of a false alarm lies strictly between 0 and 1."""
+    """Return the probability of a false alarm, which must be strictly between 0 and 1."""
     try:
         return as_alpha(delta)
     except InputError as error:
         what = f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}"
-        raise InputError(what, "delta=0.01 is one monitor in a hundred") from error
+        raise InputError(what, "pass for example 0.01") from error

@@ -1,4 +1,4 @@
-"""Monitor of the miss rate: an alarm when prediction sets miss their labels more often than guaranteed."""
+"""Sequential test of the miss rate: alarm when prediction sets miss the true class more often than guaranteed."""
 
 import math
 from operator import add
@@ -19,24 +19,28 @@ if TYPE_CHECKING:
 
 
 class RiskMonitor(Resumable):
-    """Evidence that misses are more frequent than alpha + tolerance; harmless changes raise no alarm.
+    """Sequential test of a miss rate above alpha + tolerance; other changes of the data raise no alarm.
 
-    `evidence` is a mean of products of 1 − c + c·x/m, m = alpha + tolerance, x = 1 for a miss. While the probability of
-    a miss, given all earlier outcomes, is at most m, P(ever an alarm) ≤ delta. `lower_bound` is below a constant
-    miss rate at all times at once with probability 1 − delta.
+    `evidence` is a test martingale: the mean of products of 1 − c + c·x/m over several c, with m = alpha + tolerance
+    and x = 1 for a miss. If the probability of a miss, given all earlier outcomes, is at most m,
+    then P(any alarm ever) ≤ delta. `lower_bound` is a confidence bound on a constant miss rate that holds at all times
+    at once with probability 1 − delta.
 
     Args:
-        alpha: the guaranteed miscoverage.
-        tolerance: an excess that raises no alarm; n calibration rows alone give one of about √(alpha(1 − alpha)/n).
-        delta: the probability of a false alarm, over the whole life of the monitor.
+        alpha: significance level (miscoverage) of the predictor.
+        tolerance: excess over alpha that raises no alarm; n calibration rows alone cause about √(alpha(1 − alpha)/n).
+        delta: probability of a false alarm over the whole life of the monitor.
 
     Attributes:
         alpha (float): the significance level.
-        delta (float): the probability of a false alarm, over the whole life of the monitor.
-        tolerance (float): the excess over alpha that raises no alarm.
-        n_rows (int): the number of outcomes so far.
-        n_missed (int): the number of misses among them.
+        delta (float): probability of a false alarm over the whole life of the monitor.
+        tolerance (float): excess over alpha that raises no alarm.
+        n_rows (int): number of outcomes so far.
+        n_missed (int): number of misses among them.
         drift_detected (bool): True from the first alarm on.
+
+    Raises:
+        InputError: alpha, tolerance or delta is out of range.
 
     >>> import pippin
     >>> monitor = pippin.online.RiskMonitor(alpha=0.1, tolerance=0.02)
@@ -45,7 +49,7 @@ class RiskMonitor(Resumable):
     >>> any(monitor.update(i % 3 == 0) for i in range(600))
     True
     >>> print(monitor.describe())
-    202 of 1,304 labels were missed, so the rate is at least 12%; the promise of 10% is broken.
+    202 of 1,304 labels were missed, so the rate is at least 12%; the guarantee of 10% is violated.
     """
 
     _kind = "risk monitor"
@@ -59,13 +63,16 @@ class RiskMonitor(Resumable):
         self._history = History(add)
 
     def update(self, missed: Any) -> bool:
-        """Add an outcome; true from the one on at which the evidence passes 1/delta.
+        """Update the evidence by one outcome.
 
         Args:
-            missed: True if the true class was outside its set.
+            missed: True if the prediction set missed the true class.
+
+        Returns:
+            True from the first alarm on, when the evidence reaches 1/delta.
         """
         if not isinstance(missed, bool | np.bool_):
-            raise InputError(f"Expected whether the set missed its label, got {missed!r}", "pass True or False")
+            raise InputError(f"Expected True or False, got {missed!r}", "pass True if the set missed the true class")
         self.n_rows += 1
         self.n_missed += bool(missed)
         self._history.add(bool(missed))
@@ -83,17 +90,20 @@ class RiskMonitor(Resumable):
         return risk_lower_bound(self.n_missed, self.n_rows - self.n_missed, self.delta)
 
     def describe(self) -> str:
-        """Describe the outcomes so far in a sentence."""
+        """Describe the outcomes so far in one sentence."""
         missed = f"{self.n_missed:,} of {self.n_rows:,} labels were missed"
         bound = f"the rate is at least {100 * self.lower_bound:.3g}%"
-        verdict = "broken" if self.drift_detected else "not refuted"
-        return f"{missed}, so {bound}; the promise of {100 * self.alpha:g}% is {verdict}."
+        verdict = "violated" if self.drift_detected else "not refuted"
+        return f"{missed}, so {bound}; the guarantee of {100 * self.alpha:g}% is {verdict}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the evidence along the labels and the limit of an alarm; return Matplotlib axes.
+        """Plot the evidence after each label and the alarm limit.
 
         Args:
-            ax: the axes; new ones, if not given.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.streams import plot_risk
 
@@ -107,7 +117,11 @@ class RiskMonitor(Resumable):
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"
 
     def content(self) -> dict[str, Any]:
-        """Return the state as a file holds it."""
+        """Return the content of a file.
+
+        Returns:
+            The whole state.
+        """
         saved = attributes(self, "alpha", "tolerance", "delta", "n_rows", "n_missed", "drift_detected")
         return {"kind": self._kind, **saved, "trail": self._history.content()}
 
@@ -126,6 +140,3 @@ class RiskMonitor(Resumable):
 
     def _log_capital(self) -> float:
         return log_risk_capital(self.n_missed, self.n_rows - self.n_missed, self.alpha + self.tolerance)
-
-
-risk_monitor_from_content = RiskMonitor._from_content

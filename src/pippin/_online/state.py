@@ -1,9 +1,7 @@
-"""Parts that streams and monitors share: calibration scores by cell, scores of single rows, history and files."""
+"""State shared by streams and monitors: scores by Mondrian category, scores of single rows, random numbers, history."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -11,51 +9,35 @@ import numpy as np
 
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule
-from pippin._conformal.serialization import Content, decoded, load_kind, need, read_content, vector_of, write_file
+from pippin._conformal.serialization import Content, Saved, decoded, load_kind, need, read_content, vector_of
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
-from pippin._runtime.arrays import Classes, Vector
+from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
-DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies in which a row is in one cell only
+DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies in which no row has two categories
 MAX_BLOCKS = 400  # of a history; an even number
 
 
-class Resumable:
-    """Base of streams and monitors: a file holds the whole state, from which each continues to the same bits."""
+class Resumable(Saved):
+    """Base of streams and monitors, whose file holds the whole state."""
 
     _kind: ClassVar[str]
 
-    def content(self) -> dict[str, Any]:
-        """Return the state as a file holds it."""
-        raise NotImplementedError
-
-    @classmethod
-    def _from_content(cls, content: Content) -> Self:
-        """Restore the state, each part checked."""
-        raise NotImplementedError
-
-    def save(self, path: "str | PathLike[str]") -> None:
-        """Write the whole state, including the predictor if there is one, to one file, which is never half-written.
-
-        The object that `load` returns continues to the same bits.
-
-        Args:
-            path: the file.
-        """
-        write_file(path, self.content())
-
     @classmethod
     def load(cls, path: "str | PathLike[str]") -> Self:
-        """Read a file that `save` wrote.
+        """Read a file written by `save`.
 
         Args:
             path: the file.
 
+        Returns:
+            An object that continues exactly where the saved one stopped.
+
         Raises:
-            InputError: the file is damaged, was edited, or holds something else.
+            InputError: the file is damaged, was edited, or holds an object of another kind.
         """
         state: Self = load_kind(path, cls._kind, f"a {cls._kind}", "read it with pippin.load")
         return state
@@ -70,38 +52,60 @@ def saved_predictor(content: Content) -> ConformalPredictor:
 
 
 def counts_of(part: str, values: Any, n: int | None, most: int) -> list[int]:
-    """Check that a part of a file is a list of n whole numbers, or of any number of them, from 0 to `most`."""
+    """Check that part of a file is a list of whole numbers from 0 to `most`: n of them, or any number if n is None."""
     need(part, isinstance(values, list) and (n is None or len(values) == n))
     need(part, all(type(value) is int and 0 <= value <= most for value in values))
     counts: list[int] = values
     return counts
 
 
-@dataclass(frozen=True, eq=False)
 class ScorePools:
-    """Calibration scores among which new scores are ranked: those of all rows, or of one class, kind or group.
+    """Calibration scores by Mondrian category, among which new scores are ranked.
 
     Attributes:
         score: the score of the predictor.
-        cells: cells[g][k] is the cell of class k in group g.
-        scores: calibration scores of each cell.
-        levels: significance level of each cell.
-        names: name of each cell.
-        groups: index of each group by name; None without groups.
-        unseen: index of the groups unseen at calibration; None where these are an error.
+        categories: `categories[g][k]` is the category of class k in group g.
+        scores: calibration scores of each category.
+        levels: significance level of each category.
+        names: name of each category: "all", a class, a kind, a group, or a group and a class.
+        groups: index of each group by name; empty without groups.
+        unseen: index of the groups without calibration rows; None if such groups are an error.
+
+    Raises:
+        InputError: the predictor has no calibration scores, or categories that share rows.
     """
 
-    score: Score
-    cells: list[list[int]]
-    scores: list[Vector]
-    levels: list[float]
-    names: list[Any]
-    groups: dict[str, int] | None = None
-    unseen: int | None = None
+    def __init__(self, predictor: ConformalPredictor) -> None:
+        rule = getattr(predictor, "_rule", None)
+        if (
+            not isinstance(rule, MondrianRule)
+            or predictor.sharpeners
+            or rule.per not in (None, *DISJOINT)
+            or rule.categories.scores is None
+        ):
+            raise InputError(
+                f"Expected a predictor with its calibration scores and thresholds for all, per class or per group, got "
+                f"{predictor!r}",
+                'calibrate with or without per="class" or per="group"',
+            )
+        lookup, offsets = rule.categories.lookup, rule.categories.offsets
+        group_names = rule.groups or (None,)
+        columns = predictor.classes if rule.kinds is None else rule.kinds.per_class()
+        self.score: Any = predictor.score
+        self.categories: list[list[int]] = lookup.tolist()
+        self.scores = np.split(rule.categories.scores, offsets[1:-1])
+        self.levels = list(rule.levels or [predictor.alpha] * len(self.scores))
+        self.groups = {str(name): index for index, name in enumerate(group_names) if name is not None}
+        self.unseen = len(self.groups) if self.groups and group_names[-1] is None else None
+        self.names: list[Any] = []
+        for place in np.unique(lookup, return_index=True)[1].tolist():  # the first class and group of each category
+            group, column = group_names[place // len(columns)], columns[place % len(columns)]
+            names: dict[str | None, Any] = {None: "all", "group": group, "class and group": (group, column)}
+            self.names.append(names.get(rule.per, column))
 
     def group_index(self, name: Any) -> int:
         """Return the index of a group; 0 without groups."""
-        if self.groups is None:
+        if not self.groups:
             if name is not None:
                 raise InputError(f"Expected no group with this object, got {name!r}", "leave it out")
             return 0
@@ -114,43 +118,6 @@ class ScorePools:
         return index
 
 
-def score_pools(predictor: Any) -> ScorePools:
-    """Return the calibration scores of a predictor, by cell.
-
-    Raises:
-        InputError: the predictor has no calibration scores, or cells that share rows.
-    """
-    rule = getattr(predictor, "_rule", None)
-    if (
-        not isinstance(rule, MondrianRule)
-        or predictor.sharpeners
-        or predictor.per not in (None, *DISJOINT)
-        or rule.categories.scores is None
-    ):
-        raise InputError(
-            f"Expected a predictor with its calibration scores and thresholds for all, per class or per group, got "
-            f"{predictor!r}",
-            'calibrate with or without per="class" or per="group"',
-        )
-    cells = rule.categories
-    scores = [rule.categories.scores[start:stop] for start, stop in pairwise(cells.offsets.tolist())]
-    levels = list(rule.levels or [predictor.alpha] * len(scores))
-    groups = {str(name): index for index, name in enumerate(rule.groups or ()) if name is not None}
-    unseen = len(groups) if rule.groups and rule.groups[-1] is None else None
-    names = ["all"] if rule.per is None else _cell_names(rule, predictor.classes)
-    return ScorePools(predictor.score, cells.lookup.tolist(), scores, levels, names, groups or None, unseen)
-
-
-def _cell_names(rule: MondrianRule, classes: Classes) -> list[Any]:
-    """Return the name of each cell: a class, a kind, a group, or a group and a class."""
-    names: dict[int, Any] = {}
-    columns = classes if rule.kinds is None else rule.kinds.per_class()
-    for group, cells in zip(rule.groups or [None], rule.categories.lookup.tolist(), strict=True):
-        for column, cell in zip(columns, cells, strict=True):
-            names.setdefault(cell, {"group": group, "class and group": (group, column)}.get(rule.per or "", column))
-    return [names[cell] for cell in sorted(names)]
-
-
 class RowScorer:
     """Scores and prediction sets of single rows, in microseconds; compiled at the first use."""
 
@@ -160,26 +127,26 @@ class RowScorer:
 
     @cached_property
     def score_of(self) -> dispatch.OneScore:
-        """Function of a row, u and a class index: the score of the class."""
+        """Function of a row, u and a class index that returns the score of the class."""
         return dispatch.one_score(self.score, len(self._classes))
 
     @cached_property
     def members(self) -> dispatch.OneSet:
-        """Function of a row, u and a threshold: the prediction set, most probable class first."""
+        """Function of a row, u and a threshold that returns the prediction set, most probable class first."""
         return dispatch.one_set(self.score, len(self._classes))
 
     def class_index(self, label: Any) -> int:
         """Return the index of a class, given by index or by name."""
         try:
             return self._indices[label]
-        except (KeyError, TypeError):  # a label not met before, or one that is not hashable
+        except (KeyError, TypeError):  # not in the cache, or not hashable
             index = int(as_labels([label], 1, self._classes)[0])
             self._indices[label] = index
             return index
 
 
 def seeded(seed: int | None) -> np.random.Generator:
-    """Return a generator of uniform numbers, the seed checked."""
+    """Return a generator of uniform numbers for a seed, which must be a whole number or None."""
     if seed is not None:
         check_seed(seed)
     return np.random.default_rng(seed)
@@ -192,7 +159,7 @@ def position_of(generator: np.random.Generator) -> list[str]:
 
 
 def generator_from_content(content: Content) -> np.random.Generator:
-    """Restore a generator at the position in a file."""
+    """Restore a generator from its position in a file."""
     words = content.take("coin", lambda value: isinstance(value, list) and len(value) == 2)
     need("coin", all(isinstance(word, str) and word.isdecimal() and len(word) < 40 for word in words))
     state, inc = map(int, words)
@@ -203,7 +170,9 @@ def generator_from_content(content: Content) -> np.random.Generator:
 
 
 class History:
-    """One number per block of rows, their sum or maximum; when full, neighboring blocks are joined in pairs.
+    """Sum or maximum of a number over each block of consecutive rows, in constant memory.
+
+    When there are `MAX_BLOCKS` blocks, neighboring ones are joined in pairs.
 
     >>> from operator import add
     >>> history = History(add)
@@ -215,9 +184,9 @@ class History:
 
     def __init__(self, join: Callable[[float, float], float]) -> None:
         self._join = join
-        self.block = 1
+        self.block = 1  # rows per block
         self.values: list[float] = []
-        self._open, self._n_open = 0.0, 0  # the last block, and its rows so far
+        self._open, self._n_open = 0.0, 0  # value of the last, incomplete block, and its number of rows
 
     def add(self, value: float) -> None:
         """Add the value of one row."""
@@ -242,11 +211,11 @@ class History:
         return sum(self.values) + (self._open if self._n_open else 0.0)
 
     def content(self) -> list[Any]:
-        """Return the state as a file holds it."""
+        """Return the part of a file that holds the history."""
         return [self.block, self._n_open, self._open if self._n_open else 0.0, self.values]
 
     def resume(self, content: Content, key: str) -> None:
-        """Restore the state from a file."""
+        """Restore the history from a file."""
         parts = content.take(key, lambda value: isinstance(value, list) and len(value) == 4)
         self.block, self._n_open = counts_of(key, parts[:2], 2, 2**62)
         self._open, self.values = parts[2], vector_of(key, parts[3]).tolist()

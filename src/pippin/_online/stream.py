@@ -1,4 +1,4 @@
-"""Stream: prediction sets for one object after another from thresholds that follow the labels."""
+"""Online prediction: prediction sets from thresholds that are updated after each label."""
 
 import base64
 import math
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Ticket(NamedTuple):
-    """Prediction set of one object, to be returned with its label: in any order, once, or never.
+    """Prediction set of one object, to be passed to `Stream.learn` with its label: in any order, at most once.
 
-    A ticket holds all that learning needs, and may be pickled.
+    A ticket holds all data of the update, so it can be pickled.
 
     Attributes:
-        number: the number of earlier objects.
-        members: the class indices of the set, most probable first.
-        threshold: the threshold used, or the threshold of every class.
+        number: index of the object in the stream, from 0.
+        members: class indices of the set, most probable first.
+        threshold: the threshold used, or an array of thresholds by class.
         row: the probabilities.
-        u: the draw of a randomized score.
-        n_learnt: the number of labels known at that time.
-        group: the index of the group.
+        u: the uniform random number of a randomized score.
+        n_learnt: number of labels that the stream had received.
+        group: index of the object's group.
     """
 
     number: int
@@ -55,34 +55,40 @@ class Ticket(NamedTuple):
 
 
 class Stream(state.Resumable):
-    """Prediction sets for objects one after another, from a threshold that follows the labels.
+    """Prediction sets for a stream of objects, from thresholds that an update rule adapts to the labels.
 
-    - "none": the calibration threshold.
-    - "grow": each labeled score joins the calibration set; exact while rows are exchangeable.
-    - "window": the same with a sliding window of the latest scores.
-    - "track": quantile tracking, q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): the miss rate tends to α for any
-      sequence whatever, within `bound`, and on exchangeable rows q tends to the quantile.
-    - "aci": adaptive conformal inference; the level moves instead, α_t ← α_t + rate·(α − 1{miss}).
-    - "dtaci": several such levels, each with its own rate, mixed by their losses.
+    Update rules:
 
-    With thresholds per class, kind or group each threshold follows its own labels, and each has these properties.
+    - "none": keeps the calibration threshold.
+    - "grow": adds each labeled score to the calibration set; exact for exchangeable rows.
+    - "window": as "grow", with a sliding window of the latest scores.
+    - "track": quantile tracking, q ← q + η_t(1{miss} − α) with η_t = rate·t^(−0.6). For any sequence the miss rate
+      tends to α, within `bound`; for exchangeable rows q tends to the quantile.
+    - "aci": adaptive conformal inference, which updates the level: α_t ← α_t + rate·(α − 1{miss}).
+    - "dtaci": several such levels with different rates, averaged with weights that depend on their losses.
+
+    With thresholds per class, kind or group, each threshold is updated by its own labels only, and has these
+    properties.
 
     Args:
-        predictor: with its calibration scores, and thresholds for all, per class, per kind or per group.
-        update: one of these update rules.
-        rate: of "track", in units of the score, by default the distance between the calibration quantiles 1 − 2α and
-            1 − α/2; of "aci", by default 0.005.
-        window: the number of scores in a "window", by default the number of calibration scores.
-        seed: for a randomized score, and for the order in which calibration scores leave a window.
+        predictor: predictor with calibration scores, with one threshold or thresholds per class, kind or group.
+        update: the update rule.
+        rate: step size of "track", in units of the score, by default the distance between the calibration quantiles
+            1 − 2α and 1 − α/2; step size of "aci", by default 0.005.
+        window: number of scores of "window", by default the number of calibration scores.
+        seed: seed for a randomized score, and for the order in which calibration scores leave the window.
 
     Attributes:
-        predictor (ConformalPredictor): the predictor at the beginning.
+        predictor (ConformalPredictor): the predictor, with its calibration thresholds.
         update (str): the update rule.
-        rate (float | None): its rate, if given.
-        window (int | None): its window, if given.
-        n_predicted (int): the number of objects so far.
-        n_learnt (int): the number of labels so far.
-        n_missed (int): the number of labels outside their set.
+        rate (float | None): the step size, if given.
+        window (int | None): the window length, if given.
+        n_predicted (int): number of objects so far.
+        n_learnt (int): number of labels so far.
+        n_missed (int): number of labels outside their set.
+
+    Raises:
+        InputError: the predictor has no calibration scores, or an option does not match the update rule.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -111,58 +117,60 @@ class Stream(state.Resumable):
     ) -> None:
         self.predictor, self.update, self.rate, self.window = predictor, update, rate, window
         self.n_predicted, self.n_learnt, self.n_missed, self._max_delay = 0, 0, 0, 0
-        self._pools = pools = state.score_pools(predictor)
+        self._pools = pools = state.ScorePools(predictor)
         self._generator = state.seeded(seed)
         self._rules = make_rules(pools, update, rate, window, self._generator)
-        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # by cell
+        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # by category
         self._history = state.History(add)  # of misses
-        self._used = bytearray()  # one bit per ticket
+        self._used = bytearray()  # one bit per learnt ticket
         self._scorer = state.RowScorer(pools.score, predictor.classes)
-        self._by_class = any(len(set(cells)) > 1 for cells in pools.cells)
+        self._by_class = any(len(set(row)) > 1 for row in pools.categories)
 
     @property
     def threshold(self) -> float:
-        """Threshold of the next object, if there is a single one."""
+        """Threshold of the next object; an InputError if there are several."""
         if len(self._rules) > 1:
             raise InputError(f"Expected a stream with one threshold, this one has {len(self._rules)}", "see thresholds")
         return self._rules[0].threshold
 
     @property
     def thresholds(self) -> Vector:
-        """Thresholds of the next object: a row per group, or one, and a column per class."""
-        return np.asarray(np.array([rule.threshold for rule in self._rules])[np.array(self._pools.cells)])
+        """Thresholds of the next object: a row per group (one without groups) and a column per class."""
+        return np.asarray(np.array([rule.threshold for rule in self._rules])[np.array(self._pools.categories)])
 
     @property
     def coverage(self) -> float:
-        """Share of the labels that were in their sets; NaN before the first label."""
+        """Share of labels in their sets; NaN before the first label."""
         return 1 - self.n_missed / self.n_learnt if self.n_learnt else math.nan
 
     @property
     def coverages(self) -> dict[Any, float]:
-        """Coverage by class, kind or group, whichever has its own threshold, where there are labels."""
+        """Coverage of each category with labels: of each class, kind or group with a threshold of its own."""
         counts = zip(self._pools.names, self._labels, self._misses, strict=True)
         return {name: 1 - missed / n for name, n, missed in counts if n}
 
     @property
     def bound(self) -> float | None:
-        """Bound on `|coverage − (1 − alpha)|` now, for any sequence; None for update rules without such a bound.
+        """Current bound on `|coverage − (1 − alpha)|` for any sequence; None for update rules without such a bound.
 
-        Where kinds have significance levels of their own, it holds for the coverage of each kind around its own.
-
-        (B + (d + 1)η_1)/(n·η_n): B is the range of the scores (1 for "aci", which tracks a
-        level), d the maximum number of other labels between an object and its own label. Of several
-        thresholds with labels it is the largest.
+        It is (B + (d + 1)η_1)/(n·η_n), with the range B of the scores (1 for "aci", which tracks a level) and the
+        largest delay d, the number of other labels between an object and its own label. With several thresholds it is
+        the largest of their bounds; if kinds have significance levels of their own, it holds for the coverage of each
+        kind around its own level.
         """
         counts = zip(self._rules, self._labels, strict=True)
         bounds = [rule.bound(n, self._max_delay) for rule, n in counts if n] or [self._rules[0].bound(0, 0)]
         return max((bound for bound in bounds if bound is not None), default=None)
 
     def predict_one(self, row: Any, *, group: Any = None) -> Ticket:
-        """Compute the prediction set of one object, as a ticket.
+        """Predict the set of one object.
 
         Args:
             row: its K probabilities, not logits.
-            group: its group, where the predictor has thresholds per group.
+            group: its group, if the predictor has thresholds per group.
+
+        Returns:
+            A ticket with the set, to be passed to `learn` with the label.
         """
         probs = read_only(as_one_row(row, self.predictor.classes).copy())
         g = self._pools.group_index(group)
@@ -173,60 +181,63 @@ class Stream(state.Resumable):
             bounds = Bounds(threshold[None])
             members = dispatch.members(as_rows(probs[None]), self._pools.score, bounds, np.array([u]))[1]
         else:
-            threshold = self._rules[self._pools.cells[g][0]].threshold
+            threshold = self._rules[self._pools.categories[g][0]].threshold
             members = self._scorer.members(probs, u, threshold)
         self.n_predicted += 1
         return Ticket(self.n_predicted - 1, members, threshold, probs, u, self.n_learnt, g)
 
     def learn(self, ticket: Ticket, label: Any) -> None:
-        """Update the threshold by the label of an object.
+        """Update the threshold with the label of an object.
 
         Args:
-            ticket: the object's ticket, from `predict_one`; each once.
-            label: the true class, by index or by name.
+            ticket: the object's ticket from `predict_one`; each ticket once.
+            label: the true class, as index or name.
 
         Raises:
-            InputError: the ticket was learnt before, or belongs to another stream.
+            InputError: the ticket was learnt before, or comes from another stream.
         """
         k = self._scorer.class_index(label)
         score = self._scorer.score_of(ticket.row, ticket.u, k)
         self._mark_used(ticket.number)
         limit: Any = ticket.threshold  # a number, or an array by class
         missed = bool(score > (limit[k] if self._by_class else limit))
-        cell = self._pools.cells[ticket.group][k]
+        category = self._pools.categories[ticket.group][k]
         self._max_delay = max(self._max_delay, self.n_learnt - ticket.n_learnt)
         self.n_learnt += 1
         self.n_missed += missed
-        self._labels[cell] += 1
-        self._misses[cell] += missed
+        self._labels[category] += 1
+        self._misses[category] += missed
         self._history.add(missed)
-        self._rules[cell].learn(score, missed)
+        self._rules[category].learn(score, missed)
 
     def _mark_used(self, number: int) -> None:
-        """Mark a ticket as used; refuse one that is marked."""
+        """Set the bit of a ticket; raise an InputError if it is set already."""
         byte, bit, used = number >> 3, 1 << (number & 7), self._used
         if number >= self.n_predicted:
-            what = f"Expected a ticket of this stream, which has given {self.n_predicted:,}, got number {number:,}"
-            raise InputError(what, "learn it with the stream that gave it")
+            what = f"Expected a ticket of this stream, which has made {self.n_predicted:,}, got number {number:,}"
+            raise InputError(what, "pass it to the stream that made it")
         used.extend(bytes(max(0, byte + 1 - len(used))))
         if used[byte] & bit:
-            raise InputError(f"Ticket {number:,} was learnt before", "learn each ticket once")
+            raise InputError(f"Expected each ticket once, got ticket {number:,} again", "learn each ticket once")
         used[byte] |= bit
 
     def describe(self) -> str:
-        """Describe the coverage so far in a sentence."""
-        target = f"{100 * (1 - self.predictor.alpha):g}% were asked for"
+        """Describe the coverage so far in one sentence."""
+        target = f"{100 * (1 - self.predictor.alpha):g}% were requested"
         if not self.n_learnt:
-            return f"No label has come yet; {target}."
+            return f"No labels yet; {target}."
         bounded = self.bound is not None and getattr(self.predictor, "levels", None) is None
-        bound = f", and whatever comes it is within {100 * (self.bound or 0):.3g} points of that" if bounded else ""
+        bound = f", guaranteed within {100 * (self.bound or 0):.3g} points for any sequence" if bounded else ""
         return f"{100 * self.coverage:.4g}% of {self.n_learnt:,} labels were in their sets; {target}{bound}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the coverage in windows of labels, in their order, and the target; return Matplotlib axes.
+        """Plot the coverage in windows of consecutive labels, and the target.
 
         Args:
-            ax: the axes; new ones, if not given.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.streams import plot_stream
 
@@ -235,10 +246,10 @@ class Stream(state.Resumable):
     def _repr_html_(self) -> str:
         facts = {
             "update": self.update,
-            "sets given": self.n_predicted,
-            "labels learnt": self.n_learnt,
+            "sets": self.n_predicted,
+            "labels": self.n_learnt,
             "coverage": format_share(self.coverage) if self.n_learnt else "no label yet",
-            "threshold now": self.threshold if len(self._rules) == 1 else f"{len(self._rules):,} of them",
+            "threshold": self.threshold if len(self._rules) == 1 else f"{len(self._rules):,} of them",
         }
         return html_facts(f"Stream: {self.describe()}", facts)
 
@@ -248,7 +259,11 @@ class Stream(state.Resumable):
         return f"Stream({self.update}: {self.n_predicted:,} sets, {self.n_learnt:,} labels, {thresholds})"
 
     def content(self) -> dict[str, Any]:
-        """Return the state as a file holds it."""
+        """Return the content of a file.
+
+        Returns:
+            The whole state, including the predictor.
+        """
         return {
             "kind": self._kind,
             **attributes(self, "update", "rate", "window"),
@@ -267,14 +282,16 @@ class Stream(state.Resumable):
         stream = cls(state.saved_predictor(content), content.take("update"), **options)
         stream.n_predicted, stream._max_delay = state.counts_of("counts", content.take("counts"), 2, 2**62)
         pairs = content.take("labels_of_cells", lambda value: isinstance(value, list) and len(value) == 2)
-        cells, n = len(stream._rules), stream.n_predicted
-        stream._labels, stream._misses = (state.counts_of("labels_of_cells", counts, cells, n) for counts in pairs)
+        n_categories, n = len(stream._rules), stream.n_predicted
+        stream._labels, stream._misses = (
+            state.counts_of("labels_of_cells", counts, n_categories, n) for counts in pairs
+        )
         stream.n_learnt, stream.n_missed = sum(stream._labels), sum(stream._misses)
         need("labels_of_cells", stream.n_learnt <= n and all(map(int.__le__, stream._misses, stream._labels)))
         stream._history.resume(content, "trail")
         stream._used = _used_tickets(content, stream)
         stream._generator = state.generator_from_content(content)
-        saved = content.take("ways", lambda value: isinstance(value, list) and len(value) == cells)
+        saved = content.take("ways", lambda value: isinstance(value, list) and len(value) == n_categories)
         for rule, rule_state in zip(stream._rules, saved, strict=True):
             need("ways", isinstance(rule_state, dict))
             parts = Content(decoded(rule_state))
@@ -284,11 +301,8 @@ class Stream(state.Resumable):
         return stream
 
 
-stream_from_content = Stream._from_content
-
-
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
-    """Return the bits of the tickets that were learnt, checked: as many as labels."""
+    """Read the bits of the learnt tickets, as many as there are labels."""
     try:
         used = bytearray(zlib.decompress(base64.b64decode(content.take("learnt"), validate=True)))
     except (ValueError, TypeError, zlib.error):

@@ -1,4 +1,4 @@
-"""Update rules of the threshold of a stream: fixed, growing or sliding calibration set, quantile tracking, (Dt)ACI."""
+"""Update rules of stream thresholds: fixed, growing or sliding calibration set, quantile tracking, ACI and DtACI."""
 
 import math
 from array import array
@@ -23,27 +23,27 @@ SPAN = 500  # time constant of DtACI, in labels
 
 
 class UpdateRule:
-    """Threshold of one cell and its update after each label; this base class keeps the threshold fixed ("none")."""
+    """Threshold of one Mondrian category and its updates; this base class keeps the threshold fixed ("none")."""
 
     def __init__(self, scores: Vector, alpha: float) -> None:
         self.threshold = kth_smallest(scores, alpha)
 
     def learn(self, score: float, missed: bool) -> None:
-        """Update the threshold by the score of a label, and by True if its prediction set missed the label."""
+        """Update the threshold by the score of a label; `missed` is True if the label was outside its set."""
 
     def bound(self, n: int, delay: int) -> float | None:
-        """Return a bound on |coverage − (1 − α)| for any sequence of n labels with at most this delay, or None."""
+        """Return a bound on |coverage − (1 − α)| for any n labels with at most this delay; None without a bound."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state that does not follow from the predictor."""
+        """Return the part of a file that the predictor does not determine."""
         return {}
 
     def resume(self, content: Content) -> None:
-        """Restore the state."""
+        """Restore the state from a file."""
 
 
 class GrowingCalibration(UpdateRule):
-    """k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, of all scores so far, or of the latest in a sliding window."""
+    """Threshold from all scores so far or from a sliding window: the k-th smallest, k = ⌈(n + 1)(1 − α)⌉."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None = None) -> None:
         self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window
@@ -75,7 +75,10 @@ class GrowingCalibration(UpdateRule):
 
 
 class QuantileTracking(UpdateRule):
-    """q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6): Angelopoulos, Barber, Bates (2024), arXiv 2402.01139."""
+    """Quantile tracking, q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6).
+
+    Angelopoulos, Barber, Bates (2024), arXiv 2402.01139.
+    """
 
     def __init__(self, threshold: float, alpha: float, rate: float) -> None:
         self.threshold, self._alpha, self._rate = threshold, alpha, rate
@@ -87,7 +90,7 @@ class QuantileTracking(UpdateRule):
         self.threshold += self._step(self._n) * (missed - self._alpha)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (B + (delay + 1)η_1)/(n·η_n), B the range of the scores and of the first threshold."""
+        """Return (B + (delay + 1)η_1)/(n·η_n), where B is the range of all scores and the first threshold."""
         return tracking_bound(self._high - self._low, self._step(1), self._step(max(n, 1)), n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -102,7 +105,10 @@ class QuantileTracking(UpdateRule):
 
 
 class AdaptiveLevel(UpdateRule):
-    """ACI: α_t ← α_t + γ(α − 1{miss}), and the calibration quantile at α_t. Gibbs and Candès (2021)."""
+    """Adaptive conformal inference: the calibration quantile at level α_t, α_t ← α_t + γ(α − 1{miss}).
+
+    Gibbs and Candès (2021).
+    """
 
     def __init__(self, scores: Vector, alpha: float, rate: float) -> None:
         self._sorted = np.sort(scores)
@@ -114,7 +120,7 @@ class AdaptiveLevel(UpdateRule):
         self.threshold = quantile(self._sorted, self._level)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (1 + (delay + 1)γ)/(n·γ): at α_t ≤ 0 sets hold every class, at α_t ≥ 1 none."""
+        """Return (1 + (delay + 1)γ)/(n·γ); sets contain all classes if α_t ≤ 0, and none if α_t ≥ 1."""
         return tracking_bound(1.0, self._rate, self._rate, n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -126,19 +132,19 @@ class AdaptiveLevel(UpdateRule):
 
 
 class TunedAdaptiveLevel(UpdateRule):
-    """DtACI: levels α_i, each with its own step size γ_i, mixed by their losses. Gibbs and Candès (2022).
+    """Dynamically tuned ACI: levels α_i with step sizes γ_i, averaged with weights. Gibbs and Candès (2022).
 
-    β is the largest level whose set holds the label. Expert i has the loss
-    ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i); its weight is multiplied by exp(−η·ℓ), and a share 1/(2·SPAN) of all
-    weights is redistributed equally; α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The level of the quantile is the weighted mean.
-    η² = (log(8·SPAN) + 2)/Σℓ², a sum with exponential forgetting over SPAN labels. The guarantee is about regret over
-    every interval, so there is no bound on the average alone.
+    Let β be the largest level whose set contains the label. Expert i has the loss
+    ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i). Its weight is multiplied by exp(−η·ℓ), a share 1/(2·SPAN) of all
+    weights is redistributed equally, and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted
+    mean of the levels. η² = (log(8·SPAN) + 2)/Σℓ², a sum with exponential forgetting over SPAN labels. The theory
+    bounds the regret on every interval, so there is no bound on the average alone.
     """
 
     def __init__(self, scores: Vector, alpha: float) -> None:
         self._sorted, self._alpha = np.sort(scores), alpha
         self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
-        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # prior, as if each label had lost so much
+        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # prior sum of squared losses
         self.threshold = self._quantile()
 
     def learn(self, score: float, missed: bool) -> None:
@@ -168,7 +174,7 @@ class TunedAdaptiveLevel(UpdateRule):
 
 
 def quantile(ordered: Vector, level: float) -> float:
-    """Return the k-th smallest score, k = ⌈(n + 1)(1 − level)⌉; ∞ for a level of at most 0, −∞ for at least 1.
+    """Return the k-th smallest score, k = ⌈(n + 1)(1 − level)⌉; ∞ if level ≤ 0, −∞ if level ≥ 1.
 
     >>> quantile(np.array([0.1, 0.2, 0.3]), 0.5), quantile(np.array([0.1]), 0.0)
     (0.2, inf)
@@ -183,8 +189,8 @@ def quantile(ordered: Vector, level: float) -> float:
 def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
     """Return (span + (delay + 1)·η_1)/(n·η_n) for nonincreasing step sizes η; infinite before the first label.
 
-    The tracked number leaves the span by at most delay + 1 steps, as every step from outside leads back. Misses less α
-    are its steps over η_t; summed by parts, they are at most that width over η_n.
+    Outside the span every step leads back, so the tracked number leaves it by at most delay + 1 steps. The sum of
+    misses less α is the sum of steps over η_t, which by summation by parts is at most that width over η_n.
 
     >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)
     0.05
@@ -195,37 +201,37 @@ def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -
 def make_rules(
     pools: ScorePools, update: str, rate: Any, window: Any, generator: np.random.Generator
 ) -> Sequence[UpdateRule]:
-    """Return an update rule for each cell.
+    """Make an update rule for each category.
 
     Raises:
-        InputError: `update`, `rate` or `window` is not valid, or a cell has too few scores.
+        InputError: `update`, `rate` or `window` is invalid, or a category has too few scores for "track".
     """
     if update not in UPDATES:
         raise InputError(f"Expected update to be one of {', '.join(UPDATES)}, got {update!r}", "choose one of them")
     _check_options(update, rate, window)
-    cells = list(zip(pools.scores, pools.levels, strict=True))
+    categories = list(zip(pools.scores, pools.levels, strict=True))
     if update == "track":
-        return [_tracking(name, *cell, rate) for name, cell in zip(pools.names, cells, strict=True)]
+        return [_tracking(name, *category, rate) for name, category in zip(pools.names, categories, strict=True)]
     if update == "window":
-        return [_sliding_window(*cell, window, generator) for cell in cells]
+        return [_sliding_window(*category, window, generator) for category in categories]
     if update == "aci":
-        return [AdaptiveLevel(*cell, 0.005 if rate is None else float(rate)) for cell in cells]
+        return [AdaptiveLevel(*category, 0.005 if rate is None else float(rate)) for category in categories]
     rule = {"none": UpdateRule, "grow": GrowingCalibration, "dtaci": TunedAdaptiveLevel}[update]
-    return [rule(*cell) for cell in cells]
+    return [rule(*category) for category in categories]
 
 
 def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.random.Generator) -> GrowingCalibration:
-    """Put the calibration scores into random order, since a file holds them sorted and the oldest leave first."""
+    """Make a sliding window; shuffles the calibration scores, which are sorted and leave in their order."""
     length = max(1, len(scores)) if window is None else int(window)
     return GrowingCalibration(generator.permutation(scores)[-length:], alpha, length)
 
 
 def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:
-    """Return quantile tracking; the default rate is the distance of the quantiles 1 − 2α and 1 − α/2 (or 1 if 0)."""
+    """Make a quantile tracker; its default rate is the distance of the quantiles 1 − 2α and 1 − α/2 (or 1 if 0)."""
     threshold = kth_smallest(scores, alpha)
     if math.isinf(threshold):
-        cell = "" if name == "all" else f", that of {name}"
-        raise InputError(f"Expected a finite threshold to begin with, got inf{cell}", "calibrate with more rows")
+        category = "" if name == "all" else f" for {name}"
+        raise InputError(f"Expected a finite threshold to begin with, got inf{category}", "calibrate with more rows")
     if rate is None:
         levels = [max(0.0, 1 - 2 * alpha), 1 - alpha / 2]
         low, high = np.quantile(scores[np.isfinite(scores)], levels, method="lower")
@@ -236,11 +242,11 @@ def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTra
 def _check_options(update: str, rate: Any, window: Any) -> None:
     if rate is not None:
         if update not in ("track", "aci"):
-            raise InputError(f"Expected no rate, which update={update!r} has no use for, got {rate!r}", "leave it out")
+            raise InputError(f"Expected no rate with update={update!r}, got {rate!r}", "leave it out")
         if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
             raise InputError(f"Expected a positive rate, got {rate!r}", "leave it out")
     if window is not None:
         if update != "window":
-            raise InputError(f"Expected no window, since update={update!r} has none, got {window!r}", "leave it out")
+            raise InputError(f"Expected no window with update={update!r}, got {window!r}", "leave it out")
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
             raise InputError(f"Expected a window of at least one score, got {window!r}", "leave it out")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._conformal.serialization import Saved
+from pippin._conformal.serialization import SavedDataclass
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import run
@@ -62,7 +62,7 @@ class OutOfFoldMetrics(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sharpener(Saved):
+class Sharpener(SavedDataclass):
     """Fitted map from a classifier's probabilities to recalibrated ones; `pippin.sharpen` returns it.
 
     Attributes:

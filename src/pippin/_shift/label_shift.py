@@ -1,4 +1,4 @@
-"""Likelihood ratios under covariate shift, and class ratios under label shift."""
+"""Likelihood ratios for covariate shift, and class ratios for label shift."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,26 +15,32 @@ from pippin._validation.rows import Rows, as_array, as_rows, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ITERATIONS, TOLERANCE = 10_000, 1e-10  # of EM: at most so many, until no share changes by more
-SMALLEST = 1e-12  # a share of zero would stay zero
+ITERATIONS, TOLERANCE = 10_000, 1e-10  # of EM: maximum number, and change of class frequencies at convergence
+SMALLEST = 1e-12  # lower bound on class frequencies, since EM cannot leave zero
 
 
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
     """Compute w(x) = p/(1 − p) · n_source/n_target from a classifier that separates target rows from source rows.
 
     Args:
-        p_target: for each object the probability that it comes from the target distribution (prediction)
-            rather than from the source distribution (calibration).
-        n_source: the number of source rows that the classifier was fitted on.
-        n_target: the number of target rows.
+        p_target: probability of each object that it comes from the target distribution (prediction) rather than from
+            the source distribution (calibration).
+        n_source: number of source rows that the classifier was fitted on.
+        n_target: number of target rows.
+
+    Returns:
+        One likelihood ratio per object, for `weights=` of `pippin.calibrate` and `predict`.
+
+    Raises:
+        InputError: a probability is outside 0 to 1, or is 1, which makes the ratio infinite.
 
     >>> import pippin
     >>> pippin.shift.likelihood_ratios([0.5, 0.8, 0.0], n_source=300, n_target=100)
     array([ 3., 12.,  0.])
     """
     if not all(isinstance(n, int | float | np.number) and 1 <= n < np.inf for n in (n_source, n_target)):
-        what = f"Expected rows of both kinds, got n_source={n_source!r} and n_target={n_target!r}"
-        raise InputError(what, "count them")
+        what = f"Expected rows of both samples, got n_source={n_source!r} and n_target={n_target!r}"
+        raise InputError(what, "pass their numbers")
     p = np.asarray(as_array(p_target), dtype=np.float64)
     if p.ndim != 1 or not p.size:
         raise InputError(f"Expected one probability per object, got shape {p.shape}", "pass the target's column")
@@ -44,7 +50,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
         if p[row] == 1:
             raise InputError(
                 f"Row {row} comes from the target with probability 1, so its ratio is infinite",
-                "no source row is like it, and no weight can make up for that; leave it out, or regularize",
+                "leave it out, or regularize the classifier",
             )
         raise InputError(f"Row {row} has {p[row]}, expected a probability", "pass the target's column of predict_proba")
     with np.errstate(over="ignore"):
@@ -52,12 +58,12 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
 
 
 class LabelRatios(NamedTuple):
-    """Ratio of the class frequencies where one predicts to those where one calibrates.
+    """Ratio of the class frequencies at prediction to those at calibration.
 
     Attributes:
         ratios: P_new(y)/P(y) of each class.
-        errors: the standard error of each.
-        classes: the names of the columns, in their order.
+        errors: standard error of each ratio.
+        classes: names of the columns, in their order.
     """
 
     ratios: Vector
@@ -67,14 +73,17 @@ class LabelRatios(NamedTuple):
     def _repr_html_(self) -> str:
         columns = zip(self.classes, self.ratios, self.errors, strict=True)
         rows = [(str(name), f"{ratio:.3f}", f"± {error:.3f}") for name, ratio, error in columns]
-        caption = "How many times as common each class has become, with its standard error"
+        caption = "Ratio of new to old frequency of each class, with its standard error"
         return html_table(caption, ("class", "ratio", "error"), rows[:12], left_out=len(rows) - 12)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the ratio of each class with two standard errors; return Matplotlib axes.
+        """Plot the ratio of each class with two standard errors.
 
         Args:
-            ax: the axes; new ones, if not given.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.calibration import plot_ratios
 
@@ -85,14 +94,20 @@ class LabelRatios(NamedTuple):
 
         Args:
             labels: class indices.
+
+        Returns:
+            One ratio per row.
         """
         return np.asarray(self.ratios[labels])
 
     def agreeing(self, classes: Classes) -> "LabelRatios":
-        """Return these ratios if they are of the given classes in this order.
+        """Check that the ratios have the given classes in this order.
 
         Args:
-            classes: the names of the columns.
+            classes: names of the columns.
+
+        Returns:
+            The ratios themselves.
 
         Raises:
             InputError: the classes differ.
@@ -101,7 +116,7 @@ class LabelRatios(NamedTuple):
         if len(classes) != len(self.ratios) or (named and list(map(str, classes)) != list(map(str, self.classes))):
             raise InputError(
                 f"Expected the ratios of {shortened(classes)}, got those of {shortened(self.classes)}",
-                "find them with label_ratios of rows that have the same columns",
+                "estimate them with label_ratios from rows with the same columns",
             )
         return self
 
@@ -117,11 +132,11 @@ def label_ratios(
 ) -> LabelRatios:
     """Estimate the class ratios w_y = P_new(y)/P(y) of new rows without labels under label shift.
 
-    Label shift: P(x | y) is the same for both. "confusion" solves C·w = q, C_ij = P(predicted i, true j) from the
-    labeled rows and q_i = P_new(predicted i) (Lipton, Wang, Smola 2018, black-box shift estimation): consistent for any
-    classifier. "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x) (Saerens,
-    Latinne, Decaestecker 2002): more precise for calibrated probabilities, and biased for others, which
-    its standard errors do not include. Those of "confusion" are by the delta method.
+    Label shift means that only class frequencies differ: P(x | y) is equal for both. "confusion" solves C·w = q, with
+    C_ij = P(predicted i, true j) from the labeled rows and q_i = P_new(predicted i) (Lipton, Wang, Smola 2018,
+    black-box shift estimation). It is consistent for any classifier; standard errors follow from the delta method.
+    "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x) (Saerens, Latinne, Decaestecker 2002). It is
+    more precise for calibrated probabilities, but biased for others, and its standard errors do not include the bias.
 
     Args:
         probs: (n, K) probabilities of labeled rows; logits with `from_logits=True`.
@@ -129,7 +144,13 @@ def label_ratios(
         new_probs: (m, K) probabilities of the new rows.
         method: "confusion" or "em".
         classes: names of the K columns; a data frame brings its own.
-        from_logits: True if both are logits, to which a softmax is applied.
+        from_logits: treat `probs` and `new_probs` as logits and apply softmax.
+
+    Returns:
+        The ratios, for `weights=` of `pippin.calibrate` and `predict`.
+
+    Raises:
+        InputError: a class has no labeled row, or the confusion matrix is singular.
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
@@ -153,7 +174,7 @@ def label_ratios(
 
 
 def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
-    """Solve w = C⁻¹q, at least 0, with Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ, r the residuals of the labeled rows."""
+    """Solve w = C⁻¹q, clipped at 0, with Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ and residuals r of the labeled rows."""
     k, n = rows.n_classes, rows.n
     predicted, new_predicted = dispatch.best(rows)[0], dispatch.best(new)[0]
     joint, weighted = np.zeros((k, k)), np.zeros((k, k))
@@ -186,12 +207,12 @@ def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
 
 
 def _em_errors(densities: Vector, pi: Vector, shares: Vector, n: int) -> Vector:
-    """Compute standard errors from the inverse of Σ g gᵀ on the simplex and the binomial error of P(y).
+    """Compute standard errors of w from the observed information Σ g gᵀ of π and the binomial error of P(y).
 
-    g_y = (p_y/P(y))/Σ_z π_z p_z/P(z).
+    g_y = (p_y/P(y))/Σ_z π_z p_z/P(z); the information is inverted on the simplex.
     """
     g = densities / (densities @ pi)[:, None]
-    tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # directions that keep the sum of the shares
+    tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # directions that keep the sum of the frequencies
     information = tangent.T @ (g.T @ g) @ tangent
     variance = np.diag(tangent @ np.linalg.pinv(information) @ tangent.T)
     return np.sqrt(np.maximum(variance, 0) / shares**2 + (pi / shares) ** 2 * ((1 - shares) / (n * shares)))

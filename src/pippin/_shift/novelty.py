@@ -1,4 +1,4 @@
-"""Novelty detection: conformal p-values of objects, and discoveries among many at a false discovery rate."""
+"""Novelty detection: conformal p-values of objects, and control of the false discovery rate."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -34,22 +34,28 @@ def novelty(
     per: Literal["class"] | None = None,
     from_logits: bool = False,
 ) -> Vector:
-    """Return the p-value of each row for "this object is exchangeable with the earlier ones": then P(p ≤ t) ≤ t.
+    """Compute a conformal p-value of each row for the hypothesis that it is not novel: then P(p ≤ t) ≤ t.
 
-    Without a reference it is the credibility, the largest p-value of all classes: that of the true class is valid, and
-    this one is no smaller. With a reference, the strangeness s of an object is ranked among those of the reference:
-    p = (1 + #{s_i ≥ s})/(n + 1). `discoveries` chooses among many.
+    Without a reference, the p-value is the credibility, the largest p-value over all classes. It is valid because it is
+    at least the p-value of the true class. With a reference, it is p = (1 + #{s_i ≥ s})/(n + 1), the rank of the
+    strangeness s of the row among those of the reference rows. `discoveries` selects among many p-values.
 
     Args:
-        predictor: with its calibration scores; with a reference, only its classes are used.
-        probs: (m, K) probabilities of the objects in question; logits with `from_logits=True`.
-        reference: (n, K) probabilities of objects that are not novel, and that the classifier was not
-            trained on, such as the calibration rows.
-        measure: of strangeness, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of logits,
-            −log Σ exp; or a function of the rows, which may then be embeddings too, such as the distance to
-            the nearest reference embedding: one number per row, larger for stranger ones.
-        per: "class" ranks an object among the reference rows with the same most probable class.
-        from_logits: True if both are logits, to which a softmax is applied.
+        predictor: predictor with its calibration scores; with a reference, only its classes are used.
+        probs: (m, K) probabilities of the objects to test; logits with `from_logits=True`.
+        reference: (n, K) probabilities of objects that are not novel and that the classifier was not trained on, such
+            as the calibration rows.
+        measure: measure of strangeness, with a reference: "surprise", 1 − max p; "entropy", −Σ p log p; "energy" of
+            logits, −log Σ exp; or a function of the rows that returns one number per row, larger for stranger rows.
+            Rows may then be embeddings, and the function the distance to the nearest reference embedding.
+        per: "class" compares a row with the reference rows that have the same most probable class.
+        from_logits: treat `probs` and `reference` as logits and apply softmax.
+
+    Returns:
+        One p-value per row.
+
+    Raises:
+        InputError: the predictor has no p-values, or an option is invalid.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -62,7 +68,7 @@ def novelty(
         raise InputError(f"Expected per to be None or 'class', got {per!r}")
     if reference is None:
         if measure != "surprise" or per is not None:
-            raise InputError("Expected a reference beside measure= or per=, got none", "pass reference=")
+            raise InputError("Expected a reference with measure= or per=, got none", "pass reference=")
         if not hasattr(predictor, "p_values"):
             raise InputError(f"Expected a predictor that has p-values, got {predictor!r}", "pass reference=")
         p_values: Vector = np.asarray(predictor.p_values(probs, from_logits=from_logits))
@@ -80,6 +86,7 @@ def novelty(
 
 
 def _ranked(old: Vector, new: Vector) -> Vector:
+    """Return the conformal p-values of the new values among the old ones."""
     below = np.searchsorted(np.sort(old), new, side="left")
     return np.asarray((1 + len(old) - below) / (len(old) + 1))
 
@@ -113,25 +120,31 @@ def _entropy(rows: Rows) -> Vector:
     """Return −Σ p log p of each row, with 0 · log 0 = 0."""
     rows, entropy = rows.verified(), np.empty(rows.n)
 
-    def work(start: int, stop: int) -> None:
+    def compute(start: int, stop: int) -> Vector:
         block = rows.block(start, stop).astype(np.float64)
-        entropy[start:stop] = -(block * np.log(np.where(block > 0, block, 1))).sum(axis=1)
+        return np.asarray(-(block * np.log(np.where(block > 0, block, 1))).sum(axis=1))
 
-    dispatch.in_blocks(work, rows)
+    dispatch.fill(entropy, rows, compute)
     return entropy
 
 
 def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
-    """Select p-values so that the expected share of false discoveries among the selected is at most `level`.
+    """Select p-values with a false discovery rate of at most `level` by the Benjamini–Hochberg procedure.
 
-    Benjamini and Hochberg (1995): with p_(1) ≤ … ≤ p_(m), all up to the largest k with p_(k) ≤ k·level/m. The false
-    discovery rate is at most level·m₀/m, m₀ of the m being no novelty: for independent p-values, and for those of
-    `novelty` with a common reference, which are positively dependent (Bates, Candès, Lei,
-    Romano, Sesia 2023, Testing for outliers with conformal p-values).
+    With p_(1) ≤ … ≤ p_(m), select all up to the largest k with p_(k) ≤ k·level/m. If m₀ of the m objects are not novel,
+    the false discovery rate is at most level·m₀/m, for independent p-values and for those of `novelty` with a common
+    reference, which are positively dependent. Benjamini and Hochberg (1995); Bates, Candès, Lei, Romano, Sesia (2023),
+    Testing for outliers with conformal p-values.
 
     Args:
         p: p-values, one per object.
-        level: the false discovery rate.
+        level: the false discovery rate allowed.
+
+    Returns:
+        True for each selected object.
+
+    Raises:
+        InputError: a p-value is outside 0 to 1, or the level is not strictly between 0 and 1.
 
     >>> import pippin
     >>> pippin.shift.discoveries([0.01, 0.6, 0.04, 0.03], level=0.1)
@@ -139,7 +152,9 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     """
     p_values = np.asarray(as_array(p), dtype=np.float64)
     if p_values.ndim != 1 or not ((p_values >= 0) & (p_values <= 1)).all():
-        raise InputError(f"Expected p-values between 0 and 1, one per object, got shape {p_values.shape}", "check them")
+        raise InputError(
+            f"Expected p-values between 0 and 1, one per object, got shape {p_values.shape}", "pass p-values"
+        )
     m, share = len(p_values), float(exact_alpha(level))
     ordered = np.sort(p_values)
     below = ordered[ordered <= share * np.arange(1, m + 1) / max(m, 1)]

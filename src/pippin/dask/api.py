@@ -1,4 +1,4 @@
-"""`calibrate`, `predict`, `evaluate` and `score` of rows that Dask holds."""
+"""Calibration, prediction, evaluation and scores of Dask arrays, data frames and delayed partitions."""
 
 import secrets
 from collections.abc import Callable
@@ -38,22 +38,28 @@ def calibrate(
     groups: Any = None,
     unseen: str = "error",
 ) -> ConformalPredictor:
-    """Make the predictor that `pippin.calibrate` makes of all rows at once, to the last bit, however they are divided.
+    """Calibrate a predictor on a Dask cluster, with the result of `pippin.calibrate` on all rows, to the last bit.
 
-    The scores of a partition are computed where it is. What comes to this process are the scores of the true labels,
-    8 bytes a row, and their classes and groups. Dask recomputes what a lost worker held.
+    Workers compute the scores of their partitions. This process receives the scores of the true labels, 8 bytes per
+    row, and their classes and groups. Dask recomputes the results of a lost worker.
 
     Args:
-        probs: a Dask array (n, K), a Dask data frame with a column per class, a list of delayed partitions, or what
-            `pippin.scan` returns, whose tables the workers read.
-        labels: the true classes, divided as the rows are; of a data frame the name of a column. Tables bring theirs.
+        probs: a Dask array (n, K), a Dask data frame with a column per class, a list of delayed partitions, or the
+            result of `pippin.scan`, whose tables the workers read.
+        labels: the true classes, partitioned as the rows; for a data frame, a column name. Tables bring theirs.
         score: a score or its spelling.
-        alpha: the miscoverage level; where the guarantee is per kind, one for all or {kind: alpha}.
+        alpha: significance level (miscoverage); for a guarantee per kind, one for all or {kind: alpha}.
         classes: names of the K columns; a data frame and tables bring their own.
-        seed: for the randomized scores and for clusters, a whole number.
-        per: the Mondrian taxonomy, as in `pippin.calibrate`.
-        groups: the group of each row, divided as the rows are; of a data frame the name of a column.
-        unseen: the policy of `predict` for other groups: an "error", or "marginal".
+        seed: seed for randomized scores and for clusters, a whole number.
+        per: Mondrian taxonomy, as in `pippin.calibrate`.
+        groups: the group of each row, partitioned as the rows; for a data frame, a column name.
+        unseen: policy of `predict` for groups without calibration rows: an "error", or the "marginal" threshold.
+
+    Returns:
+        The predictor.
+
+    Raises:
+        InputError: the rows are not partitioned, or labels and groups are partitioned differently.
 
     >>> import dask.array, pippin, pippin.dask
     >>> data = pippin.load_example()
@@ -70,7 +76,7 @@ def calibrate(
     calibration = Calibration(score, alpha, classes=names, per=per, unseen=unseen, seed=seed)
     exact = calibration.score.randomized or per == "cluster"
     tasks = _tasks(partitions, partial(_part, calibration), list, exact)
-    parts = [part for parts in gathered(tasks, [one.rows for one in partitions], "rows") for part in parts]
+    parts = [part for parts in gathered(tasks, [each.rows for each in partitions], "rows") for part in parts]
     if isinstance(probs, Scan):
         refuse_ids(parts, probs.name)
     return calibration.merge(parts)
@@ -79,21 +85,29 @@ def calibrate(
 def predict(
     predictor: ConformalPredictor, probs: Any, *, seed: int | None = None, groups: Any = None, nonempty: bool = False
 ) -> Any:
-    """Return the prediction sets lazily: one task per partition.
-
-    A Dask data frame gives a Dask data frame with the columns size and labels, its index kept; anything else a
-    list of delayed `PredictionSets`, one per partition.
+    """Predict sets lazily, with one task per partition.
 
     Args:
         predictor: a calibrated predictor with one threshold, or one per class or group.
-        probs: as in `calibrate`.
-        seed: for a randomized score, a whole number.
-        groups: the group of each row, where there are thresholds per group.
-        nonempty: if True, put the most probable class into sets that would be empty.
+        probs: rows, as in `calibrate`.
+        seed: seed for a randomized score, a whole number.
+        groups: the group of each row, for thresholds per group.
+        nonempty: add the most probable class to empty sets.
+
+    Returns:
+        For a Dask data frame, a Dask data frame with its index and the columns size and labels; otherwise a list of
+        delayed `PredictionSets`, one per partition.
+
+    >>> import dask.array, pippin, pippin.dask
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
+    >>> parts = pippin.dask.predict(predictor, dask.array.from_array(data.probs[2000:], 1000))
+    >>> parts[0].compute()
+    PredictionSets(1,000 objects, 12 classes, mean size 1.46, 73% singletons)
     """
     groups = True if isinstance(probs, Scan) else groups
     partitions = partitions_of(probs, None, groups if "groups" in predictor.takes else None)
-    work = partial(_sets, predictor, _drawn(seed), nonempty)
+    work = partial(_sets, predictor, _seed_or_random(seed), nonempty)
     tasks = _tasks(partitions, work, partial(_joined, predictor.classes), predictor.score.randomized)
     if not hasattr(probs, "to_delayed") or isinstance(probs, dask.array.Array):
         return tasks
@@ -114,57 +128,78 @@ def evaluate(
     groups: Any = None,
     nonempty: bool = False,
 ) -> Evaluation:
-    """Compute all metrics of the predictor's sets, from counts of every partition.
+    """Evaluate the prediction sets of a predictor, from counts of each partition.
 
     Args:
         predictor: a calibrated predictor with one threshold, or one per class or group.
-        probs: as in `calibrate`.
-        labels: the true classes, divided as the rows are; of a data frame the name of a column. Tables bring theirs.
-        seed: for a randomized score, a whole number.
+        probs: rows, as in `calibrate`.
+        labels: the true classes, partitioned as the rows; for a data frame, a column name. Tables bring theirs.
+        seed: seed for a randomized score, a whole number.
         groups: the group of each row, for thresholds and for coverage per group.
-        nonempty: if True, put the most probable class into sets that would be empty.
+        nonempty: add the most probable class to empty sets.
+
+    Returns:
+        The evaluation that `pippin.evaluate` returns for all sets at once.
+
+    Raises:
+        InputError: all partitions are empty.
+
+    >>> import dask.array, pippin, pippin.dask
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
+    >>> probs, labels = (dask.array.from_array(array[2000:], 1000) for array in (data.probs, data.labels))
+    >>> round(pippin.dask.evaluate(predictor, probs, labels).coverage, 4)
+    0.8992
     """
     if isinstance(probs, Scan):
         labels, groups = True, True if probs.has_groups else None
     partitions = partitions_of(probs, labels, groups)
-    work = partial(_counts, predictor, _drawn(seed), nonempty)
+    work = partial(_counts, predictor, _seed_or_random(seed), nonempty)
     tasks = _tasks(partitions, work, _total, predictor.score.randomized)
-    total = _total(gathered(tasks, [one.rows for one in partitions], "rows"))
+    total = _total(gathered(tasks, [each.rows for each in partitions], "rows"))
     if total is None:
         raise InputError("Expected at least one row of probabilities, got partitions without any")
     return (total.without_ids() if isinstance(probs, Scan) else total).evaluation(predictor)
 
 
 def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None, seed: int | None = None) -> Any:
-    """Return the scores of the given labels as a lazy Dask array (n,), one chunk per partition.
+    """Compute the nonconformity scores of the given labels lazily.
 
     Args:
-        probs: as in `calibrate`.
-        labels: one class per row, divided as the rows are; of a data frame the name of a column.
+        probs: rows, as in `calibrate`.
+        labels: one class per row, partitioned as the rows; for a data frame, a column name.
         score: a score or its spelling.
         classes: names of the K columns; a data frame brings its own.
-        seed: for a randomized score, a whole number.
+        seed: seed for a randomized score, a whole number.
+
+    Returns:
+        A Dask array (n,) with one chunk per partition.
+
+    >>> import dask.array, pippin.dask
+    >>> probs, labels = dask.array.from_array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]), dask.array.from_array([2, 1])
+    >>> pippin.dask.score(probs, labels, "pip").compute()
+    array([1.375, 0.2  ])
     """
     partitions = partitions_of(probs, labels if labels is not None else True)
     chosen = parse_score(score)
     names = _classes(probs, partitions, classes, labels, None)
-    work = partial(_scores, Calibration(chosen, classes=names, seed=_drawn(seed)))
-    tasks = _tasks(partitions, work, _concatenated, chosen.randomized)
-    lengths = [np.nan if one.rows is None else one.rows for one in partitions]
+    work = partial(_part, Calibration(chosen, classes=names, seed=_seed_or_random(seed)))
+    tasks = _tasks(partitions, work, _scores, chosen.randomized)
+    lengths = [np.nan if each.rows is None else each.rows for each in partitions]
     return dask.array.concatenate(
         [dask.array.from_delayed(task, (length,), float) for task, length in zip(tasks, lengths, strict=True)]
     )
 
 
 def _classes(probs: Any, partitions: list[Partition], classes: Classes | None, labels: Any, groups: Any) -> Classes:
-    """Return the names of the columns, without computing any row if possible."""
+    """Return the names of the columns; computes a partition only if nothing else has them."""
     if isinstance(probs, Scan):
         return probs.classes
     if classes is not None:
         return as_classes(classes, as_rows(np.empty((1, len(classes)))))
     columns = getattr(probs, "columns", None)
     if columns is not None:
-        names = tuple(name for name in columns if name not in [one for one in (labels, groups) if isinstance(one, str)])
+        names = tuple(name for name in columns if not any(isinstance(x, str) and x == name for x in (labels, groups)))
         return range(len(names)) if names == tuple(range(len(names))) else names
     if isinstance(probs, dask.array.Array):
         return range(int(probs.shape[1]))
@@ -175,12 +210,12 @@ def _names(probs: Any) -> Classes:
     return range(np.shape(probs)[1]) if not len(probs) else as_classes(None, as_rows(probs))
 
 
-def _drawn(seed: int | None) -> int:
+def _seed_or_random(seed: int | None) -> int:
     return secrets.randbits(64) if seed is None else seed
 
 
 def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Reduce, exact: bool) -> list[Any]:
-    """Return a task per partition that combines the results of `work` on its batches; see `map_batches`."""
+    """Make a task per partition that combines the results of `work` on its batches; see `map_batches`."""
     registered, positions = registering(work), row_positions(partitions, exact)
     return [
         dask.delayed(_combined)(part, number, first, registered, combine)
@@ -196,28 +231,25 @@ def _part(calibration: Calibration, probs: Any, labels: Any, groups: Any, first:
     return calibration.part(probs, labels, groups=groups, first=first)
 
 
-def _scores(calibration: Calibration, probs: Any, labels: Any, groups: Any, first: int) -> Vector:
-    return calibration.part(probs, labels, first=first).scores
-
-
-def _concatenated(scores: list[Vector]) -> Vector:
-    return np.concatenate([np.empty(0), *scores])
+def _scores(parts: list[Part]) -> Vector:
+    return np.concatenate([np.empty(0), *(part.scores for part in parts)])
 
 
 def _sets(predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int) -> Any:
-    """Return the prediction sets of some rows; None without rows."""
+    """Predict the sets of some rows; None without rows."""
     if not len(getattr(probs, "array", probs)):
         return None
     needed = {"groups": groups} if "groups" in predictor.takes else {}
     return predictor.predict(probs, seed=positioned(seed, first), nonempty=nonempty, **needed)
 
 
-def _joined(classes: Classes, several: list[PredictionSets | None]) -> PredictionSets:
-    found = [sets for sets in several if sets is not None]
-    if len(found) == 1:
-        return found[0]
-    sizes = np.concatenate([np.empty(0, dtype=np.int64), *(sets.sizes for sets in found)])
-    members = np.concatenate([np.empty(0, dtype=np.int32), *(sets.members for sets in found)])
+def _joined(classes: Classes, parts: list[PredictionSets | None]) -> PredictionSets:
+    """Concatenate prediction sets; None stands for parts without rows."""
+    nonempty = [sets for sets in parts if sets is not None]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    sizes = np.concatenate([np.empty(0, dtype=np.int64), *(sets.sizes for sets in nonempty)])
+    members = np.concatenate([np.empty(0, dtype=np.int32), *(sets.members for sets in nonempty)])
     return PredictionSets(sizes, members, classes)
 
 
@@ -232,7 +264,7 @@ def _frame(sets: PredictionSets) -> Any:
 def _counts(
     predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int
 ) -> EvaluationCounts | None:
-    """Evaluate the prediction sets of some rows; None without rows."""
+    """Count the prediction sets of some rows; None without rows."""
     sets = _sets(predictor, seed, nonempty, probs, labels, groups, first)
     if sets is None:
         return None
@@ -241,5 +273,5 @@ def _counts(
 
 
 def _total(counts: list[EvaluationCounts | None]) -> EvaluationCounts | None:
-    present = [one for one in counts if one is not None]
+    present = [part for part in counts if part is not None]
     return sum(present[1:], present[0]) if present else None

@@ -1,4 +1,4 @@
-"""Partitions of rows that Dask holds, and tasks on them: run in order or all at once, with a progress bar."""
+"""Partitions of Dask collections, and tasks on them: computed in order or all at once, with a progress bar."""
 
 import sys
 from collections import deque
@@ -29,11 +29,11 @@ ROWS = 1 << 20  # rows of a Parquet table per task
 AHEAD = 2  # tasks in progress per thread of the cluster
 
 _lock = Lock()
-_registered = b""  # the score families that another process registered here last
+_registered = b""  # pickled score families registered in this process by `_register_first`
 
 
 class RowRange(NamedTuple):
-    """A range of rows of tables, read by the task that uses them."""
+    """Range of rows of scanned tables, which a task reads when it runs."""
 
     scan: Scan
     start: int
@@ -41,7 +41,7 @@ class RowRange(NamedTuple):
     needs: tuple[str, ...]
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Yield the rows in batches; `first` is the number of rows before them in all partitions."""
+        """Yield the rows in batches; `first` is the number of rows in earlier partitions."""
         at = self.start
         for batch in self.scan.batches(*self.needs, start=at):
             part = slice(0, batch.rows.n if self.stop is None else min(batch.rows.n, self.stop - at))
@@ -52,7 +52,7 @@ class RowRange(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Rows, labels and groups, each a delayed object, an array or a `RowRange`; and the number of rows, if known."""
+    """Partition of rows, labels and groups: delayed objects or a `RowRange`; and the number of rows, if known."""
 
     probs: Any
     labels: Any = None
@@ -61,9 +61,9 @@ class Partition(NamedTuple):
 
 
 def partitions_of(probs: Any, labels: Any = None, groups: Any = None) -> list[Partition]:
-    """Return the partitions of a Dask array, a Dask data frame, a list of delayed partitions, or tables.
+    """Return the partitions of a Dask array, a Dask data frame, a list of delayed partitions, or scanned tables.
 
-    Labels and groups of a data frame may be the names of its columns.
+    For a data frame, labels and groups may be column names.
     """
     if isinstance(probs, Scan):
         return _of_tables(probs, labels is not None, groups is not None)
@@ -74,20 +74,18 @@ def partitions_of(probs: Any, labels: Any = None, groups: Any = None) -> list[Pa
         counts = [None if size != size else int(size) for size in whole.chunks[0]]
     elif hasattr(probs, "to_delayed"):
         columns = [name for name in (labels, groups) if isinstance(name, str)]
-        labels, groups = (probs[one] if isinstance(one, str) else one for one in (labels, groups))
+        labels, groups = (probs[name] if isinstance(name, str) else name for name in (labels, groups))
         pieces = probs.drop(columns=columns).to_delayed() if columns else probs.to_delayed()
         counts = [None] * len(pieces)
     elif isinstance(probs, Sequence) and all(isinstance(piece, Delayed) for piece in probs):
         pieces, counts = list(probs), [None] * len(probs)
     else:
-        what = (
-            f"Expected a Dask array or data frame, delayed partitions or pippin.scan(...), got {type(probs).__name__}"
-        )
-        raise InputError(what, "use pippin.calibrate for what fits into memory")
+        what = "Expected a Dask array or data frame, delayed partitions or pippin.scan(...), got"
+        raise InputError(f"{what} {type(probs).__name__}", "use pippin.calibrate for data in memory")
     label_pieces, group_pieces = (
-        _per_partition(one, len(pieces), what, probs) for one, what in ((labels, "labels"), (groups, "groups"))
+        _per_partition(values, len(pieces), what, probs) for values, what in ((labels, "labels"), (groups, "groups"))
     )
-    return [Partition(*one) for one in zip(pieces, label_pieces, group_pieces, counts, strict=True)]
+    return [Partition(*parts) for parts in zip(pieces, label_pieces, group_pieces, counts, strict=True)]
 
 
 def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:
@@ -100,37 +98,37 @@ def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:
     else:
         pieces = list(values.to_delayed() if hasattr(values, "to_delayed") else values)
     if len(pieces) != n:
-        raise InputError(f"Expected {what} in {n} partitions as the rows, got {len(pieces)}", "divide them alike")
+        raise InputError(f"Expected {what} in {n} partitions as the rows, got {len(pieces)}", "repartition them")
     return pieces
 
 
 def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
-    """Return a partition for every table, and for every `ROWS` rows of a large one in Parquet."""
+    """Return a partition per table; large Parquet tables are divided into partitions of `ROWS` rows."""
     needs = (*(("labels",) if labels else ()), *(("groups",) if groups else ()))
     settled = scan.settled() if labels else scan
-    found = []
+    partitions = []
     for table in settled.tables:
         path = table.path.absolute()  # workers have other working directories
-        alone = Scan((path,), (table._replace(path=path),), settled.layout)
+        single = Scan((path,), (table._replace(path=path),), settled.layout)
         for start in range(0, table.rows or 1, ROWS):
             stop = None if table.rows is None else min(start + ROWS, table.rows)
             rows = None if stop is None else stop - start
-            found.append(Partition(RowRange(alone, start, stop, needs), rows=rows))
-    return found
+            partitions.append(Partition(RowRange(single, start, stop, needs), rows=rows))
+    return partitions
 
 
 def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) -> list[tuple[int, RowRange]]:
-    """Divide the tables from row `start` on into ranges of `rows` rows; each with the number of rows before it."""
-    total, found = scan.rows or 0, []
+    """Divide the tables, from row `start` on, into ranges of `rows` rows, each with the number of rows before it."""
+    total, ranges = scan.rows or 0, []
     for first in range(start, total, rows):
         stop = min(first + rows, total)
-        some, begin = scan.some(first, stop)
-        found.append((first, RowRange(some, begin, begin + stop - first, needs)))
-    return found
+        tables, begin = scan.some(first, stop)
+        ranges.append((first, RowRange(tables, begin, begin + stop - first, needs)))
+    return ranges
 
 
 def with_rows(scan: Scan) -> Scan:
-    """Count the rows of text tables on the cluster."""
+    """Return the scan with the number of rows of its text tables, counted on the cluster."""
     uncounted = [table for table in scan.tables if table.rows is None]
     tasks = [dask.delayed(counted)(table._replace(path=table.path.absolute())) for table in uncounted]
     results = iter(gathered(tasks, [1] * len(tasks), "tables"))
@@ -139,12 +137,12 @@ def with_rows(scan: Scan) -> Scan:
 
 
 def map_batches(part: Partition, number: int, first: int, work: Callable[..., Any]) -> list[Any]:
-    """Call `work` with all rows of a partition, or with each batch of a table; runs as a task.
+    """Call `work` on all rows of a partition, or on each batch of a table; runs as a task.
 
     Args:
         part: the partition.
-        number: its number, for errors.
-        first: the number of rows before it.
+        number: index of the partition, for error messages.
+        first: number of rows in earlier partitions.
         work: a function of rows, labels, groups, and the number of rows before these.
     """
     if not isinstance(part.probs, RowRange):
@@ -168,7 +166,7 @@ def _length(part: Partition) -> int:
 
 
 def row_positions(parts: list[Partition], exact: bool) -> list[int]:
-    """Return the number of rows before each partition; if not `exact`, perhaps numbers in the same order."""
+    """Return the number of rows before each partition; unless `exact`, unknown numbers may be replaced by indices."""
     unsized = [part for part in parts if part.rows is None]
     if unsized and not exact:
         return list(range(len(parts)))
@@ -179,20 +177,18 @@ def row_positions(parts: list[Partition], exact: bool) -> list[int]:
 
 
 def _cluster() -> Client | None:
-    """Return the client of the cluster that Dask computes on; None where this process computes."""
-    owner = getattr(get_scheduler(), "__self__", None)
-    return owner if isinstance(owner, Client) else None
+    """Return the client of the cluster that Dask uses; None if Dask computes in this process."""
+    client = getattr(get_scheduler(), "__self__", None)
+    return client if isinstance(client, Client) else None
 
 
 def gathered(tasks: Sequence[Any], rows: Sequence[int | None], what: str) -> list[Any]:
-    """Compute tasks at once and return their results, with a progress bar where a cluster computes them.
-
-    Results come from the workers directly.
+    """Compute all tasks and return their results, which come directly from the workers; a cluster shows a progress bar.
 
     Args:
         tasks: the tasks.
-        rows: the number of rows of each task, if known; otherwise the bar counts partitions.
-        what: the unit of the progress bar.
+        rows: number of rows of each task, if known; otherwise the bar counts partitions.
+        what: unit of the progress bar.
     """
     client = _cluster()
     if client is None or not tasks:
@@ -210,24 +206,24 @@ def gathered(tasks: Sequence[Any], rows: Sequence[int | None], what: str) -> lis
 
 
 def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> Iterator[Any]:
-    """Yield `work(shared, piece)` for every piece, computed by the cluster, `AHEAD` pieces per thread at a time.
+    """Yield `work(shared, piece)` for every piece in order, with `AHEAD` pieces per thread of the cluster in progress.
 
-    A task sends the shared object once, so that Dask recomputes it where a worker is lost.
+    The shared object is sent once, as a task, so that Dask recomputes it if its worker is lost.
     """
     client = _cluster()
     assert client is not None
-    held = client.submit(_identity, shared, pure=False)
-    begun: deque[Any] = deque()
+    shared_future = client.submit(_identity, shared, pure=False)
+    in_progress: deque[Any] = deque()
     try:
         for piece in pieces:
-            begun.append(client.submit(work, held, piece, pure=False))
-            if len(begun) > AHEAD * max(1, sum(client.nthreads().values())):
-                yield client.gather(begun.popleft(), direct=True)
-        while begun:
-            yield client.gather(begun.popleft(), direct=True)
+            in_progress.append(client.submit(work, shared_future, piece, pure=False))
+            if len(in_progress) > AHEAD * max(1, sum(client.nthreads().values())):
+                yield client.gather(in_progress.popleft(), direct=True)
+        while in_progress:
+            yield client.gather(in_progress.popleft(), direct=True)
     finally:
-        if begun:
-            client.cancel(list(begun))
+        if in_progress:
+            client.cancel(list(in_progress))
 
 
 def _identity(value: Any) -> Any:
@@ -235,7 +231,7 @@ def _identity(value: Any) -> Any:
 
 
 def registering(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `work` register the score families of this process first, so that workers need not import their modules."""
+    """Wrap `work` so that workers first register the score families of this process, which are sent by value."""
     families = {name: family for name, family in FAMILIES.items() if name not in OURS}
     if not families:
         return work
@@ -246,17 +242,17 @@ def registering(work: Callable[..., Any]) -> Callable[..., Any]:
                 cloudpickle.register_pickle_by_value(module)
                 stack.callback(cloudpickle.unregister_pickle_by_value, module)
         packed = cloudpickle.dumps(families)
-    return partial(_registered_first, packed, work)
+    return partial(_register_first, packed, work)
 
 
-def _registered_first(packed: bytes, work: Callable[..., Any], *args: Any) -> Any:
+def _register_first(packed: bytes, work: Callable[..., Any], *args: Any) -> Any:
     global _registered
     with _lock:
         if packed != _registered:
             try:
                 families = cloudpickle.loads(packed)
             except ImportError as error:
-                what = f"A worker cannot import what a score of yours needs ({error})"
+                what = f"A worker cannot import a module of a registered score ({error})"
                 raise InputError(what, "install it on the workers too") from error
             for name, family in families.items():
                 register(name, family)
