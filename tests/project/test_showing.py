@@ -38,7 +38,7 @@ def test_objects_show_themselves():
         "0 of 0 labels were missed": pippin.online.RiskMonitor(0.1),
         "What each action is worth by the kind": utility,
         "playing safe": pippin.decisions.evaluate(decider.decide(DATA.probs[1000:]), DATA.labels[1000:], utility),
-        "times as common": pippin.shift.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
+        "Ratio of new to old frequency": pippin.shift.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
     }
     for wanted, thing in shown.items():
         assert wanted in thing._repr_html_(), type(thing)

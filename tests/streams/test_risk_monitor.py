@@ -59,7 +59,7 @@ def test_excess_misses_are_detected():
     assert any(broken.update(missed) for missed in rng.random(1000) < 0.2)
     assert broken.lower_bound > 0.12
     assert broken.evidence >= 100
-    assert "broken" in broken.describe()
+    assert "violated" in broken.describe()
     assert "not refuted" in kept.describe()
 
 

@@ -103,7 +103,7 @@ def predict(
     >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
     >>> parts = pippin.dask.predict(predictor, dask.array.from_array(data.probs[2000:], 1000))
     >>> parts[0].compute()
-    PredictionSets(1,000 objects, 12 classes, mean size 1.46, 73% singletons)
+    PredictionSets(1,000 objects, 12 classes, mean size 1.49, 73% singletons)
     """
     groups = True if isinstance(probs, Scan) else groups
     partitions = partitions_of(probs, None, groups if "groups" in predictor.takes else None)
@@ -149,7 +149,7 @@ def evaluate(
     >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], classes=data.classes)
     >>> probs, labels = (dask.array.from_array(array[2000:], 1000) for array in (data.probs, data.labels))
     >>> round(pippin.dask.evaluate(predictor, probs, labels).coverage, 4)
-    0.8992
+    0.9019
     """
     if isinstance(probs, Scan):
         labels, groups = True, True if probs.has_groups else None

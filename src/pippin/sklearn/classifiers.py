@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn that predict sets, calibrated on held-out rows or by cross-conformal prediction."""
+"""Scikit-learn classifiers that predict sets, calibrated on held-out rows or by cross-conformal prediction."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ __all__ = ["ConformalClassifier", "CrossConformalClassifier"]
 
 
 class ScoreParameter:
-    """`score` as both the method of scikit-learn, which is read, and the parameter, which is set."""
+    """Descriptor of `score`: reading gives scikit-learn's method, setting sets the parameter."""
 
     def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
         method: Callable[..., float] = ClassifierMixin.score
@@ -41,7 +41,7 @@ class ScoreParameter:
 
 
 class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """Base of the classifiers: parameters, the default estimator, tags, sets, and metadata routing."""
+    """Base of both classifiers: parameters, default estimator, tags, prediction sets and metadata routing."""
 
     score = ScoreParameter()
 
@@ -60,31 +60,41 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         """Return the parameters by name.
 
         Args:
-            deep: whether parameters of the estimator are included.
+            deep: if True, include the parameters of the estimator.
+
+        Returns:
+            The parameters.
         """
         return {**super().get_params(deep), "score": vars(self)["score"]}
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row; the first of equal ones.
+        """Predict the most probable class of each row; the first of equally probable ones.
 
         Args:
             X: rows of features, as the estimator takes them.
+
+        Returns:
+            One class per row.
         """
         best = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError first
         return np.asarray(self.classes_[best])
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features, if the estimator has it."""
+        """Number of features, if the estimator has that attribute."""
         return int(self._fitted.n_features_in_)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features, if X had some."""
+        """Names of the features, if X had names."""
         return np.asarray(self._fitted.feature_names_in_)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return which metadata go to the estimator and to the splitter."""
+        """Return the routing of metadata to the estimator and the splitter.
+
+        Returns:
+            The router.
+        """
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self._estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
         if hasattr(self.cv, "split"):
@@ -116,7 +126,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
     def _sets(
         self, X: Any, probs: Callable[[Any], Any], alpha: float | None, seed: Seed, **options: Any
     ) -> PredictionSets:
-        """Prediction sets at a level; without a seed, u comes from `random_state` and the rows themselves."""
+        """Predict sets at a level; without a seed, u depends on `random_state` and the rows themselves."""
         check_is_fitted(self)
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
@@ -125,7 +135,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return replace(sets, index=row_index(X))
 
     def _routed(self, X: Any, weight: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Parameters for the `fit` of the estimator, and for the `split` of the splitter."""
+        """Return the parameters of the estimator's `fit` and of the splitter's `split`."""
         is_routing, splits = get_config()["enable_metadata_routing"], hasattr(self.cv, "split")
         if weight is not None:
             weight = check_array(weight, ensure_2d=False, input_name="sample_weight")
@@ -143,34 +153,30 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
 
 class ConformalClassifier(SetClassifier):
-    """A classifier whose `predict_set` holds the true class with probability at least 1 − alpha.
+    """Classifier whose prediction sets contain the true class with probability at least 1 − alpha.
 
-    `fit` holds some rows out at random, fits a clone of the estimator on the rest, and
-    calibrates on the held-out rows. The split does not depend on y: a stratified one would
-    keep the rarest classes out of the calibration, and coverage could fall below 1 − alpha.
+    `fit` holds out some rows at random, fits a clone of the estimator on the others, and calibrates on the held-out
+    rows. The split is not stratified, since a split that depends on y could reduce coverage below 1 − alpha.
 
     Args:
-        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+        estimator: a classifier with `predict_proba`, or a pipeline; None stands for
             `LogisticRegression(max_iter=1000)`.
-        score: a score or its spelling, `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's
-            method (accuracy); the parameter is in `get_params()` and in `predictor_.score`.
+        score: a score or its spelling, such as `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's method (accuracy);
+            the parameter is in `get_params()` and in `predictor_.score`.
         alpha: significance level (miscoverage).
-        cv: the fraction of rows that `fit` holds out; or a scikit-learn splitter or a list
-            of (train, calibration) indices, whose first pair is used (for
-            `GroupShuffleSplit`, pass `groups` to `fit`); or "prefit": the estimator is
-            fitted already, and `fit`, like `calibrate`, only calibrates. A `FrozenEstimator`
-            always counts as fitted, and unlike a plain estimator it stays so when cloned.
-        random_state: a seed or generator for the split, for randomized scores, and for an
-            estimator that has none; None draws fresh entropy, never from NumPy's global
-            generator.
-        per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and
-            group", "cluster" or "rc3p". Groups are passed to `fit` and `predict_set`.
+        cv: fraction of rows to hold out; or a scikit-learn splitter or a list of (train, calibration) indices, of
+            which the first pair is used (for `GroupShuffleSplit`, pass `groups` to `fit`); or "prefit" for a fitted
+            estimator, with which `fit` only calibrates, as `calibrate` does. A `FrozenEstimator` always counts as
+            fitted, and unlike other estimators it stays fitted when it is cloned.
+        random_state: seed or generator for the split, for randomized scores, and for an estimator without one; None
+            uses fresh entropy, never NumPy's global generator.
+        per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and group", "cluster" or
+            "rc3p". Pass groups to `fit` and `predict_set`.
 
     Attributes:
         estimator_: the fitted classifier.
-        classes_: all classes, sorted; one that the training part lacks has probability 0.
-        predictor_: the calibrated `pippin.ConformalPredictor`, which can
-            be saved.
+        classes_: all classes, sorted; a class without training rows has probability 0.
+        predictor_: the calibrated `pippin.ConformalPredictor`, which can be saved.
 
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
@@ -179,7 +185,7 @@ class ConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.79, 48% singletons)
     """
 
-    # The estimator requests weights itself.
+    # Weights are requested by the estimator.
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED, "groups": True}
 
     def __init__(
@@ -202,21 +208,26 @@ class ConformalClassifier(SetClassifier):
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
-            sample_weight: passed to the `fit` of the estimator (of the last step of a pipeline) for its rows.
-                The calibration does not use weights.
+            sample_weight: weights for the `fit` of the estimator (of the last step of a pipeline); calibration does
+                not use them.
             groups: the group of each row, for a guarantee per group, and for a splitter.
-            fit_params: further parameters of the estimator's `fit`, those with a value per row for its rows.
+            fit_params: further parameters of the estimator's `fit`; of those with a value per row, the values of the
+                training rows are passed.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError: there are fewer than two classes, or a parameter is invalid.
         """
         if groups is not None and not self._by_group:
             fit_params = {**fit_params, "groups": groups}
         if self._is_prefit:
             if sample_weight is not None or fit_params:
-                raise InputError(
-                    "Expected X and y alone, got more", "a fitted estimator is only calibrated, so leave it out"
-                )
+                raise InputError("Expected only X, y and groups with a fitted estimator, got more", "leave it out")
             return self.calibrate(X, y, groups=groups)
         X, y = indexable(X, rows_of.as_targets(X, y))  # noqa: N806 - scikit-learn's name
-        classes, seed = rows_of.several(y), rows_of.as_seed(self.random_state)
+        classes, seed = rows_of.classes_in(y), rows_of.as_seed(self.random_state)
         more = {"groups": groups} if self._by_group and hasattr(self.cv, "split") else {}
         to_fit, to_split = self._routed(X, sample_weight, {**fit_params, **more})
         train, held_out = rows_of.split(self.cv, X, y, seed, to_split)
@@ -227,25 +238,27 @@ class ConformalClassifier(SetClassifier):
         return self
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
-        """Calibrate, or calibrate again, on rows that the estimator was not fitted on.
+        """Calibrate, or recalibrate, on rows that the estimator was not fitted on.
 
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
             groups: the group of each row, for a guarantee per group.
 
+        Returns:
+            The classifier itself.
+
         Raises:
-            InputError: `fit` used these rows, or a fitted estimator stores them, as nearest
-                neighbors, Gaussian processes and support vector machines do. Other estimators
-                give a warning if they are right on every row, or more often than on the rows
-                that they held out themselves.
+            InputError: `fit` used these rows, or a fitted estimator stores them (as nearest neighbors, Gaussian
+                processes and support vector machines do). Other estimators cause a warning if they are right on every
+                row, or more often than on the rows that they held out themselves.
         """
         if self._is_prefit:
             estimator = self._estimator
             if not hasattr(estimator, "classes_"):
                 raise NotFittedError(
                     f"Expected a fitted estimator for cv='prefit', got a {type(estimator).__name__} that is not: "
-                    "fit it, and wrap it in sklearn.frozen.FrozenEstimator where it is going to be cloned."
+                    "fit it, and wrap it in sklearn.frozen.FrozenEstimator if it is to be cloned."
                 )
             classes, seed = np.asarray(estimator.classes_), rows_of.as_seed(self.random_state)
             self._accept(estimator, classes, seed, X, rows_of.as_targets(X, y), groups)
@@ -257,16 +270,19 @@ class ConformalClassifier(SetClassifier):
         if seen:
             raise InputError(
                 f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit",
-                "calibrate on fresh rows, or keep the calibration that fit has made",
+                "calibrate on fresh rows, or keep the calibration of fit",
             )
         self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
         return self
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Return the estimator's probabilities, a column for each of `classes_`.
+        """Predict the probability of each class.
 
         Args:
             X: rows of features, as the estimator takes them.
+
+        Returns:
+            The estimator's probabilities, with one column for each of `classes_`.
         """
         check_is_fitted(self)
         return rows_of.probabilities(self.estimator_, self.classes_, X)
@@ -274,15 +290,18 @@ class ConformalClassifier(SetClassifier):
     def predict_set(
         self, X: Any, alpha: float | None = None, *, groups: Any = None, nonempty: bool = False, seed: Seed = None
     ) -> PredictionSets:
-        """Return the prediction set of each row, at the fitted level or at another.
+        """Predict the set of each row, at the level of the classifier or at another level.
 
         Args:
             X: rows of features, as the estimator takes them.
             alpha: significance level (miscoverage); by default that of the classifier.
-            groups: the group of each row, where the guarantee is per group.
-            nonempty: whether a set that would be empty gets the most probable class.
-            seed: for a randomized score; without it, u comes from `random_state` and the rows
-                themselves, so that the same rows get the same sets again.
+            groups: the group of each row, for a guarantee per group.
+            nonempty: add the most probable class to empty sets.
+            seed: seed for a randomized score; without one, u depends on `random_state` and the rows themselves, so
+                that repeated calls return equal sets.
+
+        Returns:
+            One prediction set per row.
         """
         options = {"groups": groups} if self._by_group else {}
         return self._sets(X, self.predict_proba, alpha, seed, nonempty=nonempty, **options)
@@ -298,14 +317,14 @@ class ConformalClassifier(SetClassifier):
     def _accept(
         self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any], groups: Any = None
     ) -> None:
-        """Calibrate, and set the fitted attributes only if that succeeds."""
+        """Calibrate, then set the fitted attributes."""
         names = dict(zip(classes.tolist(), rows_of.as_names(classes), strict=True))
         given = y.tolist()
         unknown = next((i for i, label in enumerate(given) if label not in names), None)
         if unknown is not None:
             raise InputError(
-                f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes that the "
-                "estimator knows",
+                f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes of the "
+                "estimator",
                 "leave the row out, or fit again with that class",
             )
         probs = rows_of.probabilities(estimator, classes, X)
@@ -319,28 +338,25 @@ class ConformalClassifier(SetClassifier):
 
 
 class CrossConformalClassifier(SetClassifier):
-    """A classifier for few rows: cross-conformal prediction, which for classes equals CV+.
+    """Classifier calibrated by cross-conformal prediction, for few rows; its sets are those of CV+ for classes.
 
-    `fit` fits one clone of the estimator per fold on the rows of all other folds, and scores
-    the rows of the fold with it. Sets hold the true class with a probability of usually about
-    1 − alpha; the proven coverage is `predictor_.guarantee`. The folds do not depend on y.
+    `fit` fits one clone of the estimator per fold on the rows of all other folds, which scores the rows of that fold.
+    Coverage is usually about 1 − alpha; the proven coverage is `predictor_.guarantee`. Folds do not depend on y.
 
     Args:
-        estimator: a classifier with `predict_proba`, a pipeline for instance; None is
+        estimator: a classifier with `predict_proba`, or a pipeline; None stands for
             `LogisticRegression(max_iter=1000)`.
-        score: a score or its spelling, `"repip(gamma=0.05)"`; see `ConformalClassifier`.
+        score: a score or its spelling, such as `"repip(gamma=0.05)"`; see `ConformalClassifier`.
         alpha: significance level (miscoverage).
-        cv: the number of folds, which are drawn at random; or a scikit-learn splitter or a list of
-            (train, test) indices whose test parts hold every row once (for `GroupKFold`, pass
-            `groups` to `fit`).
-        random_state: a seed or generator for the folds, for randomized scores, and for an
-            estimator that has none; None draws fresh entropy, never from NumPy's global
-            generator.
+        cv: number of random folds; or a scikit-learn splitter or a list of (train, test) indices whose test parts
+            contain every row once (for `GroupKFold`, pass `groups` to `fit`).
+        random_state: seed or generator for the folds, for randomized scores, and for an estimator without one; None
+            uses fresh entropy, never NumPy's global generator.
 
     Attributes:
         estimators_: the fitted classifiers, one per fold.
         folds_: the fold of each row.
-        classes_: all classes, sorted; a class that a model was not fitted on has probability 0 there.
+        classes_: all classes, sorted; a class without training rows has probability 0.
         predictor_: the calibrated `pippin.ConformalPredictor`.
 
     >>> from sklearn.datasets import load_wine
@@ -350,21 +366,27 @@ class CrossConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.40, 64% singletons)
     """
 
-    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # the estimator requests weights itself
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # weights are requested by the estimator
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
-        """Fit a model per fold, and calibrate on the scores of its fold.
+        """Fit one model per fold, and calibrate on the scores of all folds.
 
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
-            sample_weight: passed to the `fit` of the estimators (of the last step of a pipeline) for
-                their rows. The calibration does not use weights.
-            fit_params: further parameters of the estimators' `fit`, those with a value per row for
-                their rows; `groups` for a splitter.
+            sample_weight: weights for the `fit` of the estimators (of the last step of a pipeline); calibration does
+                not use them.
+            fit_params: further parameters of the estimators' `fit`; of those with a value per row, the values of the
+                training rows are passed. `groups` goes to the splitter.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError: there are fewer than two classes, or a parameter is invalid.
         """
         X, y = indexable(X, rows_of.as_targets(X, y))  # noqa: N806 - scikit-learn's name
-        classes, seed = rows_of.several(y), rows_of.as_seed(self.random_state)
+        classes, seed = rows_of.classes_in(y), rows_of.as_seed(self.random_state)
         to_fit, to_split = self._routed(X, sample_weight, fit_params)
         folds = rows_of.fold_of_rows(self.cv, X, y, seed, to_split)
         probs, estimators = np.zeros((len(y), len(classes))), []
@@ -380,10 +402,13 @@ class CrossConformalClassifier(SetClassifier):
         return self
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Return the mean of the models' probabilities, a column for each of `classes_`.
+        """Predict the probability of each class.
 
         Args:
             X: rows of features, as the estimator takes them.
+
+        Returns:
+            The mean of the models' probabilities, with one column for each of `classes_`.
         """
         mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
         return mean
@@ -391,14 +416,17 @@ class CrossConformalClassifier(SetClassifier):
     def predict_set(
         self, X: Any, alpha: float | None = None, *, nonempty: bool = False, seed: Seed = None
     ) -> PredictionSets:
-        """Return the prediction set of each row, at the fitted level or at another.
+        """Predict the set of each row, at the level of the classifier or at another level.
 
         Args:
             X: rows of features, as the estimator takes them.
             alpha: significance level (miscoverage); by default that of the classifier.
-            nonempty: whether a set that would be empty gets the most probable class.
-            seed: for a randomized score; without it, u comes from `random_state` and the rows
-                themselves, so that the same rows get the same sets again.
+            nonempty: add the most probable class to empty sets.
+            seed: seed for a randomized score; without one, u depends on `random_state` and the rows themselves, so
+                that repeated calls return equal sets.
+
+        Returns:
+            One prediction set per row.
         """
         return self._sets(X, self._fold_probs, alpha, seed, nonempty=nonempty)
 

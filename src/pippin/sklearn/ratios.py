@@ -1,4 +1,4 @@
-"""Likelihood ratios from a classifier of two samples."""
+"""Likelihood ratios for covariate shift, from a classifier that separates two samples."""
 
 from typing import Any
 
@@ -16,19 +16,25 @@ from pippin.sklearn.rows import as_seed, seeded
 def estimate_ratios(
     X_source: Any, X_target: Any, classifier: Any = None, cv: int = 5, random_state: Any = None
 ) -> tuple[Vector, Vector]:
-    """Return estimates (w_source, w_target) of dP_target(x)/dP_source(x) for `pippin.calibrate(weights=…)`.
+    """Estimate the likelihood ratios dP_target(x)/dP_source(x) of two samples, for `weights=` of `pippin.calibrate`.
 
-    A classifier predicts which sample a row is from; every row's ratio comes from a model that
-    was not fitted on it. If ratios are wrong by w' − w, coverage can fall below 1 − alpha by up to
-    half the mean of `|w' − w|` over the source (Lei and Candès 2021).
+    A classifier predicts the sample of each row; the ratio of a row comes from a model that was not fitted on it. If
+    w are the true ratios and w' the estimated ones, coverage can fall below 1 − alpha by up to half the mean of
+    `|w' − w|` over the source (Lei and Candès 2021).
 
     Args:
         X_source: rows distributed like the calibration rows.
         X_target: rows distributed like the rows to predict; no labels are needed.
-        classifier: one with `predict_proba`, better calibrated than sharp; None is
-            `LogisticRegression(max_iter=1000)`.
-        cv: the number of folds.
-        random_state: a seed or generator for the folds, and for a classifier that has none.
+        classifier: a classifier with `predict_proba`, for which calibrated probabilities matter more than accuracy;
+            None stands for `LogisticRegression(max_iter=1000)`.
+        cv: number of folds.
+        random_state: seed or generator for the folds, and for a classifier without one.
+
+    Returns:
+        The ratios (w_source, w_target) of the rows of both samples.
+
+    Raises:
+        InputError: the samples have different containers or features, or fewer rows than folds.
 
     >>> rng = np.random.default_rng(0)
     >>> w_source, w_target = estimate_ratios(rng.normal(0, 1, (500, 1)), rng.normal(1, 1, (300, 1)), random_state=0)
@@ -64,14 +70,14 @@ def estimate_ratios(
 
 
 def _as_features(rows: Any, name: str) -> Any:
-    """Return a frame or a sparse matrix unchanged, anything else as an array."""
+    """Return frames and sparse matrices unchanged, anything else as an array."""
     try:
         features = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many for each row"
+            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many features for each row"
         ) from error
-    # one dimension may hold texts, for a pipeline with a vectorizer
+    # An array of one dimension may contain texts, for a pipeline with a vectorizer.
     if not features.shape or (len(features.shape) == 1 and features.dtype.kind in "fiub"):
         raise InputError(
             f"Expected {name} as rows of features, (n, d), got shape {features.shape}",
@@ -81,7 +87,7 @@ def _as_features(rows: Any, name: str) -> Any:
 
 
 def _check_alike(source: Any, target: Any) -> None:
-    """Raise an InputError if the two samples do not have the same container and columns."""
+    """Raise an InputError if the two samples have different containers or columns."""
     if _container(source) != _container(target):
         raise InputError(
             f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}",
@@ -102,12 +108,12 @@ def _check_alike(source: Any, target: Any) -> None:
 
 
 def _container(rows: Any) -> str:
-    """Return the attribute by which `_stacked` joins such rows."""
+    """Return the kind of container: an attribute of frames and sparse matrices, or "array"."""
     return next((kind for kind in ("iloc", "vstack", "tocsr") if hasattr(rows, kind)), "array")
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Return the rows of both in their container."""
+    """Concatenate the rows of two samples in their container."""
     kind = _container(first)
     if kind == "iloc":
         import pandas
@@ -123,7 +129,7 @@ def _stacked(first: Any, second: Any) -> Any:
 
 
 def _first_not_finite(rows: Any) -> int | None:
-    """Return the first row with NaN or infinity; None if there is none, or if features are no numbers."""
+    """Return the first row with NaN or infinity; None if there is none or features are not numbers."""
     try:
         if hasattr(rows, "tocsr"):
             entries = rows.tocoo()

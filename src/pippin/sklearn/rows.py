@@ -1,4 +1,4 @@
-"""Rows of X and y: checks, splits, probabilities of named classes, and detection of rows used for training."""
+"""Rows of X and y: validation, splits, probabilities by class, and detection of training rows."""
 
 from collections.abc import Iterator
 from math import sqrt
@@ -20,12 +20,12 @@ from pippin._validation.index import same_index
 from pippin._validation.rows import row_index
 
 KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbours, Gaussian processes, SVMs, label propagation
-HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on rows that did not train
-ENOUGH = 50  # rows, all of them right, that look like training rows
+HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on held-out rows
+ENOUGH = 50  # number of rows from which an accuracy of 100% is suspicious
 
 
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
-    """Return y as one label for each row of X."""
+    """Validate y, one label for each row of X, and return it as an array."""
     if y is None:
         raise InputError(
             "A conformal classifier requires y to be passed, but the target y is None", "pass one label per row"
@@ -38,8 +38,8 @@ def as_targets(X: Any, y: Any) -> NDArray[Any]:
     return labels
 
 
-def several(y: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes in y, sorted; at least two."""
+def classes_in(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the sorted classes in y; an InputError if there are fewer than two."""
     classes = np.unique(y)
     if len(classes) < 2:
         raise InputError(f"Expected at least two classes, got {len(classes)} class", "add rows of another class")
@@ -47,7 +47,7 @@ def several(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> tuple[Codes, Codes]:
-    """Return the indices of the rows to fit on, and those of the rows to calibrate on.
+    """Split rows into indices to fit on and indices to calibrate on.
 
     >>> fitted, held_out = split(0.25, np.zeros((8, 1)), np.arange(8), 0, {})
     >>> len(held_out), len(np.union1d(fitted, held_out))
@@ -94,21 +94,21 @@ def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, 
 
 
 def _splits(cv: Any, X: Any, y: NDArray[Any], params: dict[str, Any], others: str, remedy: str) -> Iterator[Any]:
-    """Return the splits of a splitter or of a list; `others` are the other values that cv can have."""
+    """Return the splits of a splitter or a list; `others` names the other valid values of cv in error messages."""
     if isinstance(cv, str | Real) or not (hasattr(cv, "__iter__") or hasattr(cv, "split")):
         raise InputError(f"Expected cv as {others} or a splitter, got {cv!r}", remedy)
     return iter(check_cv(cv).split(X, y, **params))
 
 
 def cut(value: Any, rows: Codes, n: int) -> Any:
-    """Return a parameter of `fit` for some of the n rows, if it has a value for each of them."""
+    """Select the values of a parameter of `fit` for some rows, if it has a value for each of the n rows."""
     if isinstance(value, str | dict) or not hasattr(value, "__len__") or len(value) != n:
         return value
     return _safe_indexing(value, rows)
 
 
 def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Codes, params: dict[str, Any], seed: int | None) -> Any:
-    """Return a clone fitted on some of the rows, with seeds derived from `seed` unless that is None."""
+    """Fit a clone of the estimator on some of the rows, with seeds derived from `seed` unless it is None."""
     params_of_rows = {name: cut(value, train, len(y)) for name, value in params.items()}
     for name, weights in params_of_rows.items():
         if name.endswith("sample_weight") and not np.any(weights) and np.any(params[name]):
@@ -121,7 +121,7 @@ def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Codes, params: dict[s
 
 
 def weight_name(estimator: Any) -> str:
-    """Return the name of the parameter of `fit` for weights, of the estimator or of the last step of a pipeline."""
+    """Return the name of the weight parameter of `fit`, for an estimator or the last step of a pipeline."""
     last = getattr(estimator, "steps", [("", estimator)])[-1]
     if not has_fit_parameter(last[1], "sample_weight"):
         raise InputError(
@@ -132,14 +132,14 @@ def weight_name(estimator: Any) -> str:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """Set seeds wherever random_state is None, in steps and parts of the estimator too."""
+    """Set each random_state that is None, also in steps and nested estimators."""
     empty = [k for k, v in sorted(estimator.get_params().items()) if v is None and k.split("__")[-1] == "random_state"]
     draws = np.random.default_rng([seed, 3]).integers(2**31, size=len(empty))
     return estimator.set_params(**dict(zip(empty, draws.tolist(), strict=True)))
 
 
 def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]:
-    """Return the estimator's probabilities in columns for `classes`; a class it was not fitted on has 0."""
+    """Predict probabilities with one column for each of `classes`; 0 for classes the estimator was not fitted on."""
     if not hasattr(estimator, "predict_proba"):
         raise TypeError(
             f"Expected a classifier with predict_proba, got {type(estimator).__name__}: "
@@ -149,12 +149,12 @@ def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]
     if np.array_equal(estimator.classes_, classes):
         return probs
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
-    full[:, np.searchsorted(classes, estimator.classes_)] = probs  # some estimators do not sort their classes
+    full[:, np.searchsorted(classes, estimator.classes_)] = probs  # some estimators have unsorted classes
     return full
 
 
 def as_names(classes: NDArray[Any]) -> list[Any]:
-    """Return classes as text or whole numbers, which predictor files can store.
+    """Convert classes to text or whole numbers, the types of predictor files.
 
     >>> as_names(np.array([False, True])), as_names(np.array([0.5, 1.0]))
     ([0, 1], ['0.5', '1.0'])
@@ -165,7 +165,7 @@ def as_names(classes: NDArray[Any]) -> list[Any]:
 
 
 def as_seed(random_state: Any) -> int:
-    """Return a seed from a random state of scikit-learn; None is fresh entropy, not the global generator."""
+    """Derive a seed from scikit-learn's random_state; None means fresh entropy, not NumPy's global generator."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**32))
     if isinstance(random_state, Integral) and int(random_state) >= 0:
@@ -181,12 +181,12 @@ def as_seed(random_state: Any) -> int:
 
 
 def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
-    """Refuse rows that the estimator stores from its training; warn of an accuracy that only such rows have.
+    """Reject calibration rows that the estimator stores from its training; warn if its accuracy is suspicious.
 
     Args:
         estimator: a fitted estimator.
         X: the rows to calibrate on.
-        right: True where its most probable class is the true one.
+        right: True for rows whose most probable class is the true class.
 
     Raises:
         InputError: the estimator was fitted on some of these rows.
@@ -199,25 +199,26 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
                 raise InputError(
                     f"Expected rows that the estimator was not fitted on, got {seen} of {len(right)} that its "
                     f"{type(part).__name__} keeps from its training",
-                    "calibrate on rows that it has not seen",
+                    "calibrate on other rows",
                 )
     n, accuracy = len(right), float(np.mean(right))
     if n >= ENOUGH and accuracy == 1:
         warn(
-            f"The estimator is right on all {n:,} calibration rows: if it was fitted on them, sets will miss the true "
-            "class far more often than promised. Calibrate on rows that it has not seen."
+            f"The estimator is right on all {n:,} calibration rows: if it was fitted on them, coverage will be "
+            "far below 1 − alpha. Calibrate on other rows."
         )
         return
     known = next((float(v) for part, _ in parts for name in HELD_OUT if (v := getattr(part, name, None))), None)
     if known is not None and 0 < known < 1 and accuracy - known > max(0.02, 5 * sqrt(known * (1 - known) / n)):
         warn(
             f"The estimator is right on {100 * accuracy:.3g}% of the calibration rows, but only on "
-            f"{100 * known:.3g}% of rows that it was not fitted on: it seems to have seen these. Calibrate on others."
+            f"{100 * known:.3g}% of rows that it was not fitted on, so it was probably fitted on these: calibrate "
+            "on other rows."
         )
 
 
 def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:
-    """Return the estimator and the fitted estimators inside it, each with the rows that reach it."""
+    """Return the estimator and its fitted nested estimators, each with its input rows."""
     parts = [(estimator, X)]
     if hasattr(estimator, "steps"):
         rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
@@ -226,6 +227,6 @@ def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:
     for name in ("estimators_", "calibrated_classifiers_"):
         inside += members if isinstance(members := getattr(estimator, name, None), list) else []
     for part in inside:
-        if hasattr(part, "classes_") or hasattr(part, "X_train_"):  # else a template, never fitted
+        if hasattr(part, "classes_") or hasattr(part, "X_train_"):  # skips unfitted templates
             parts += _parts(part, X)
     return parts

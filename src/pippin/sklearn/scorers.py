@@ -1,6 +1,6 @@
-"""Scorers of conformal classifiers for `GridSearchCV`: callables (classifier, X, y), larger is better.
+"""Scorers of conformal classifiers for `GridSearchCV`: functions of (classifier, X, y), larger is better.
 
-Accuracy cannot compare nonconformity scores, since none changes the most probable class.
+Accuracy cannot compare nonconformity scores, since they do not change the most probable class.
 """
 
 from typing import Any
@@ -12,12 +12,15 @@ from pippin._conformal.sets import PredictionSets
 
 
 def singleton_rate(classifier: Any, X: Any, y: Any = None) -> float:
-    """Return the share of singletons, sets with one class.
+    """Compute the share of prediction sets with one class.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
         X: rows of features.
         y: not used.
+
+    Returns:
+        The share, from 0 to 1.
 
     >>> from sklearn.datasets import load_wine
     >>> from sklearn.model_selection import GridSearchCV
@@ -32,23 +35,43 @@ def singleton_rate(classifier: Any, X: Any, y: Any = None) -> float:
 
 
 def neg_mean_size(classifier: Any, X: Any, y: Any = None) -> float:
-    """Return the negative mean size of the sets.
+    """Compute the negative mean size of the prediction sets.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
         X: rows of features.
         y: not used.
+
+    Returns:
+        The mean number of classes per set, times −1.
+
+    >>> from sklearn.datasets import load_wine
+    >>> from pippin.sklearn import ConformalClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = ConformalClassifier(random_state=0).fit(X[::2, :4], y[::2])
+    >>> round(neg_mean_size(clf, X[1::2, :4]), 2)
+    -1.79
     """
     return -metrics.mean_size(_sets(classifier, X))
 
 
 def coverage(classifier: Any, X: Any, y: Any) -> float:
-    """Return the share of sets that contain the true class.
+    """Compute the share of prediction sets that contain the true class.
 
     Args:
         classifier: a fitted `ConformalClassifier` or `CrossConformalClassifier`, or a pipeline that ends in one.
         X: rows of features.
         y: their classes.
+
+    Returns:
+        The share, from 0 to 1.
+
+    >>> from sklearn.datasets import load_wine
+    >>> from pippin.sklearn import ConformalClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> clf = ConformalClassifier(random_state=0).fit(X[::2, :4], y[::2])
+    >>> round(coverage(clf, X[1::2, :4], y[1::2]), 2)
+    0.98
     """
     sets = _sets(classifier, X)
     names = dict(zip(np.asarray(classifier.classes_).tolist(), map(str, sets.classes), strict=True))
