@@ -187,8 +187,8 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
     envelope, several = _allocate(value.size), limits.shape[1] > 1
     for i in range(group.size):
         beta, count = limits[group[i], 0], value.size
-        if several:
-            beta = limits[group[i]].max()
+        for outcome in range(1, limits.shape[1]):
+            beta = max(beta, limits[group[i], outcome])
         actions[i], certificates[i] = safe
         if not several and beta == np.inf:
             continue

@@ -80,43 +80,39 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
             first, scanned = i, min(i + tops.size, labels.size)
             suspects += scan_rows(block, bits, first, scanned, tops)
         own, top, rank, mass = block[i, labels[i]], tops[i - first], 0, 0.0
-        if c.reach == 0:
-            out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
-            continue
         if c.reach == 1:  # the largest other probability is p[1], or p[2] of the best class
             other = partial_sort.largest_other(block, bits, i, labels[i])
             is_best = own > other
             if own == other:
                 is_best = partial_sort.is_first(block, i, labels[i])
             rank, mass = 0 if is_best else 1, (c.second if is_best else best_weight) * np.float64(other)
-            out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
-            continue
-        is_best = own == top
-        if is_best:
-            is_best = partial_sort.is_first(block, i, labels[i])
-        if is_best and c.second != 0.0:
-            mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
-        # The classes that the score depends on.
-        if not is_best and top >= 0:
-            low = min(top, block.dtype.type(partial_sort.FIRST_BAND))
-            if linear:
-                size = partial_sort.collect_above(block, bits, i, labels[i], order)
-            else:
-                size = partial_sort.collect_band(block, i, low, low, ZERO, order)
-            partial_sort.sort_few(block, i, order, ZERO, size)
-            if size > partial_sort.FEW:
-                partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
-            # Its rank and M.
-            if linear:
-                rank, mass = size, 0.0
-                for above in range(rank):
-                    mass += table[above, ABOVE] * np.float64(block[i, order[above]])
-            else:
-                rank, enough = 1, 1.0 / (np.float64(own) + 0.0)
-                m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, ZERO + 1, 0.0, np.inf)
-                while 0 < m < n_classes and (m + c.price) / (below + np.float64(low)) < mass:
-                    size, low = partial_sort.rank_more(block, bits, i, low, size, order, values, counts, keys)
-                    m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, m, below, mass)
+        elif c.reach > 1:
+            is_best = own == top
+            if is_best:
+                is_best = partial_sort.is_first(block, i, labels[i])
+            if is_best and c.second != 0.0:
+                mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
+            # The classes that the score depends on.
+            if not is_best and top >= 0:
+                low = min(top, block.dtype.type(partial_sort.FIRST_BAND))
+                if linear:
+                    size = partial_sort.collect_above(block, bits, i, labels[i], order)
+                else:
+                    size = partial_sort.collect_band(block, i, low, low, ZERO, order)
+                partial_sort.sort_few(block, i, order, ZERO, size)
+                if size > partial_sort.FEW:
+                    partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
+                # Its rank and M.
+                if linear:
+                    rank, mass = size, 0.0
+                    for above in range(rank):
+                        mass += table[above, ABOVE] * np.float64(block[i, order[above]])
+                else:
+                    rank, enough = 1, 1.0 / (np.float64(own) + 0.0)
+                    m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, ZERO + 1, 0.0, np.inf)
+                    while 0 < m < n_classes and (m + c.price) / (below + np.float64(low)) < mass:
+                        size, low = partial_sort.rank_more(block, bits, i, low, size, order, values, counts, keys)
+                        m, below, mass = lowest_ratio(block, i, order, c.price, enough, size, m, below, mass)
         out[i] = compiled_formula(table, c.constant, c.price, rank, np.float64(own), mass, u[i])
     return suspects
 

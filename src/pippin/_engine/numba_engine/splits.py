@@ -135,11 +135,9 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Ve
             singletons += test & (size == 1)
             empty += test & (size == 0)
             correct += test & (size == 1) & near.top[i]
-        if near.scores.size:
-            stop = np.searchsorted(near.scores, threshold, side="right")
-            entering = _entering(near, c, calibration, u[s], threshold, stop, True)
-        else:
-            entering = _entering(near, c, calibration, u[s], threshold, near.row.size, False)
+        is_sorted = near.scores.size > 0
+        stop = np.searchsorted(near.scores, threshold, side="right") if is_sorted else near.row.size
+        entering = _entering(near, c, calibration, u[s], threshold, stop, is_sorted)
         labels, places, firsts, seconds, correct_entering = entering
         counts[s, 0], counts[s, 1], counts[s, 2] = threshold, covered + labels, total + places
         counts[s, 3], counts[s, 4] = singletons + firsts - seconds, empty - firsts

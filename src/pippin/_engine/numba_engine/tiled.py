@@ -243,44 +243,35 @@ def label_scores(
         suspects += _load(bits[begin : begin + rows], keys, totals, tied)
         for i in range(rows):
             wanted[i] = labels[begin + i]
-        if c.reach == 0:
-            for i in range(rows):
-                own = np.float64(block[begin + i, wanted[i]])
-                scores[begin + i] = compiled_formula(table, c.constant, c.price, 0, own, 0.0, 0.0)
-            continue
+        for i in range(WIDTH):
+            places[i], mass[i] = 0, 0.0
         if c.reach == 1:  # no ranking: the score depends on the largest other probability only
-            for i in range(WIDTH):
-                places[i] = 0
             for k in range(n_classes):
                 for i in range(WIDTH):
                     places[i] = max(places[i], keys[k, i] if k != wanted[i] else 0)
             for i in range(rows):
-                row, key, other = begin + i, keys[wanted[i], i], np.int32(places[i] >> 32).view(np.float32)
-                rank = 0 if key > places[i] else 1
-                above_it = (c.second if key > places[i] else best_weight) * np.float64(other)
-                own = np.float64(block[row, labels[row]])
-                scores[row] = compiled_formula(table, c.constant, c.price, rank, own, above_it, u[row])
-            continue
-        _sort(keys, pairs)
-        if block.itemsize > 4:
-            _resolve_ties(block, begin, rows, keys, tied)
-        for i in range(WIDTH):
-            places[i] = 0
-        for rank in range(1, n_classes):
+                is_best, other = keys[wanted[i], i] > places[i], np.int32(places[i] >> 32).view(np.float32)
+                places[i] = 0 if is_best else 1
+                mass[i] = (c.second if is_best else best_weight) * np.float64(other)
+        elif c.reach > 1:
+            _sort(keys, pairs)
+            if block.itemsize > 4:
+                _resolve_ties(block, begin, rows, keys, tied)
+            for rank in range(1, n_classes):
+                for i in range(WIDTH):
+                    places[i] += rank if _class_of(keys[rank, i]) == wanted[i] else 0
+            for i in range(rows):
+                deepest = max(deepest, places[i])
+            _values(block, begin, rows, keys, 1, single, line)
             for i in range(WIDTH):
-                places[i] += rank if _class_of(keys[rank, i]) == wanted[i] else 0
-        for i in range(rows):
-            deepest = max(deepest, places[i])
-        _values(block, begin, rows, keys, 1, single, line)
-        for i in range(WIDTH):
-            mass[i] = c.second * line[i] if places[i] == 0 else 0.0
-        for rank in range(deepest if linear else 0):
-            _values(block, begin, rows, keys, rank, single, line)
-            weight = table[rank, ABOVE]
-            for i in range(WIDTH):
-                mass[i] = mass[i] + weight * line[i] if rank < places[i] else mass[i]
-        if not linear:
-            _lowest_ratios(block, begin, rows, keys, single, c.price, line, above, mass)
+                mass[i] = c.second * line[i] if places[i] == 0 else 0.0
+            for rank in range(deepest if linear else 0):
+                _values(block, begin, rows, keys, rank, single, line)
+                weight = table[rank, ABOVE]
+                for i in range(WIDTH):
+                    mass[i] = mass[i] + weight * line[i] if rank < places[i] else mass[i]
+            if not linear:
+                _lowest_ratios(block, begin, rows, keys, single, c.price, line, above, mass)
         for i in range(rows):
             row, rank = begin + i, places[i]
             own, above_it = np.float64(block[row, labels[row]]), mass[i] if linear or rank > 0 else 0.0
