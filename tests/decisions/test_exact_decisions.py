@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from pippin._engine import decisions as engine_decisions
+from pippin._engine import dispatch
 from pippin._theory.policy import make_policy
 from pippin._validation.rows import as_rows
 from support.decisions import slow_choice, slow_lines, slow_score, utility_of
@@ -160,7 +160,7 @@ def test_rows_that_are_no_distribution_are_told():
     """By both engines, and for one row."""
     policy = make_policy(np.array([[1.0, -1.0], [0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match=r"Row 1 sums to 0\.5"):
-        engine_decisions.decide(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)
+        dispatch.decide(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)
     decider = pippin.decisions.calibrate(np.full((20, 2), 0.5), [0, 1] * 10, utility_of(policy.table), 0.2)
     with pytest.raises(pippin.InputError, match=r"The row sums to 0\.5"):
         decider.decide_one(np.array([0.25, 0.25]))
@@ -170,4 +170,4 @@ def test_rows_that_are_no_distribution_are_told():
     bad[399_999, 0] = -1
     three = make_policy(np.array([[1.0, -1.0, 0.5], [0.0, 0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match="Row 399999"):
-        engine_decisions.decision_scores(as_rows(bad), np.zeros(len(bad), np.int64), three)
+        dispatch.decision_scores(as_rows(bad), np.zeros(len(bad), np.int64), three)

@@ -14,7 +14,7 @@ from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_
 from pippin._conformal.mondrian import kth_smallest
 from pippin._decisions.decisions import action_outcomes
 from pippin._decisions.utility import Utility
-from pippin._engine import decisions, dispatch
+from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
@@ -85,9 +85,8 @@ def compare_decisions(
 def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> "DecisionComparison":
     """Compare decisions on rows that are already ranked."""
     if odd := [method for method in methods if not method.plain]:
-        raise InputError(
-            f"Expected scores with one threshold for all, got {odd[0]}", "leave it out: others cannot be compared here"
-        )
+        what = f"Expected scores with one threshold for all rows, got {odd[0]}"
+        raise InputError(what, "leave it out: other methods cannot be compared here")
     check_splits(splits)
     utilities = utility.of(trial.classes)
     rules = _rules(trial, methods, utility)
@@ -194,13 +193,13 @@ def _told(value: Any, share: bool) -> str:
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
     """Return every kind of decisions by name."""
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
-    betas = decisions.decision_scores(trial.rows, trial.labels, policy)
-    answers = decisions.best_response(trial.rows, utilities)
+    betas = dispatch.decision_scores(trial.rows, trial.labels, policy)
+    answers = dispatch.best_response(trial.rows, utilities)
     actions, certificates = _worst_cases(dispatch.row_orders(trial.rows), utilities)
 
     def calibrated(split: Split, alpha: float) -> Actions:
         limit = np.array([[kth_smallest(betas[split.calibration_rows], alpha)]])
-        return decisions.decide(trial.rows.take(split.test_rows), policy, limit, None)
+        return dispatch.decide(trial.rows.take(split.test_rows), policy, limit, None)
 
     def worst_case(method: Method, split: Split, alpha: float) -> Actions:
         calibrated = calibrate_on_split(trial, method, split)

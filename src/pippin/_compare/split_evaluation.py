@@ -184,11 +184,8 @@ def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
         if method.by_group and trial.group_names is None:
             raise InputError(f"Expected groups for {method}, got none", "pass groups=, one per row")
         if method.sharpened and trial.n_calibration < 2 * FEWEST:
-            raise InputError(
-                f"Expected at least {2 * FEWEST} calibration rows in a split for {method}, half of which learn, got "
-                f"{trial.n_calibration}",
-                "pass more rows",
-            )
+            what = f"Expected at least {2 * FEWEST} calibration rows in a split for {method}, got {trial.n_calibration}"
+            raise InputError(what, "pass more rows: half of them fit the sharpener")
     needed, share = examples_needed(trial.alpha), trial.n_calibration / trial.n
     kinds: dict[tuple[bool, bool], list[Method]] = {}
     for method in methods:

@@ -18,7 +18,7 @@ from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import as_alpha, warn_of_few
-from pippin._validation.labels import Groups, Labelled, as_numbered_groups
+from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 
 MOST_ROWS = 200_000  # rows of the sample for fronts, curves and intervals: their standard error is 0.001
@@ -119,24 +119,17 @@ def make_trial(
     """Check the arguments and rank the rows once for all splits."""
     n = data.rows.n
     if not 0 < calibration_fraction < 1:
-        raise InputError(
-            f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}",
-            "0.45 leaves 55% of the rows to test",
-        )
+        what = f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}"
+        raise InputError(what, "0.45 leaves 55% of the rows to test")
     n_calibration = round(calibration_fraction * n)
     if not 0 < n_calibration < n:
-        raise InputError(
-            f"Expected enough rows for both calibration and test, got {n} with a calibration fraction of "
-            f"{calibration_fraction}",
-            "pass more rows",
-        )
+        what = f"Expected enough rows for both calibration and test, got {n} with a calibration fraction of "
+        raise InputError(f"{what}{calibration_fraction}", "pass more rows")
     check_seed(seed)
     warn_of_few(n_calibration, as_alpha(alpha))
-    none = Groups(np.zeros(n, dtype=np.int64), ())
-    codes, names = none if groups is None else as_numbered_groups(groups, n)
+    group, names = (np.zeros(n, dtype=np.int64), None) if groups is None else as_numbered_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
-    own_groups = codes, None if groups is None else names
-    return Trial(*data, *own_groups, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+    return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
 
 
 def check_splits(splits: Any) -> None:

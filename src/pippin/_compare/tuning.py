@@ -157,9 +157,8 @@ def tune(
     candidates = parse_methods(scores)
     for method in candidates:
         if not method.marginal:
-            raise InputError(
-                f"Expected scores, sharpened or not, got {method}", "tune the score, then calibrate it with per="
-            )
+            what = f"Expected scores, sharpened or not, got {method}"
+            raise InputError(what, "tune the score, then calibrate it with per=")
     if not 0 < tuning_fraction < 1:
         raise InputError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}")
     check_seed(seed)

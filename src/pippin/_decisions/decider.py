@@ -14,7 +14,7 @@ from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
-from pippin._engine import decisions, dispatch
+from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import too_few
@@ -81,7 +81,7 @@ def calibrate(
         raise InputError(
             f"Expected per to be one of {', '.join(map(repr, PER_DECISION))}, or {{class: kind}}, got {per!r}"
         )
-    scores, n = decisions.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
+    scores, n = dispatch.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
     if per is None and groups is None and unseen == "error":
         rule = rules.mondrian_rule(mondrian.single_category(scores, n, data.rows.n_classes))
     else:
@@ -249,7 +249,7 @@ class Decider(rules.Calibrated):
     def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
         rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)
         group = mondrian.group_codes(self.groups, self.per or "decision", groups, rows.n)
-        return rows, *decisions.decide(rows, self._policy, self._limits, group)
+        return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
         """Warn of categories with too few calibration rows, whose β is infinite, and of the consequence."""
@@ -278,9 +278,9 @@ class Decider(rules.Calibrated):
         return limits
 
     @cached_property
-    def _one(self) -> decisions.OneDecision | None:
+    def _one(self) -> dispatch.OneDecision | None:
         """Decision function of one row for a single β; None if there are several."""
-        return decisions.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
+        return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 
 def decider_from_content(content: Content) -> Decider:

@@ -12,7 +12,7 @@ from pippin._conformal.evaluation import Measured, verdict
 from pippin._conformal.frames import frame
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
-from pippin._engine import decisions as engine_decisions
+from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table
@@ -197,7 +197,7 @@ def best_response(
     """
     rows = as_rows(probs, from_logits)
     names = as_classes(classes, rows)
-    codes = engine_decisions.best_response(rows, utility.of(names))
+    codes = dispatch.best_response(rows, utility.of(names))
     return Decisions(codes, np.full(rows.n, -np.inf), utility.actions, names, index=rows.index)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pippin._engine import decisions, dispatch, martingale
+from pippin._engine import dispatch, martingale
 from pippin._engine.protocol import Bounds, Draws, Held
 from pippin._runtime.arrays import Floats, read_only
 from pippin._theory.policy import make_policy
@@ -20,35 +20,27 @@ def warm_up() -> None:
     dispatch.engine_for(dispatch.WORTH_COMPILING)
     for row in (np.full((1, 2), 0.5, np.float32), np.full((1, 2), 0.5)):
         _load_loops(row)
-    _load_loops_of_one_type()
+    state = martingale.new_martingale()
+    martingale.add_scores(state, np.zeros(1))
+    martingale.updater(state, 0)(0.5, 0.5, 1, 0)
 
 
 def _load_loops(row: Floats) -> None:
-    """Call every loop that is compiled for float32 and for float64."""
-    rows, u, label = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64))
-    pip, policy = parse_score("pip"), make_policy(np.eye(2))
-    dispatch.label_scores(rows, label, pip, u)  # the tiled loop; one row takes the row-wise one
-    dispatch.one_score(pip, 2)(row[0], 0.0, 0)
+    """Call every loop that takes rows of one type of float."""
+    rows, u, label, score = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64)), parse_score("pip")
+    engine, policy = dispatch.engine_for(0), make_policy(np.eye(2))
+    dispatch.label_scores(rows, label, score, u)  # the tiled loop; one row takes the row-wise one
+    dispatch.one_score(score, 2)(row[0], 0.0, 0)
     for bounds in (Bounds(np.ones((1, 2))), Bounds(np.ones((1, 1)))):
-        dispatch.members(rows, pip, bounds, u)
-    dispatch.near_places(rows, label, pip, 0.0, 1.0)
-    decisions.decision_scores(rows, label, policy)
-    decisions.decide(rows, policy, np.ones((1, 1)), label)
-
-
-def _load_loops_of_one_type() -> None:
-    """Call every loop that takes one type of float only."""
-    row, score, u, group = np.full((1, 2), 0.5), parse_score("pip"), np.zeros(1), read_only(np.zeros(1, np.int64))
-    engine, rows, policy = dispatch.engine_for(0), as_rows(row), make_policy(np.eye(2))
+        dispatch.members(rows, score, bounds, u)
     dispatch.class_scores(rows, score, u)
     held = Held(np.zeros((1, 2), np.int32), np.array([0, 1]), np.full(1, 0.5))
-    dispatch.p_values(rows, score, held, group, Draws(u, None), lambda start, p: None)
-    decisions.one_decision(policy, 1.0)(row[0])
-    one = np.ones((1, 1), np.float32)
-    engine.add_product(one, one, one)
-    near = dispatch.near_places(rows, group, score, 0.0, 1.0)
+    dispatch.p_values(rows, score, held, label, Draws(u, None), lambda start, p: None)
+    near = dispatch.near_places(rows, label, score, 0.0, 1.0)
     calibrations, draws = read_only(np.ones((1, 1), np.bool_)), read_only(np.zeros((1, 1)))
     engine.count_splits(near, coefficients(score, 2), 1, calibrations, draws, np.empty((1, 6)))
-    state = martingale.new_martingale()
-    martingale.add_scores(state, u)
-    martingale.updater(state, 0)(0.5, 0.5, 1, 0)
+    dispatch.decision_scores(rows, label, policy)
+    dispatch.decide(rows, policy, np.ones((1, 1)), label)
+    dispatch.one_decision(policy, 1.0)(row[0])
+    one = np.ones((1, 1), np.float32)
+    engine.add_product(one, one, one)

@@ -17,7 +17,8 @@ from pippin.cli.decide import calibrate_decider
 from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
 from pippin.cli.outputs import check_target
 from pippin.cli.printing import class_table, console
-from pippin.tables.reading import Data, known, need_groups, no_groups, read_features, read_weights
+from pippin.tables.formats import read_column
+from pippin.tables.reading import Data, known, need_groups, no_groups, read_features
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
@@ -145,7 +146,7 @@ def _from_rows(
     sharpen, fraction, *wishes, features = sharpening
     for name, value in zip(("max_size", "min_singletons"), wishes, strict=True):
         score = score if value is None else f"socop({name}={value!r})"
-    keywords: Any = {"weights": None if weights is None else read_weights(weights)}
+    keywords: Any = {"weights": None if weights is None else read_column(weights, "weights")}
     keywords["sharpen"] = sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
     keywords["features"] = read_features(given) if features else None
     return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, **cells, **keywords)

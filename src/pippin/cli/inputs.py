@@ -14,7 +14,8 @@ from pippin._theory.scores import PAPER_SCORES, make_score
 from pippin._validation.batched import Batch, watched
 from pippin.cli.options import RowInputs
 from pippin.tables.columns import Layout
-from pippin.tables.reading import Data, example_data, naming, read_data, read_features, read_weights
+from pippin.tables.formats import read_column
+from pippin.tables.reading import Data, example_data, naming, read_data, read_features
 from pippin.tables.scanning import Scan, is_scanned, scan_tables
 
 SMALL = 1 << 25  # bytes of one table that is read at once
@@ -75,7 +76,7 @@ def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
     if "weights" not in predictor.takes and inputs.weights is not None:
         what = "Expected --weights with a predictor that takes weights, got one without"
         raise InputError(what, "leave --weights out, or calibrate with --weights")
-    found = {} if inputs.weights is None else {"weights": read_weights(inputs.weights)}
+    found = {} if inputs.weights is None else {"weights": read_column(inputs.weights, "weights")}
     return found | ({"features": read_features(data)} if "features" in predictor.takes else {})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
-from pippin._engine import decisions, dispatch
+from pippin._engine import dispatch
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._validation.rows import Rows
@@ -124,7 +124,7 @@ def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
         features = training.features if "features" in predictor.takes else None
         rows = predictor.sharpeners[0].rows(training.logits, features=features, from_logits=True)
     if isinstance(predictor, Decider):
-        return np.sort(decisions.decision_scores(rows, training.labels, predictor.utility.policy(predictor.classes)))
+        return np.sort(dispatch.decision_scores(rows, training.labels, predictor.utility.policy(predictor.classes)))
     if predictor.score.randomized:
         return None
     return np.sort(dispatch.label_scores(rows, training.labels, predictor.score, np.ones(rows.n)))

@@ -14,7 +14,7 @@ them. Rows are counted from 0 too.
 
 import csv
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -157,11 +157,6 @@ def known(data: Data) -> Any:
     return ColumnNumbers(data.truth())
 
 
-def read_weights(path: Path) -> NDArray[Any]:
-    """Read one number per row from a .npy file."""
-    return read_column(Path(path), "weights")
-
-
 def read_features(data: Data) -> NDArray[Any]:
     """Read the array features of an .npz file, such as `train --features` writes.
 
@@ -262,23 +257,21 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
     columns = find_columns(header, layout, where)
     with naming(where):
         agree(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
-    places = [header.index(name) for name in columns.classes]
-    label_place, group_place = (None if name is None else header.index(name) for name in (columns.label, columns.group))
-    for number, cells in enumerate(cells for cells in table if cells):
-        if len(cells) != len(header):
-            raise InputError(f"{where}: Row {number} has {len(cells)} cells, expected {len(header)}", "mend it")
-        label, group = (None if i is None else cells[i].strip() for i in (label_place, group_place))
+    for number, line in enumerate(cells for cells in table if cells):
+        if len(line) != len(header):
+            raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "mend it")
+        cells = dict(zip(header, map(str.strip, line), strict=True))
+        label, group = (None if name is None else cells[name] for name in (columns.label, columns.group))
         if label == "":
             raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
-        yield LabelledRow(_numbers(cells, places, header, f"{where}: Row {number}"), label, group)
+        yield LabelledRow(_numbers(cells, columns.classes, f"{where}: Row {number}"), label, group)
 
 
-def _numbers(cells: list[str], places: list[int], header: list[str], where: str) -> Vector:
-    row = np.empty(len(places))
-    for k, place in enumerate(places):
+def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
+    row = np.empty(len(names))
+    for k, name in enumerate(names):
         try:
-            row[k] = float(cells[place])
+            row[k] = float(cells[name])
         except ValueError as error:
-            what = f"{where} has {cells[place]!r} in column {header[place]!r}"
-            raise InputError(f"{what}, expected a number", "mend it") from error
+            raise InputError(f"{where} has {cells[name]!r} in column {name!r}, expected a number", "mend it") from error
     return row

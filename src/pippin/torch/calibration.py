@@ -90,9 +90,8 @@ def calibrate(
         predictor = calibrate_rows(rows, truth, chosen, alpha, classes=classes, seed=seed, **options)
         return predictor if scores else without_scores(predictor)
     if not on_device:
-        raise InputError(
-            "Expected at least one batch of (inputs, labels), got an empty loader", "pass calibration data"
-        )
+        what = "Expected at least one batch of (inputs, labels), got an empty loader"
+        raise InputError(what, "pass calibration data")
     marginal = per is None and groups is None and unseen == "error"
     taxonomy = None if marginal else Taxonomy(per or "group", groups, unseen)
     check_options({}, taxonomy, alpha, chosen, confidence)
@@ -191,10 +190,8 @@ def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
         yield model, loader
         return
     if not callable(model):
-        raise InputError(
-            f"Expected a model or a tensor of logits, got {type(model).__name__}",
-            "pass a torch.nn.Module, or logits of shape (n, K)",
-        )
+        what = f"Expected a model or a tensor of logits, got {type(model).__name__}"
+        raise InputError(what, "pass a torch.nn.Module, or logits of shape (n, K)")
     module = model if isinstance(model, torch.nn.Module) else torch.nn.Identity()
     modes, parameter = [(part, part.training) for part in module.modules()], next(module.parameters(), None)
     for part, _ in modes:

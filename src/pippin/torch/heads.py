@@ -46,10 +46,8 @@ def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
     """Row of limits of each group by number; all unknown groups share the row after the known ones, if there is one."""
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
-        raise InputError(
-            f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}",
-            "pass what the head's group_codes gives, or calibrate with unseen='marginal'",
-        )
+        what = f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}"
+        raise InputError(what, "pass the numbers that group_codes returns, or calibrate with unseen='marginal'")
     return torch.where(outside, known, group)
 
 
@@ -90,10 +88,8 @@ class Head(torch.nn.Module):
         """(n, K) contiguous rows of (…, K) logits or probabilities, without gradients."""
         n_classes = len(self.classes)
         if x.ndim == 0 or x.shape[-1] != n_classes:
-            raise InputError(
-                f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}",
-                "pass the outputs of the classifier that was calibrated",
-            )
+            what = f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}"
+            raise InputError(what, "pass the outputs of the classifier that was calibrated")
         return x.detach().reshape(-1, n_classes).contiguous()
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
@@ -108,10 +104,8 @@ class Head(torch.nn.Module):
             return None
         if group is None or group.dtype not in (torch.int64, torch.int32) or group.shape != x.shape[:-1]:
             got = "none" if group is None else f"{group.dtype} of shape {tuple(group.shape)}"
-            raise InputError(
-                f"Expected the group of each object by number, int64 of shape {tuple(x.shape[:-1])}, got {got}",
-                "pass group=, for instance what group_codes makes of their names",
-            )
+            what = f"Expected the group of each object by number, int64 of shape {tuple(x.shape[:-1])}, got {got}"
+            raise InputError(what, "pass group=, the numbers that group_codes returns for the names")
         flat = group.to(x.device, torch.int64).reshape(-1)
         return group_rows(flat, len(self._groups.names), self._groups.other is not None)
 
@@ -145,10 +139,8 @@ def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Ten
     if given is None:
         return torch.rand(len(flat) if needed else 0, dtype=torch.float64, device=flat.device)
     if given.numel() != len(flat):
-        raise InputError(
-            f"Expected {len(flat)} numbers as {name}, one per object, got shape {tuple(given.shape)}",
-            "pass one for each object, in their order",
-        )
+        what = f"Expected {len(flat)} numbers as {name}, one per object, got shape {tuple(given.shape)}"
+        raise InputError(what, "pass one for each object, in their order")
     return given.to(device=flat.device, dtype=torch.float64).reshape(-1).contiguous()
 
 
