@@ -18,7 +18,7 @@ from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, r
 from pippin.cli.outputs import check_target
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
-from pippin.tables.reading import Data, known, need_groups, no_groups, read_features
+from pippin.tables.reading import Data, known, need_groups, read_features
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
@@ -156,7 +156,8 @@ def _cells(given: Data, taxonomy: TaxonomyOptions) -> Any:
     """Return the keywords of a calibration of cells or units."""
     by_group = "group" in (taxonomy.per or "")
     if taxonomy.units or by_group:
-        need_groups(given, "--units" if taxonomy.units else f"--per '{taxonomy.per}'")
+        user = "--units" if taxonomy.units else f"--per '{taxonomy.per}'"
+        need_groups(given.name, given.groups is not None, user)
     if taxonomy.units:
         return {"units": given.groups}
     return {"per": taxonomy.per, "unseen": taxonomy.unseen, "groups": given.groups if by_group else None}
@@ -172,8 +173,8 @@ def _from_tables(
 
         with connected(scheduler):
             return dask.calibrate(given, None, score, alpha, seed=seed, **cells), None
-    if "group" in (taxonomy.per or "") and not given.has_groups:
-        raise no_groups(given.name, f"--per '{taxonomy.per}'")
+    if "group" in (taxonomy.per or ""):
+        need_groups(given.name, given.has_groups, f"--per '{taxonomy.per}'")
     right = 0.0
 
     def count(batch: Batch) -> None:

@@ -49,7 +49,7 @@ def compare(
     methods = read_scores(scores)
     given = read_all(data, labels, columns.layout)
     worth = None if utility is None else read_utility(utility, given)
-    need_groups(given, *(str(method) for method in methods if method.by_group))
+    need_groups(given.name, given.groups is not None, *(str(method) for method in methods if method.by_group))
     with output_folder(out):
         trial = make_trial(given.labelled, *split_options, given.groups)
         splits = usual_splits(methods) if splits is None else splits

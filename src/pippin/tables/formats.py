@@ -186,7 +186,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
 
     numbers = frame.select(columns.classes)
     for role, name in columns.optional.items():
-        if frame[name].dtype.is_nested():
+        if name in frame.columns and frame[name].dtype.is_nested():
             what = "class" if role == "labels" else role.removesuffix("s")
             found = f"{path} has {frame[name].dtype} in column {name!r}"
             raise InputError(f"{found}, expected one {what} per row", "convert it")
@@ -200,6 +200,8 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
 def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: TableColumns) -> dict[str, Any]:
     content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names, "id": columns.id}
     for role, column in columns.optional.items():
+        if column not in frame.columns:
+            continue
         values = frame[column]
         if role == "labels" and (codes := _named_classes(values, columns.names)) is not None:
             content[role] = ColumnNumbers(codes)

@@ -172,16 +172,17 @@ def read_features(data: Data) -> NDArray[Any]:
     raise InputError(what, "make it with train --features")
 
 
-def need_groups(data: Data, *who: str) -> None:
-    """Raise an InputError if `who` needs groups and the data have none."""
-    if who and data.groups is None:
-        raise no_groups(data.name, who[0])
+def need_groups(source: str, has_groups: bool, *users: str) -> None:
+    """Raise an InputError if there are `users` of groups, but no groups.
 
-
-def no_groups(name: str, who: str) -> InputError:
-    """Return the error for data without the groups that `who` needs."""
-    remedy = "add an array groups (.npz) or a column group (.csv, .parquet) to the data"
-    return InputError(f"Expected groups for {who}, but {name} has none", remedy)
+    Args:
+        source: the name of the data.
+        has_groups: True if the data have groups.
+        users: methods or options that need groups.
+    """
+    if users and not has_groups:
+        remedy = "add an array groups (.npz) or a column group (.csv, .parquet) to the data"
+        raise InputError(f"Expected groups for {users[0]}, but {source} has none", remedy)
 
 
 def example_data() -> Data:

@@ -139,11 +139,9 @@ class Table(NamedTuple):
 
     def content(self, frame: "polars.DataFrame", first: int = 0) -> dict[str, Any]:
         """Convert some rows and columns to arrays by name; `first` is the number of rows before them."""
-        missing = [role for role in ("label", "group", "id") if getattr(self.columns, role) not in frame.columns]
-        columns = self.columns._replace(**dict.fromkeys(missing))  # type: ignore[arg-type]
         if self.is_parquet:
-            return parquet_content(frame, columns, self.path)
-        return csv_content(frame, columns, self.path, first)
+            return parquet_content(frame, self.columns, self.path)
+        return csv_content(frame, self.columns, self.path, first)
 
 
 def _described(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
