@@ -105,7 +105,10 @@ def test_wrong_use_is_one_sentence(here, call):
             "bad.csv: Expected a utility for each of the 12 classes (black_grass",
         ),
         ("calibrate cal.npz --utility none.csv --out x.json", "Cannot use none.csv"),
-        ("calibrate cal.npz --utility u.csv --per kind --out x.json", "knows no kinds"),
+        (
+            "calibrate cal.npz --utility u.csv --per kind --out x.json",
+            "a utility with kinds of classes, got one without",
+        ),
         ("calibrate cal.npz --utility u.csv --per cluster --out x.json", "Expected per to be one of"),
         ("decide d.json test.npz --utility u.csv --out a.csv", "since it has its own utility: leave it out"),
         ("decide d.json test.npz --fallback ask --out a.csv", "Expected a decider without --fallback"),

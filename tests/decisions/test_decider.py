@@ -128,7 +128,7 @@ def test_levels_and_wrong_use():
             made(**options)
     with pytest.raises(pippin.InputError, match="Expected a Utility, got ndarray"):
         pippin.decisions.calibrate(DATA.probs, DATA.labels, np.zeros((2, 12)))
-    with pytest.raises(pippin.InputError, match="knows no kinds"):
+    with pytest.raises(pippin.InputError, match="a utility with kinds of classes, got one without"):
         pippin.decisions.calibrate([[0.5, 0.5]] * 20, [0, 1] * 10, utility_of(np.eye(2)), per="kind")
     with pytest.raises(pippin.InputError, match="Expected one row of 12 probabilities"):
         decider.decide_one(np.full(3, 1 / 3))

@@ -176,7 +176,7 @@ def test_wrong_losses_are_one_sentence():
         ([1, -2], {}, "Expected costs of at least 0"),
         ({"a": 1}, {"classes": ["a", "b"]}, "a cost for each of the 2 classes .*, got none for 'b'"),
         ({"a": 1, "b": 1, "c": 1}, {"classes": ["a", "b"]}, "'c', which is none of the 2 classes"),
-        (1.0, {"bound": 2}, "bound with a function alone"),
+        (1.0, {"bound": 2}, "bound only with a loss function"),
         (1.0, {"level": 0}, "Expected level to be a number above 0"),
     ):
         with pytest.raises(pippin.InputError, match=told):

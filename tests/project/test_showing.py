@@ -36,7 +36,7 @@ def test_objects_show_themselves():
         "credibility: the largest": predictor.point_predictions(DATA.probs[1000:]),
         "acted on": pippin.decisions.select(ROWS, LABELS, error=0.1, classes=C).predict(DATA.probs[1000:]),
         "0 of 0 labels were missed": pippin.online.RiskMonitor(0.1),
-        "What each action is worth by the kind": utility,
+        "Utility of each action by kind of the true class": utility,
         "playing safe": pippin.decisions.evaluate(decider.decide(DATA.probs[1000:]), DATA.labels[1000:], utility),
         "Ratio of new to old frequency": pippin.shift.label_ratios(ROWS, LABELS, DATA.probs[1000:], classes=C),
     }

@@ -43,25 +43,31 @@ def calibrate(
 ) -> "Decider":
     """Calibrate decisions: the utility of an action is at least its certificate with probability at least 1 − alpha.
 
-    With the distinct utilities v_1 > … > v_L and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y, the
-    multiplier β selects the l that maximizes v_l + β·m_l, its action, and the certificate ν = v_l.
-    The nonconformity score of a labeled row is the smallest β from which on, for every larger β,
-    U(action, y) ≥ ν; the k-th smallest score, k = ⌈(n + 1)(1 − alpha)⌉, is the calibrated β. So
-    P(U(action, Y) ≥ ν) ≥ 1 − alpha, whether or not the probabilities are right. Kiyani, Pappas,
-    Roth, Hassani (2025), Decision theoretic foundations for conformal prediction.
+    Let v_1 > … > v_L be the distinct utilities and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y. The multiplier β selects the l
+    that maximizes v_l + β·m_l, with its action and its certificate ν = v_l. The nonconformity score of a labeled row is
+    the smallest β beyond which U(action, y) ≥ ν always holds. The calibrated β is the k-th smallest score,
+    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha for any probabilities, right or
+    wrong. Kiyani, Pappas, Roth, Hassani (2025), Decision theoretic foundations for conformal prediction.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
-        utility: the utility of each action under each class.
-        alpha: the probability allowed for a broken certificate; per kind, one for all or {kind: alpha}.
+        utility: utility of each action under each class.
+        alpha: significance level, the probability allowed for a broken certificate; for a guarantee per kind, one for
+            all or {kind: alpha}.
         classes: names of the K columns; a data frame brings its own.
         per: Mondrian taxonomy of the guarantee: each true "class", each "kind" of the utility, or
             {class: kind}; each "group", each "class and group".
         groups: the group of each row, for a guarantee per group.
-        unseen: policy of `decide` for a group without calibration rows: an "error", or the
-            "marginal" β of all groups together.
+        unseen: policy of `decide` for groups without calibration rows: an "error", or the "marginal" β of all groups
+            together.
         from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The decider, which selects actions.
+
+    Raises:
+        InputError: the data are not probabilities and labels, a class has no utility, or options contradict each other.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -134,7 +140,7 @@ class Decider(rules.Calibrated):
 
     @property
     def beta(self) -> float:
-        """Multiplier β of all objects; an InputError if there are several."""
+        """Multiplier β of all rows; an InputError if there are several."""
         if not (self.betas == self.betas[0, 0]).all():
             raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
         return float(self.betas[0, 0])
@@ -152,6 +158,9 @@ class Decider(rules.Calibrated):
             groups: the group of each row, for a decider per group.
             from_logits: treat `probs` as logits and apply softmax.
 
+        Returns:
+            One action and certificate per row.
+
         >>> import pippin
         >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
         >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]]
@@ -168,19 +177,22 @@ class Decider(rules.Calibrated):
         Args:
             row: its K probabilities, not logits.
             group: the group of the object, for a decider per group.
+
+        Returns:
+            The action and its certificate.
         """
         if self._one is not None and group is None:
             action, certificate = self._one(as_one_row(row, self.classes))
             return Decision(self.utility.actions[action], certificate)
         if self.groups is not None and group is None:
-            raise InputError(f"This decider has a β per {self.per}", "pass group=, that of the object")
+            raise InputError(f"Expected a group for a decider with a β per {self.per}, got none", "pass group=")
         row = as_one_row(row, self.classes)
         return self.decide(row[None], groups=None if group is None else [group])[0]
 
     def predict(
         self, probs: Any, *, groups: ArrayLike | None = None, nonempty: bool = False, from_logits: bool = False
     ) -> PredictionSets:
-        """Predict the set of classes under which the action keeps its certificate, most probable first.
+        """Predict the set of classes under which the certificate of the action holds, most probable first.
 
         The set contains the true class exactly if the certificate holds, so its coverage is at least 1 − alpha.
 
@@ -189,6 +201,9 @@ class Decider(rules.Calibrated):
             groups: the group of each row, for a decider per group.
             nonempty: without effect, since no set is empty.
             from_logits: treat `probs` as logits and apply softmax.
+
+        Returns:
+            One set per row.
         """
         rows, actions, certificates = self._decide(probs, groups, from_logits)
         sizes, members = np.empty(rows.n, dtype=np.int64), []
@@ -202,10 +217,13 @@ class Decider(rules.Calibrated):
         return PredictionSets(sizes, np.concatenate(members), self.classes, rows.index)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of calibration certificates that hold against the multiplier β; return Matplotlib axes.
+        """Plot the share of calibration certificates that hold against the multiplier β.
 
         Args:
-            ax: where to draw; new axes by default.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.decisions import plot_decider
 
@@ -217,7 +235,7 @@ class Decider(rules.Calibrated):
         head = f"Decisions between {', '.join(self.utility.actions)}, from {self.n_calibration:,} rows:"
         if np.isinf(self.betas).all():
             safe = self.utility.actions[self._policy.safe]
-            return f"{head} too few to promise more than the worst case, so the action is always {safe}."
+            return f"{head} too few to guarantee more than the worst case, so the action is always {safe}."
         whom = {None: "", mondrian.KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
         share = f"{100 * self.guarantee:g}%"
         if self.levels is not None:
@@ -230,6 +248,9 @@ class Decider(rules.Calibrated):
 
         Args:
             scores: include the calibration scores.
+
+        Returns:
+            The content, from which `pippin.load` rebuilds the decider.
         """
         return {
             "kind": "decisions",
@@ -270,7 +291,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """One β for each group, or for each group and outcome: the largest of its classes."""
+        """β of each group, or of each group and outcome: the largest β of the classes with that outcome."""
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]
         limits = np.full((len(self.betas), self._policy.n_outcomes), -np.inf)

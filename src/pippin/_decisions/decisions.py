@@ -1,4 +1,4 @@
-"""Decisions: one action and certificate per object, by the worst case over sets or the best response; evaluation."""
+"""Decisions: an action and a certificate per object, from the worst case over sets or the best response."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decisions:
-    """One action per object, and its certificate: a lower bound on its utility that holds at the level of calibration.
+    """Action of each object with its certificate, a lower bound on its utility that holds with probability 1 − alpha.
 
     Attributes:
         codes: index of each object's action.
         certificates: certified utilities; −∞ without a certificate.
         names: names of the actions.
         classes: names of the classes.
-        fallbacks: True for objects with an empty set, which got the fallback; None if no set can be empty.
+        fallbacks: True for objects with an empty set, which have the fallback action; None if no set can be empty.
         index: the pandas index of the objects, for rows of a pandas frame.
 
     >>> import numpy as np, pippin
@@ -84,24 +84,31 @@ class Decisions:
         return 0 if self.fallbacks is None else int(self.fallbacks.sum())
 
     def counts(self) -> dict[str, int]:
-        """Count the objects of every action, zero included."""
-        found = np.bincount(self.codes, minlength=len(self.names))
-        return dict(zip(self.names, found.tolist(), strict=True))
+        """Count the objects of each action.
+
+        Returns:
+            The number of objects by action, including actions without objects.
+        """
+        return dict(zip(self.names, np.bincount(self.codes, minlength=len(self.names)).tolist(), strict=True))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of each action, divided by certified utility; return Matplotlib axes.
+        """Plot the share of each action, divided by certified utility.
 
         Args:
-            ax: where to draw; new axes by default.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.decisions import plot_actions
 
         return plot_actions(self, ax)
 
     def to_frame(self) -> Any:
-        """Return a data frame with the columns action and certificate.
+        """Convert to a data frame with the columns action and certificate.
 
-        Rows of a pandas frame give pandas with their index; anything else gives polars.
+        Returns:
+            A pandas frame with the index of the rows, if these were a pandas frame; otherwise a polars frame.
         """
         return frame({"action": self.actions.tolist(), "certificate": self.certificates}, self.index)
 
@@ -135,14 +142,20 @@ class Decisions:
 def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = None) -> Decisions:
     """Maximize the worst-case utility over each set C, argmax_a min_{y in C} U(a, y); the minimum is the certificate ν.
 
-    Whenever C contains the true class, U(action, Y) ≥ ν. So P(U(action, Y) ≥ ν) ≥ 1 − α for
-    sets with coverage 1 − α. Ties go to the first action. An empty set has no worst case:
-    its action is the fallback, without a certificate (ν = −∞).
+    If C contains the true class, then U(action, Y) ≥ ν. So P(U(action, Y) ≥ ν) ≥ 1 − α for sets with coverage 1 − α.
+    Of equally good actions, the first is taken. An empty set has no worst case: its action is the fallback, without a
+    certificate (ν = −∞).
 
     Args:
         sets: prediction sets of any predictor.
-        utility: the utility of each action under each class.
-        fallback: the action for empty sets.
+        utility: utility of each action under each class.
+        fallback: action for empty sets.
+
+    Returns:
+        One action and certificate per set.
+
+    Raises:
+        InputError: there are empty sets but no fallback, or a class has no utility.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -163,7 +176,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     if fallback is None and empty.any():
         raise InputError(
             f"{few}, so they have no worst case",
-            f"name the action for them, such as fallback={utility.actions[-1]!r}",
+            f"pass their action, such as fallback={utility.actions[-1]!r}",
         )
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
@@ -173,7 +186,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
         worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
         codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
-        warn(f"{few}: {fallback!r} is taken there, and nothing certified.")
+        warn(f"{few}: their action is {fallback!r}, without a certificate.")
     return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)
 
 
@@ -182,13 +195,16 @@ def best_response(
 ) -> Decisions:
     """Maximize the expected utility of each row, argmax_a Σ_y p_y·U(a, y), without certificates.
 
-    It is optimal if the probabilities are right; the difference in utility to other decisions is the price of safety.
+    This is optimal if the probabilities are right.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
-        utility: the utility of each action under each class.
+        utility: utility of each action under each class.
         classes: names of the K columns; a data frame brings its own.
         from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        One action per row, with certificates of −∞.
 
     >>> import pippin
     >>> utility = pippin.decisions.Utility([[-2, 1], [1, -1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
@@ -204,9 +220,9 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Return, for true classes `labels`, each action's utility, and flags for kept certificates and for errors.
+    """Return the realized utility of each action, with flags for kept certificates and for errors.
 
-    An error is an action whose utility is below the best worst case over all classes, which is available for sure.
+    An error is an action whose utility is below the best worst case over all classes, which one action always reaches.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
@@ -226,8 +242,8 @@ class DecisionEvaluation:
         uncertified: share of objects without a certificate.
         shares: share of objects of each action.
         errors: for each action that occurs, the share of its objects on which its utility is below the best worst
-            case over all classes, which is available for sure.
-        alpha: the level of calibration, if given.
+            case over all classes, which one action always reaches.
+        alpha: the significance level, if given.
         n_calibration: number of calibration rows, if given.
     """
 
@@ -254,7 +270,7 @@ class DecisionEvaluation:
             for name, share in self.shares.items()
         ]
         means = f"Mean certificate {self.mean_certificate:.3f}, mean utility {self.mean_utility:.3f}."
-        note = "Errors: of the objects with this action, those on which playing safe would have been worth more."
+        note = "Errors: share of the objects with this action for which playing safe would have had a higher utility."
         heads = ("action", "share of objects", "errors")
         return html_table(f"{self.n:,} objects: {self.verdict}. {means}", heads, rows, note=note)
 
@@ -288,9 +304,15 @@ def evaluate(
     Args:
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
-        utility: the utility of each action under each class.
-        alpha: the level of calibration, for the verdict.
+        utility: utility of each action under each class.
+        alpha: significance level of the calibration, for the verdict.
         n_calibration: number of calibration rows, for the standard error in the verdict.
+
+    Returns:
+        All measures; `print` shows them as a table.
+
+    Raises:
+        InputError: the decisions have other actions than the utility, or labels do not match the objects.
 
     >>> import numpy as np, pippin
     >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))
@@ -326,8 +348,8 @@ def evaluate(
         mean_certificate=float(certificates[certified].mean()) if certified.any() else float("nan"),
         mean_utility=float(realized.mean()),
         uncertified=float(1 - certified.mean()),
-        shares={name: float(own.mean()) for name, own in rows.items()},
-        errors={name: float(error[own].mean()) for name, own in rows.items() if own.any()},
+        shares={name: float(chosen.mean()) for name, chosen in rows.items()},
+        errors={name: float(error[chosen].mean()) for name, chosen in rows.items() if chosen.any()},
         alpha=None if alpha is None else as_alpha(alpha),
         n_calibration=n_calibration,
     )

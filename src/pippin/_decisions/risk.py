@@ -17,6 +17,7 @@ from pippin._conformal.rules import marginal_rule
 from pippin._conformal.serialization import (
     Content,
     SavedDataclass,
+    attributes,
     check_limits,
     classes_content,
     listed,
@@ -51,24 +52,30 @@ def control_risk(
     seed: Seed = None,
     from_logits: bool = False,
 ) -> "RiskController":
-    """Calibrate prediction sets whose expected loss is at most `level`.
+    """Calibrate prediction sets whose expected loss is at most `level` (conformal risk control).
 
-    The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, for the losses of the
-    calibration rows and the largest possible loss B: then E[loss] ≤ level.
-    Angelopoulos, Bates, Fisch, Lei, Schuster (2024), Conformal risk control.
+    The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, for the losses of the calibration rows
+    and the largest possible loss B. Then E[loss] ≤ level for exchangeable rows. Angelopoulos, Bates, Fisch, Lei,
+    Schuster (2024), Conformal risk control.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
-        loss: the cost of a set without the true class y: one number for all classes, one per
-            class, or {class: number}; or a function of (set, label), the set a list of classes,
-            most probable first, that does not increase with the set.
+        loss: the cost of a set without the true class: one number for all classes, one per class, or
+            {class: number}; or a function of (set, label), with the set as a list of classes, most probable first,
+            that does not increase with the set.
         level: the expected loss allowed.
         score: a score or its spelling.
         classes: names of the K columns; a data frame brings its own.
         bound: B for a function `loss`; 1 by default.
-        seed: for randomized scores; a seed or a Generator.
+        seed: seed for randomized scores, or a Generator.
         from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The controller, which predicts the sets.
+
+    Raises:
+        InputError: a loss is negative, above the bound, or increases with the set; or an option is out of range.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -86,7 +93,7 @@ def control_risk(
         threshold = _threshold_of_loss(loss, data, score, u, level, most)
         costs = scores = true_labels = None
     elif bound is not None:
-        raise InputError("Expected bound with a function alone, got it with costs of classes", "leave it out")
+        raise InputError("Expected bound only with a loss function, got it with costs of classes", "leave it out")
     else:
         costs = _costs(loss, data.classes)
         scores = dispatch.label_scores(data.rows, data.labels, score, u)
@@ -136,13 +143,19 @@ class RiskController(SavedDataclass):
         return frozenset({"seed"})
 
     def at(self, level: float) -> "RiskController":
-        """Return the controller of another level from the same calibration scores.
+        """Return the controller at another level, from the same calibration scores.
 
         Args:
             level: the expected loss allowed.
+
+        Returns:
+            The controller of that level.
+
+        Raises:
+            InputError: the loss was a function, whose values are not stored.
         """
         if self.costs is None or self.scores is None or self.labels is None:
-            raise InputError("The loss of this predictor was a function, which it does not keep", "calibrate again")
+            raise InputError("Expected costs per class, got a loss function, which has no scores", "calibrate again")
         level = _positive("level", level)
         threshold = _threshold_of_costs(self.costs, self.scores, self.labels, level)
         _warn_of_infinite(threshold, self.n_calibration, level, self.bound)
@@ -155,9 +168,12 @@ class RiskController(SavedDataclass):
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`. Or tables from `pippin.scan`.
-            seed: for randomized scores; a seed or a Generator.
+            seed: seed for randomized scores, or a Generator.
             nonempty: add the most probable class to empty sets, which increases coverage and mean size.
             from_logits: treat `probs` as logits and apply softmax.
+
+        Returns:
+            One set per row.
         """
         return self._predictor.predict(probs, seed=seed, nonempty=nonempty, from_logits=from_logits)
 
@@ -166,41 +182,46 @@ class RiskController(SavedDataclass):
 
         Args:
             row: its K probabilities, not logits.
-            seed: for randomized scores; a seed or a Generator.
+            seed: seed for randomized scores, or a Generator.
             nonempty: add the most probable class to an empty set.
+
+        Returns:
+            The class indices.
         """
         return self._predictor.predict_one(row, seed=seed, nonempty=nonempty)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the calibration scores and the threshold; return Matplotlib axes.
+        """Plot the calibration scores and the threshold.
 
         Args:
-            ax: where to draw; new axes by default.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         if self.scores is None:
-            raise InputError(
-                "A bound on any loss keeps no calibration scores, so it has no picture",
-                "give the loss as a cost per class",
-            )
+            raise InputError("Expected calibration scores, which a loss function has none of", "pass costs per class")
         return self._predictor.plot(ax)
 
     def describe(self) -> str:
         """Describe the controller and its guarantee in one sentence."""
         return (
             f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets have an "
-            f"expected loss of at most {self.level:g}, of {self.bound:g} that it can be."
+            f"expected loss of at most {self.level:g}, out of a largest loss of {self.bound:g}."
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file, with the level as alpha."""
+        """Return the content of a file.
+
+        Returns:
+            The content, from which `pippin.load` rebuilds the object.
+        """
         return {
             "kind": "risk",
             "score": self.score.content(),
             "alpha": self.level,
-            "n_calibration": self.n_calibration,
             **classes_content(self.classes),
-            "threshold": self.threshold,
-            "bound": self.bound,
+            **attributes(self, "n_calibration", "threshold", "bound"),
             "costs": listed(self.costs),
             "calibration_scores": listed(self.scores),
             "calibration_labels": listed(self.labels),
@@ -223,37 +244,34 @@ def risk_from_content(content: Content) -> RiskController:
     """Rebuild a risk controller from a file, checking each part against the others."""
     level, n, classes = content.number("alpha"), content.whole("n_calibration", 1), content.classes()
     score, threshold, bound = content.score(), content.number("threshold"), content.number("bound")
-    costs = content.optional_numbers("costs")
+    costs, scores, labels = content.optional_numbers("costs"), None, content.take("calibration_labels")
     need("alpha", 0 < level < math.inf)
     need("bound", 0 < bound < math.inf)
     if costs is None:
-        scores, labels = (
-            content.take(f"calibration_{key}", lambda value: value is None) for key in ("scores", "labels")
-        )
-        content.finish()
-        return RiskController(score, level, threshold, n, classes, bound, costs, scores, labels)
-    scores = content.scores("calibration_scores", n)
-    labels = whole_numbers("calibration_labels", content.take("calibration_labels"), np.int64)
+        need("calibration_labels", labels is None)
+        content.take("calibration_scores", lambda value: value is None)
+    else:
+        scores, labels = content.scores("calibration_scores", n), whole_numbers("calibration_labels", labels, np.int64)
+        need("costs", len(costs) == len(classes) and bool((costs >= 0).all()) and float(costs.max()) == bound)
+        need("calibration_labels", labels.shape == (n,) and bool(((labels >= 0) & (labels < len(classes))).all()))
+        check_limits(threshold, _threshold_of_costs(costs, scores, labels, level))
     content.finish()
-    need("costs", len(costs) == len(classes) and bool((costs >= 0).all()) and float(costs.max()) == bound)
-    need("calibration_labels", labels.shape == (n,) and int(labels.min()) >= 0 and int(labels.max()) < len(classes))
-    check_limits(threshold, _threshold_of_costs(costs, scores, labels, level))
     return RiskController(score, level, threshold, n, classes, bound, costs, scores, labels)
 
 
 def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> None:
     if threshold == math.inf:
         warn(
-            f"{n:,} calibration examples are too few for an expected loss of {level:g} where it can be {bound:g}: at "
+            f"{n:,} calibration examples are too few for an expected loss of {level:g}, since it can be {bound:g}: at "
             f"least {math.ceil(simplest(bound) / simplest(level)) - 1:,} are needed. The threshold is infinite and "
-            "every set holds all classes."
+            "every set contains all classes."
         )
 
 
 def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
-    """Return the smallest threshold at which the costs of the labels with higher scores are allowed.
+    """Compute the smallest threshold for which the total cost of labels with larger scores is allowed.
 
-    In exact arithmetic: each cost, and the level, is the simplest fraction that rounds to it. `scores` are sorted.
+    `scores` are sorted. Sums are exact: each cost, and the level, is the simplest fraction that rounds to it.
     """
     exact = [simplest(cost) if cost else Fraction(0) for cost in costs.tolist()]
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
@@ -270,12 +288,12 @@ def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: flo
 
 
 def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, level: float, bound: float) -> float:
-    """Return the smallest threshold at which the losses of the calibration rows are allowed, by bisection."""
+    """Compute the smallest threshold for which the total loss of the calibration rows is allowed, by bisection."""
     rows, labels, classes = data
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
     names = [[classes[k] for k in row] for row in order.tolist()]
-    losses: list[dict[int, float]] = [{} for _ in names]  # of each row, by the size of its set
+    losses: list[dict[int, float]] = [{} for _ in names]  # losses of each row by set size
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def total(limit: float) -> float:
@@ -289,7 +307,7 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
     if (worst := max(by_size[rows.n_classes] for by_size in losses)) > level:
         raise InputError(
             f"Even a set of all classes may lose {worst:.4g}, more than level={level:g}",
-            "allow a larger level, or let the full set lose less",
+            "pass a larger level, or a loss that is smaller for the full set",
         )
     if full > allowed:
         return math.inf
@@ -297,11 +315,11 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
-    """Return a loss after checking its range, and that losses of the same row do not increase with the set."""
+    """Validate a loss: within the bound, and not larger than the loss of a smaller set of the same row."""
     loss = _number(value)
     if not 0 <= loss <= bound:
         raise InputError(
-            f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass bound=, the largest there can be"
+            f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass bound=, the largest possible loss"
         )
     if any((other < size and before < loss) or (other > size and before > loss) for other, before in known.items()):
         raise InputError(
@@ -314,7 +332,7 @@ def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) 
 
 def _costs(loss: Any, classes: Classes) -> Vector:
     """Return the cost of missing each class."""
-    if hasattr(loss, "iloc"):  # a pandas series goes by its index, as a dict by its keys
+    if hasattr(loss, "iloc"):  # a pandas series, indexed by class
         loss = dict(loss.items())
     if isinstance(loss, Mapping):
         loss = by_class(loss, classes, "a cost")
@@ -332,7 +350,7 @@ def _costs(loss: Any, classes: Classes) -> Vector:
 
 
 def _positive(name: str, value: Any) -> float:
-    """Return a number as a float above 0."""
+    """Return a finite number above 0 as a float."""
     number = _number(value)
     if not 0 < number < math.inf:
         raise InputError(f"Expected {name} to be a number above 0, got {value!r}", "it is in the unit of the losses")

@@ -23,12 +23,12 @@ SHOWN = 10  # predictions in a notebook
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectivePredictions:
-    """Most probable class of each object, and whether the prediction is accepted.
+    """Most probable class of each object, accepted or rejected.
 
     Attributes:
         labels: the class of every object; rejected objects have no guarantee.
-        acted: True for accepted objects.
-        confidence: the probability of the label.
+        acted: True for accepted objects, on which to act.
+        confidence: probability of the label.
 
     >>> import numpy as np, pippin
     >>> labels, acted = np.array(["weed", "crop"]), np.array([True, False])
@@ -69,25 +69,33 @@ def select(
 ) -> "SelectiveClassifier":
     """Calibrate a selective classifier, whose error rate *among accepted objects* is at most `error`.
 
-    Coverage never bounds that rate. The bound holds with probability `confidence` over the calibration
-    rows, which must be independent and identically distributed with later rows: each threshold of a fixed
-    falling sequence is certified by the binomial p-value P(Bin(acted, error) ≤ wrong).
+    Coverage does not bound that rate. The bound holds with probability `confidence` over the calibration rows, which
+    must be independent and identically distributed with later rows. Each threshold of a fixed decreasing sequence is
+    certified by the binomial p-value P(Bin(accepted, error) ≤ wrong).
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         error: the error rate allowed among accepted objects.
-        confidence: the probability, over calibration sets, that the error rate keeps this bound.
+        confidence: probability, over calibration sets, that the error rate stays within this bound.
         classes: names of the K columns; a data frame brings its own.
         per: "class" for a threshold and a guarantee for each predicted class.
         from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The classifier; its thresholds are infinite if none can be certified.
+
+    Raises:
+        InputError: the data are not probabilities and labels, or an option is out of range.
 
     >>> import pippin
     >>> data = pippin.load_example()
     >>> pippin.decisions.select(data.probs, data.labels, error=0.05, confidence=0.9)
     SelectiveClassifier(error=0.05, confidence=0.9, 2,119 of 4,986 calibration rows acted on)
     """
-    error, confidence = _share("error", error), _share("confidence", confidence)
+    error, confidence = (
+        as_alpha(value, name, "pass for example 0.05") for value, name in ((error, "error"), (confidence, "confidence"))
+    )
     delta = _complement(confidence)
     if per not in (None, "class"):
         raise InputError(f"Expected per to be None or 'class', got {per!r}")
@@ -96,10 +104,10 @@ def select(
     n, n_classes, wrong = data.rows.n, data.rows.n_classes, best != data.labels
     log_odds = sequence(n_classes)
     limits = np.append(1 / (1 + np.exp(-log_odds[:-1])), 0.0)
-    cells = [np.ones(n, dtype=bool)] if per is None else [best == k for k in range(n_classes)]
-    thresholds, counts, notes = np.full(len(cells), np.inf), np.zeros((2, len(cells)), dtype=np.int64), []
-    for k, cell in enumerate(cells):
-        n_acted, n_wrong = _counts(top[cell], limits), _counts(top[cell & wrong], limits)
+    categories = [np.ones(n, dtype=bool)] if per is None else [best == k for k in range(n_classes)]
+    thresholds, counts, notes = np.full(len(categories), np.inf), np.zeros((2, len(categories)), dtype=np.int64), []
+    for k, category in enumerate(categories):
+        n_acted, n_wrong = _counts(top[category], limits), _counts(top[category & wrong], limits)
         last = certified(n_acted, n_wrong, log_odds, error, delta)
         if last is None:
             name = None if per is None else data.classes[k]
@@ -107,7 +115,7 @@ def select(
         else:
             thresholds[k], counts[:, k] = limits[last], (n_acted[last], n_wrong[last])
     if notes:
-        warn(" ".join(notes[:5]) + (f" So it is for {len(notes) - 5:,} more." if len(notes) > 5 else ""))
+        warn(" ".join(notes[:5]) + (f" The same holds for {len(notes) - 5:,} other classes." if len(notes) > 5 else ""))
     acted, errors = read_only(counts[0]), read_only(counts[1])
     return SelectiveClassifier(error, confidence, per, read_only(thresholds), acted, errors, n, data.classes)
 
@@ -116,12 +124,12 @@ def select(
 class SelectiveClassifier(SavedDataclass):
     """Classifier that accepts rows whose largest probability reaches a threshold.
 
-    With probability `confidence` over the calibration rows, at most a share `error` of the accepted objects
-    is wrong; with per="class" for each predicted class, which has its own threshold.
+    With probability `confidence` over the calibration rows, at most a share `error` of the accepted objects is
+    misclassified; with per="class", this holds for each predicted class, which has its own threshold.
 
     Attributes:
         error: the error rate allowed among accepted objects.
-        confidence: the probability, over calibration sets, that the error rate keeps this bound.
+        confidence: probability, over calibration sets, that the error rate stays within this bound.
         per: "class" for a threshold per predicted class, or None.
         thresholds: lower bounds on the largest probability of accepted rows; infinite without a certified
             threshold, so that no row is accepted.
@@ -159,6 +167,9 @@ class SelectiveClassifier(SavedDataclass):
             probs: (n, K) probabilities; logits with `from_logits=True`.
             from_logits: treat `probs` as logits and apply softmax.
 
+        Returns:
+            One prediction per row, with True for accepted rows.
+
         >>> import pippin
         >>> data = pippin.load_example()
         >>> selective = pippin.decisions.select(data.probs[:2000], data.labels[:2000], error=0.05)
@@ -171,10 +182,13 @@ class SelectiveClassifier(SavedDataclass):
         return SelectivePredictions(named(best, self.classes), top >= limits, top)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the thresholds, of all rows or of each predicted class; return Matplotlib axes.
+        """Plot the threshold of all rows, or of each predicted class.
 
         Args:
-            ax: where to draw; new axes by default.
+            ax: Matplotlib axes; new ones by default.
+
+        Returns:
+            The axes.
         """
         from pippin._plotting.calibration import plot_thresholds
 
@@ -195,7 +209,11 @@ class SelectiveClassifier(SavedDataclass):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file, with delta = 1 − confidence."""
+        """Return the content of a file.
+
+        Returns:
+            The content, from which `pippin.load` rebuilds the object.
+        """
         counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
         parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)
         return {"kind": "selective", "delta": _complement(self.confidence), **parts, **counts}
@@ -226,17 +244,17 @@ def selective_from_content(content: Content) -> SelectiveClassifier:
 
 
 def _complement(share: float) -> float:
-    """Return 1 − share as decimal arithmetic has it: 0.05 for 0.95."""
+    """Compute 1 − share in decimal arithmetic: 0.05 for 0.95."""
     return float(1 - simplest(share))
 
 
 def _counts(values: Vector, limits: Vector) -> Codes:
-    """Count the values that reach each limit."""
+    """Count the values that are at least each limit."""
     return len(values) - np.searchsorted(np.sort(values), limits, side="left")
 
 
 def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
-    """Describe why no threshold is certified, and how many rows are needed."""
+    """Describe why no threshold can be certified, and how many rows would be needed."""
     whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
     note = (
         f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g}% of those "
@@ -248,10 +266,3 @@ def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error:
     if least is None or acted[-1] < least:
         return f"{note} It takes at least {least:,} of them, got {acted[-1]:,}."
     return f"{note} No number of rows like these would: the classifier is not right often enough where it is surest."
-
-
-def _share(name: str, value: Any) -> float:
-    try:
-        return as_alpha(value)
-    except InputError as error:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", "0.05 is 5%") from error

@@ -1,4 +1,4 @@
-"""Utilities of actions × classes, read from arrays, dicts, data frames, .csv and .toml files."""
+"""Utilities of actions under classes, from arrays, dicts, data frames, .csv and .toml files."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ class UtilityTable(NamedTuple):
 class Utility:
     """Utility of each action under each true class.
 
-    Where classes fall into kinds (crop, weed, soil), utilities may be given per kind, together with the kind of
+    If classes are of different kinds (crop, weed, soil), utilities may be given per kind, together with the kind of
     each class.
 
     Args:
@@ -50,9 +50,12 @@ class Utility:
         classes: the names of an array's columns.
         kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds.
 
+    Raises:
+        InputError: a utility is missing or not finite, a name occurs twice, or kinds do not match the columns.
+
     Attributes:
-        actions: the names of the rows.
-        columns: the names of the columns: kinds if `kinds` is given, classes otherwise.
+        actions: names of the rows.
+        columns: names of the columns: kinds if `kinds` is given, classes otherwise.
         values: the utilities, (actions, columns).
         kinds: the kind of each class, or None.
         notes: sentences about likely mistakes, such as an action that another one dominates.
@@ -100,6 +103,9 @@ class Utility:
 
         Args:
             path: the file.
+
+        Returns:
+            The utility.
         """
         return cls(path)
 
@@ -112,26 +118,35 @@ class Utility:
         """Return the kind of each class.
 
         Args:
-            classes: the names of the classes.
+            classes: names of the classes.
+
+        Returns:
+            One kind per class.
+
+        Raises:
+            InputError: the utility has no kinds, or none for a class.
         """
         if self.kinds is None:
-            raise InputError("This utility knows no kinds of classes", "make it with kinds={class: kind}")
+            raise InputError("Expected a utility with kinds of classes, got one without", "pass kinds={class: kind}")
         return tuple(by_class(self.kinds, classes, "a kind"))
 
     def of(self, classes: Classes) -> Vector:
-        """Return the utilities (A, K) of these classes, in this order.
+        """Return the utilities of given classes, in their order.
 
         Args:
-            classes: the names of the columns of probabilities.
+            classes: names of the columns of probabilities.
+
+        Returns:
+            An array (actions, classes).
 
         Raises:
-            InputError: a class has no utility, or a utility belongs to none of the classes.
+            InputError: a class has no utility, or a utility is for none of the classes.
         """
         if isinstance(self.columns, range) and self.kinds is None:
             if len(classes) != len(self.columns):
                 raise InputError(
                     f"Expected utilities of {len(classes)} classes ({shortened(classes)}), got {len(self.columns)}",
-                    "give every class its column, in the order of the probabilities",
+                    "pass one column per class, in the order of the probabilities",
                 )
             return self.values
         columns = {name: k for k, name in enumerate(self.columns)}
@@ -140,10 +155,13 @@ class Utility:
         return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
 
     def policy(self, classes: Classes) -> Policy:
-        """Return the decision policy that the engines read, for these classes.
+        """Return the decision policy of given classes, for the engines.
 
         Args:
-            classes: the names of the columns of probabilities.
+            classes: names of the columns of probabilities.
+
+        Returns:
+            The policy.
         """
         key = tuple(classes)
         if key not in self._policies:
@@ -151,7 +169,11 @@ class Utility:
         return self._policies[key]
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file."""
+        """Return the content of a file.
+
+        Returns:
+            The part of a decider's file that holds the utility.
+        """
         return {
             "actions": list(self.actions),
             "columns": None if isinstance(self.columns, range) else list(self.columns),
@@ -170,9 +192,7 @@ class Utility:
         ]
         n_left = len(self.columns) - len(shown)
         more = f" {n_left:,} more classes are not shown." if n_left else ""
-        note = (
-            f"What each action is worth by the {'class' if self.kinds is None else 'kind of the class'} that is true."
-        )
+        note = f"Utility of each action by {'true class' if self.kinds is None else 'kind of the true class'}."
         return html_table(f"{self!r}", ("action", *map(str, shown)), rows, note=note + more)
 
     def __repr__(self) -> str:
@@ -181,7 +201,7 @@ class Utility:
 
 
 def utility_from_content(content: Any, classes: Classes) -> Utility:
-    """Rebuild a utility from a file, without repeating the warnings of its construction."""
+    """Rebuild a utility from a file, without the warnings of its construction."""
     try:
         values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
         with warnings.catch_warnings():
@@ -200,7 +220,7 @@ def _as_table(values: Any, actions: Sequence[str] | None, classes: Classes | Non
     has_names = isinstance(values, Mapping | str | PathLike) or hasattr(values, "columns")
     if has_names and (actions is not None or classes is not None):
         raise InputError(
-            "Expected actions= and classes= with an array alone, got them with named values", "leave them out"
+            "Expected actions= and classes= only with an array, got them with named values", "leave them out"
         )
     if isinstance(values, str | PathLike):
         return _from_file(Path(values))
@@ -238,14 +258,14 @@ def _from_dicts(values: Mapping[Any, Any]) -> UtilityTable:
         if missing := [name for name in columns if name not in row]:
             raise InputError(
                 f"The action {action!r} has no utility for {missing[0]!r}, which others have",
-                "give every action one for every class",
+                "pass a utility of every action for every class",
             )
     table = _numbers([[row[name] for name in columns] for row in values.values()] or np.empty((0, 0)))
     return UtilityTable(tuple(map(str, values)), _plain(columns), table)
 
 
 def _from_frame(frame: Any) -> UtilityTable:
-    """Read a frame whose first column names the actions, or a pandas frame whose index does."""
+    """Read a frame with the actions in its first column, or a pandas frame with the actions in its index."""
     columns = list(frame.columns)
     first = np.asarray(frame[columns[0]]) if columns else np.empty(0)
     if first.dtype.kind in "OUT":
@@ -254,7 +274,7 @@ def _from_frame(frame: Any) -> UtilityTable:
         actions = frame.index
     else:
         raise InputError(
-            "Expected a frame whose first column names the actions, got numbers there", "put their names first"
+            "Expected a frame with actions in the first column, got numbers there", "put the names of the actions first"
         )
     table = np.stack([_numbers(frame[name]) for name in columns], axis=1) if columns else np.empty((len(actions), 0))
     return UtilityTable(tuple(map(str, actions)), _plain(columns), read_only(table))
@@ -268,7 +288,7 @@ def _from_file(path: Path) -> UtilityTable:
         text = path.read_text(encoding="utf-8-sig")
         content: Any = tomllib.loads(text) if form == ".toml" else list(csv.reader(io.StringIO(text)))
     except (ValueError, csv.Error) as error:
-        raise InputError(f"{path} is no {form[1:].upper()} in UTF-8 ({error})", "correct it") from error
+        raise InputError(f"{path} is no {form[1:].upper()} in UTF-8 ({error})", "correct the file") from error
     try:
         if form == ".csv":
             return _from_lines(content)
@@ -279,15 +299,15 @@ def _from_file(path: Path) -> UtilityTable:
 
 
 def _from_lines(lines: list[list[str]]) -> UtilityTable:
-    lines = [line for line in lines if any(cell.strip() for cell in line)]
+    lines = [line for line in lines if any(text.strip() for text in line)]
     if len(lines) < 2 or len(lines[0]) < 2:
         raise InputError(f"expected a line of classes and one line per action, got {len(lines)} lines")
     head, *body = lines
-    for action, *cells in body:
-        if len(cells) != len(head) - 1:
+    for action, *utilities in body:
+        if len(utilities) != len(head) - 1:
             raise InputError(
-                f"the action {action!r} has {len(cells)} utilities, expected {len(head) - 1}",
-                "one for every class of the first line",
+                f"the action {action!r} has {len(utilities)} utilities, expected {len(head) - 1}",
+                "write one for every class of the first line",
             )
     actions, columns = tuple(line[0].strip() for line in body), tuple(name.strip() for name in head[1:])
     return UtilityTable(actions, columns, _numbers([line[1:] for line in body]))
@@ -296,16 +316,16 @@ def _from_lines(lines: list[list[str]]) -> UtilityTable:
 def _numbers(values: Any) -> Vector:
     try:
         if isinstance(values, list | tuple):
-            values = [[_number(cell) for cell in row] for row in values]
+            values = [[_number(value) for value in row] for row in values]
         return read_only(np.array(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise InputError(f"Expected utilities that are numbers, one per action and class ({error})") from error
 
 
-def _number(cell: Any) -> float:
-    if isinstance(cell, bool) or cell is None:
-        raise ValueError(f"got {cell!r}")
-    return float("nan") if isinstance(cell, str) and not cell.strip() else float(cell)
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or value is None:
+        raise ValueError(f"got {value!r}")
+    return float("nan") if isinstance(value, str) and not value.strip() else float(value)
 
 
 def _plain(names: Any) -> tuple[Any, ...]:
@@ -316,12 +336,10 @@ def _checked(table: UtilityTable) -> UtilityTable:
     """Validate a table; return it with the kinds as plain names."""
     actions, columns, values, kinds = table
     if len(actions) < 2:
-        raise InputError(
-            f"Expected at least two actions to choose from, got {len(actions)}", "add what else could be done"
-        )
+        raise InputError(f"Expected at least two actions to choose from, got {len(actions)}", "add another action")
     for what, names in (("action", actions), ("class" if kinds is None else "kind", columns)):
         if twice := [name for name, count in Counter(map(str, names)).items() if count > 1]:
-            raise InputError(f"The {what} {twice[0]!r} occurs twice in the utility", "name each of them once")
+            raise InputError(f"The {what} {twice[0]!r} occurs twice in the utility", "remove one of them")
     if len(bad := np.argwhere(~np.isfinite(values))):
         a, k = bad[0]
         raise InputError(
@@ -352,20 +370,20 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
 
 
 def _notes(table: UtilityTable) -> tuple[str, ...]:
-    """Describe dominated actions, which another one equals or beats under every class, and classes of equal utility."""
+    """Describe dominated actions, which are never better than another action, and classes without influence."""
     values, columns = table.values, table.columns
     same = np.flatnonzero((values == values[0]).all(axis=0))
     if len(same) == len(columns):
-        return ("The utility distinguishes no class: every action has the same utility under every class.",)
+        return ("All actions have equal utility for every class.",)
     notes = []
     for a, row in enumerate(values):
         better = (values >= row).all(axis=1) & ((values > row).any(axis=1) | (np.arange(len(values)) < a))
         if better.any():
             notes.append(
-                f"The action {table.actions[a]!r} is never worth more than {table.actions[int(better.argmax())]!r}, "
-                "whatever the class is, so it is redundant."
+                f"The action {table.actions[a]!r} is redundant: under no class is its utility higher than that of "
+                f"{table.actions[int(better.argmax())]!r}."
             )
     if len(same):
         names = ", ".join(repr(columns[k]) for k in same[:4]) + (", …" if len(same) > 4 else "")
-        notes.append(f"The utility never distinguishes actions for {names}: all have the same utility there.")
+        notes.append(f"All actions have equal utility for {names}.")
     return tuple(notes)

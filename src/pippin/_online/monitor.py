@@ -22,6 +22,7 @@ from pippin._validation.rows import as_one_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # for error messages
 DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
@@ -312,7 +313,7 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
     if mean_time is None:
         if detector is not None:
             raise InputError(f"Expected mean_time with detector={detector!r}, got none", "pass for example 100_000")
-        return as_delta(0.01 if delta is None else delta), None, None
+        return as_alpha(0.01 if delta is None else delta, *DELTA), None, None
     if delta is not None:
         raise InputError(f"Expected delta or mean_time, got both, {delta!r} and {mean_time!r}", "leave one out")
     if isinstance(mean_time, bool) or not isinstance(mean_time, int | float | np.number) or not 1 < mean_time < np.inf:
@@ -321,12 +322,3 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
     if chosen not in DETECTORS:
         raise InputError(f"Expected detector to be shiryaev-roberts or cusum, got {detector!r}", "choose one of them")
     return None, float(mean_time), chosen
-
-
-def as_delta(delta: Any) -> float:
-    """Return the probability of a false alarm, which must be strictly between 0 and 1."""
-    try:
-        return as_alpha(delta)
-    except InputError as error:
-        what = f"Expected delta, the probability of a false alarm, strictly between 0 and 1, got {delta!r}"
-        raise InputError(what, "pass for example 0.01") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pippin._conformal.serialization import Content, attributes, need
-from pippin._online.monitor import as_delta
+from pippin._online.monitor import DELTA
 from pippin._online.state import History, Resumable
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
@@ -55,7 +55,7 @@ class RiskMonitor(Resumable):
     _kind = "risk monitor"
 
     def __init__(self, alpha: float, *, tolerance: float = 0.02, delta: float = 0.01) -> None:
-        self.alpha, self.delta = as_alpha(alpha), as_delta(delta)
+        self.alpha, self.delta = as_alpha(alpha), as_alpha(delta, *DELTA)
         if not isinstance(tolerance, int | float | np.number) or not 0 <= tolerance < 1 - self.alpha:
             raise InputError(f"Expected a tolerance from 0 to 1 − alpha, got {tolerance!r}", "pass for example 0.02")
         self.tolerance = float(tolerance)

@@ -14,15 +14,16 @@ from pippin._runtime.errors import InputError, warn
 MOST_NAMED = 5  # categories that a warning names
 
 
-def as_alpha(alpha: Any) -> float:
-    """Check that the level lies strictly between 0 and 1."""
+def as_alpha(
+    alpha: Any, name: str = "alpha, the share of errors allowed,", remedy: str = "alpha=0.1 asks for 90% coverage"
+) -> float:
+    """Convert a significance level or another share to a float; an InputError unless it is between 0 and 1."""
     try:
         level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:
-        what = f"Expected alpha, the share of errors allowed, strictly between 0 and 1, got {alpha!r}"
-        raise InputError(what, "alpha=0.1 asks for 90% coverage")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {alpha!r}", remedy)
     return level
 
 
