@@ -16,7 +16,7 @@ import numpy as np
 
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
-from pippin._conformal.calibrate import mondrian_predictor
+from pippin._conformal.calibrate import Settings, mondrian_predictor
 from pippin._conformal.coverage_by import Tally, pooled, tally
 from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
 from pippin._conformal.mondrian import Taxonomy, kth_smallest, sort_into_categories
@@ -97,7 +97,8 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per in ("cluster", "rc3p"):
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
-        predictor, note = mondrian_predictor(data, method.score, trial.alpha, generator, Taxonomy(method.per))
+        settings = Settings(method.score, trial.alpha, generator, Taxonomy(method.per))
+        predictor, note = mondrian_predictor(data, settings)
         notes = (note,) if note else ()
         u_test = draws(method.score, len(u_test), generator)
         rule = mondrian_of(predictor)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.comparison import Comparison, compare_in, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
-from pippin._conformal.calibrate import calibrate_labelled
+from pippin._conformal.calibrate import Settings, calibrate_labelled
 from pippin._conformal.evaluation import MEANINGS
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.draws import check_seed
@@ -77,10 +77,10 @@ class Tuned:
         """
         level, left = self.alpha if alpha is None else alpha, self._some(self.calibration_rows)
         if not self.method.sharpened:
-            return calibrate_labelled(left, self.score, level, seed)
+            return calibrate_labelled(left, Settings(self.score, level, seed))
         sharper = left._replace(rows=self._sharpener.rows(left.rows))
         step = SharpeningStep((self._sharpener,))
-        return calibrate_labelled(sharper, self.score, level, seed, step=step)
+        return calibrate_labelled(sharper, Settings(self.score, level, seed), step)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot size against singletons of every candidate, with the chosen one named; Matplotlib axes.

@@ -1,7 +1,9 @@
 """Calibration: scores of labelled rows, and the predictor that they make."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,19 +12,16 @@ from pippin._conformal.clusters import cluster_categories
 from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
 from pippin._conformal.mondrian import (
-    Categories,
-    ClassKinds,
-    GroupNames,
     Level,
     Per,
+    ScoredLabels,
     Taxonomy,
     as_levels,
-    kth_smallest,
     single_category,
     warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, marginal_rule, mondrian_rule, warned
+from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -35,7 +34,7 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched
 from pippin._validation.index import same_index
-from pippin._validation.labels import Groups, Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
+from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
@@ -146,14 +145,14 @@ def calibrate(
     if labels is None:
         raise InputError("Expected the true classes of the rows, got no labels", "pass labels=, one per row")
     score = parse_ip_ms(score) or (score if sharpen and isinstance(sharpen, bool | str) else parse_score(score))
-    if options or taxonomy is not None or confidence is not None or not isinstance(alpha, float):
-        check_options(options, taxonomy, alpha, score, confidence)
+    settings = Settings(score, alpha, seed, taxonomy, options, confidence)
+    settings.check()
     warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
     if sharpen is None or sharpen is False:
         if features is not None:
             raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
-        return calibrate_labelled(data, score, alpha, seed, taxonomy, options, confidence)
+        return calibrate_labelled(data, settings)
     if isinstance(sharpen, Sharpener):
         if data.classes != sharpen.classes:
             raise InputError(
@@ -161,122 +160,115 @@ def calibrate(
                 "sharpen and calibrate with the same classes=",
             )
         sharpen.check_unseen(data.rows)
-        same_index("probs", data.rows.index, features=features)
         if folds is not None:
             raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
         sharper = data._replace(rows=sharpen.rows(data.rows, features=features))
-        return calibrate_labelled(
-            sharper, score, alpha, seed, taxonomy, options, confidence, SharpeningStep((sharpen,))
-        )
+        return calibrate_labelled(sharper, settings, SharpeningStep((sharpen,)))
     from pippin._conformal.sharpened import calibrate_sharpened
 
-    return calibrate_sharpened(sharpen, data, features, score, alpha, seed, taxonomy, options, confidence)
+    return calibrate_sharpened(sharpen, data, features, settings)
 
 
-def calibrate_labelled(
-    data: Labelled,
-    score: Any,
-    alpha: Any,
-    seed: Seed,
-    taxonomy: Taxonomy | None = None,
-    options: Mapping[str, Any] | None = None,
-    confidence: float | None = None,
-    step: SharpeningStep | None = None,
-) -> ConformalPredictor:
-    """Calibrate on checked rows, with the warnings of `calibrate`; `options` are units, weights and folds."""
+class Settings(NamedTuple):
+    """Keywords of `calibrate` other than the rows and the sharpener.
+
+    Attributes:
+        score: the score; while a split is sharpened also its spelling.
+        alpha: the significance level (miscoverage), or {kind: alpha}.
+        seed: a seed or a Generator.
+        taxonomy: the Mondrian taxonomy; None for one threshold.
+        options: those of units, weights and folds that are not None, by name.
+        confidence: probability over calibration sets with which coverage is at least 1 − alpha, or None.
+    """
+
+    score: Any
+    alpha: Any
+    seed: Seed = None
+    taxonomy: Taxonomy | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    confidence: float | None = None
+
+    def check(self) -> None:
+        """Raise an InputError for keywords of two rules at once, or that a rule does not support."""
+        taxonomy, confidence = self.taxonomy, self.confidence
+        chosen = [f"{name}=" for name in self.options]
+        if taxonomy is not None:
+            chosen.append("per= or groups=")
+        if isinstance(self.score, IpMs):
+            chosen.append("score='ip/ms'")
+        if len(chosen) > 1:
+            raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
+        if taxonomy is None:
+            as_levels(self.alpha, None)
+        if confidence is None:
+            return
+        if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+            raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
+        if (chosen and taxonomy is None) or (taxonomy is not None and taxonomy.per == "rc3p"):
+            what = "per='rc3p'" if taxonomy is not None else chosen[0]
+            raise InputError(
+                f"Expected confidence= without {what}, for which no such law is known", "leave one of them out"
+            )
+
+
+def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
+    """Calibrate on checked rows, with the warnings of `calibrate`."""
     rows, labels, classes = data
+    score, alpha, seed, _, options, _ = settings
     if isinstance(score, IpMs):
         rule: Rule = ip_ms_rule(rows, labels, alpha, score, seed)
         return ConformalPredictor(score, as_alpha(alpha), rows.n, classes, rule, step)
-    chosen: Score = score
-    if taxonomy is not None:
-        predictor, note = mondrian_predictor(data, chosen, alpha, seed, taxonomy, confidence)
+    if not options:
+        predictor, note = mondrian_predictor(data, settings)
         if note:
             warn(note)
-        return warned(
-            ConformalPredictor(chosen, predictor.alpha, predictor.n_calibration, classes, predictor._rule, step)
-        )
-    scores = dispatch.label_scores(rows, labels, chosen, draws(chosen, rows.n, seed))
-    if not options:
-        return warned(marginal_predictor(scores, chosen, alpha, classes, confidence, step))
-    if rows.index is not None:
-        same_index("probs", rows.index, **options)
+        return warned(replace(predictor, _sharpening=step))
+    scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
+    same_index("probs", rows.index, **options)
     [(name, value)] = options.items()
+    level, order = as_alpha(alpha), np.argsort(scores, kind="stable")
+    ordered = read_only(scores[order])
     if name == "folds":
-        rule = cross_rule(scores, as_folds(value, rows.n), as_alpha(alpha))
+        rule = cross_rule(scores, as_folds(value, rows.n), level)
+    elif name == "units":
+        codes = as_numbered_groups(value, rows.n, "units").codes
+        rule = UnitsRule(ordered, read_only(codes[order].astype(np.int64)), level)
     else:
-        order = np.argsort(scores, kind="stable")
-        ordered = read_only(scores[order])
-        if name == "units":
-            codes = as_numbered_groups(value, rows.n, "units").codes
-            rule = UnitsRule(ordered, read_only(codes[order].astype(np.int64)), as_alpha(alpha))
-        else:
-            rule = WeightedRule(ordered, read_only(_weights(value, labels, classes)[order]), as_alpha(alpha))
-    return warned(ConformalPredictor(chosen, as_alpha(alpha), rows.n, classes, rule, step))
+        rule = WeightedRule(ordered, read_only(_weights(value, labels, classes)[order]), level)
+    return warned(ConformalPredictor(score, level, rows.n, classes, rule, step))
 
 
-def marginal_predictor(
-    scores: Vector,
-    score: Score,
-    alpha: Any,
-    classes: Classes,
-    confidence: float | None = None,
-    step: SharpeningStep | None = None,
-) -> ConformalPredictor:
-    """Return the predictor with one threshold from the scores of the true labels."""
-    level = as_alpha(alpha)
-    threshold = kth_smallest(scores, level, confidence)
-    rule = marginal_rule(single_category(scores, len(scores), len(classes)), threshold, confidence)
-    return ConformalPredictor(score, level, len(scores), classes, rule, step)
-
-
-def mondrian_predictor(
-    data: Labelled, score: Score, alpha: Any, seed: Seed, taxonomy: Taxonomy, confidence: float | None = None
-) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor with a threshold per category, and a note to warn of beyond infinite thresholds."""
-    taxonomy.check()
+def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPredictor, str | None]:
+    """Return the predictor with one threshold or one per category, and a message to warn of or None."""
     rows, labels, classes = data
-    same_index("probs", rows.index, groups=taxonomy.groups)
-    generator = generator_of(seed)
+    score, taxonomy = settings.score, settings.taxonomy
+    groups = None if taxonomy is None else taxonomy.numbered_groups(rows)
+    generator = generator_of(settings.seed)
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, generator))
-    groups = None if taxonomy.groups is None else as_numbered_groups(taxonomy.groups, rows.n)
-    ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
-    scored = scores, labels, groups, ranks
-    return predictor_of_scores(scored, score, alpha, classes, taxonomy, generator, confidence)
+    ranks = ranks_from_1(rows, labels) if taxonomy is not None and taxonomy.per == "rc3p" else None
+    scored = ScoredLabels(scores, labels, groups, ranks)
+    return predictor_of_scores(scored, classes, settings._replace(seed=generator))
 
 
 def predictor_of_scores(
-    scored: tuple[Vector, Codes, Groups | None, Indices | None],
-    score: Score,
-    alpha: Any,
-    classes: Classes,
-    taxonomy: Taxonomy,
-    generator: np.random.Generator,
-    confidence: float | None = None,
+    scored: ScoredLabels, classes: Classes, settings: Settings
 ) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor with a threshold per category, and a note to warn of, from the scores of the true labels.
+    """Return the predictor of these calibration scores, and a message to warn of or None.
 
-    Args:
-        scored: scores, labels by number, groups, and ranks from 1 for RC3P.
-        score: the score.
-        alpha: one level, or one for each kind.
-        classes: the names of the classes.
-        taxonomy: what thresholds are per.
-        generator: one that has drawn u of all rows; it draws the rows that make clusters.
-        confidence: the probability over calibration sets, if one is asked for.
+    The seed of the settings is a generator that has drawn the u of all rows; it divides the rows for clusters next.
     """
-    scores, labels, groups, ranks = scored
-    n, note = len(scores), None
-    known: GroupNames | None = None
-    kinds: ClassKinds | None = None
-    categories: Categories
-    if taxonomy.per == "cluster":
-        categories, n, note = cluster_categories(scores, labels, len(classes), alpha, generator)
+    (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
+    names = kinds = None
+    if taxonomy is None:
+        categories = single_category(scored.scores, n, len(classes))
+    elif taxonomy.per == "cluster":
+        categories, n, note = cluster_categories(
+            scored.scores, scored.labels, len(classes), alpha, generator_of(generator)
+        )
     else:
-        codes, names = (None, None) if groups is None else groups
-        assignment, known, kinds = taxonomy.assign(classes, names)
-        categories = assignment.categories(scores, labels, codes, ranks)
-    rule, level = mondrian_rule(categories, taxonomy.name, known, kinds, confidence).at(alpha)
+        categories, names, kinds = taxonomy.categorize(scored, classes)
+    per = None if taxonomy is None else taxonomy.name
+    rule, level = mondrian_rule(categories, per, names, kinds, confidence).at(alpha)
     return ConformalPredictor(score, level, n, classes, rule), note
 
 
@@ -292,30 +284,6 @@ def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
     if not given.any():
         raise InputError("Expected some positive weight among the calibration rows, got zeros only", "check the ratios")
     return given
-
-
-def check_options(
-    options: Mapping[str, Any], taxonomy: Taxonomy | None, alpha: Any, score: Any, confidence: float | None
-) -> None:
-    """Raise an InputError if keywords ask for two rules at once, or for what a rule cannot give."""
-    chosen = [f"{name}=" for name in options]
-    if taxonomy is not None:
-        chosen.append("per= or groups=")
-    if isinstance(score, IpMs):
-        chosen.append("score='ip/ms'")
-    if len(chosen) > 1:
-        raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
-    if taxonomy is None and isinstance(alpha, Mapping):
-        as_levels(alpha, None)
-    if confidence is None:
-        return
-    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
-    if (chosen and taxonomy is None) or (taxonomy is not None and taxonomy.per == "rc3p"):
-        what = "per='rc3p'" if taxonomy is not None else chosen[0]
-        raise InputError(
-            f"Expected confidence= without {what}, for which no such law is known", "leave one of them out"
-        )
 
 
 def _calibrate_tables(

@@ -29,8 +29,8 @@ from pippin._theory.level import (
     warn_of_level,
 )
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_groups, as_numbered_groups
-from pippin._validation.rows import shortened
+from pippin._validation.labels import Groups, as_groups, as_numbered_groups
+from pippin._validation.rows import Rows, shortened
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
@@ -281,6 +281,15 @@ def warn_of_levels(alpha: Any) -> None:
         warn_of_level(as_alpha(level))
 
 
+class ScoredLabels(NamedTuple):
+    """Nonconformity scores of the true labels, these labels, the groups of the rows, and the ranks (from 1) for RC3P."""
+
+    scores: Vector
+    labels: Codes
+    groups: Groups | None = None
+    ranks: Indices | None = None
+
+
 class Taxonomy(NamedTuple):
     """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for unseen groups."""
 
@@ -312,6 +321,12 @@ class Taxonomy(NamedTuple):
                 f"Expected no groups with per={per!r}, got some", "leave groups= out, or pass per='class and group'"
             )
 
+    def numbered_groups(self, rows: Rows) -> Groups | None:
+        """Check the taxonomy, and return the groups of these rows by number, if there are any."""
+        self.check()
+        same_index("probs", rows.index, groups=self.groups)
+        return None if self.groups is None else as_numbered_groups(self.groups, rows.n)
+
     def assign(
         self, classes: Classes, names: tuple[str | int, ...] | None
     ) -> tuple[CategoryAssignment, GroupNames | None, ClassKinds | None]:
@@ -327,18 +342,14 @@ class Taxonomy(NamedTuple):
         group_names: GroupNames = (*names, None) if self.unseen == "marginal" else names
         return assign_by_group(len(names), len(classes), "class" in self.per, self.unseen), group_names, None
 
-
-def categorize(
-    taxonomy: Taxonomy, scores: Vector, data: Labelled
-) -> tuple[Categories, GroupNames | None, ClassKinds | None]:
-    """Sort scores into the categories of a taxonomy; return the categories, the group names and the kinds."""
-    taxonomy.check()
-    rows, labels, classes = data
-    same_index("probs", rows.index, groups=taxonomy.groups)
-    groups = None if taxonomy.groups is None else as_numbered_groups(taxonomy.groups, rows.n)
-    codes, names = (None, None) if groups is None else groups
-    assignment, group_names, kinds = taxonomy.assign(classes, names)
-    return assignment.categories(scores, labels, codes), group_names, kinds
+    def categorize(
+        self, scored: ScoredLabels, classes: Classes
+    ) -> tuple[Categories, GroupNames | None, ClassKinds | None]:
+        """Sort scores into categories; return these, the names of the groups with thresholds, and the kinds."""
+        scores, labels, groups, ranks = scored
+        codes, names = groups or (None, None)
+        assignment, group_names, kinds = self.assign(classes, names)
+        return assignment.categories(scores, labels, codes, ranks), group_names, kinds
 
 
 def rc3p_limits(categories: Categories, alpha: float) -> Bounds:

@@ -1,18 +1,15 @@
 """Fitting a sharpener and calibrating behind it from the same labelled rows, none of which does both."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.calibrate import calibrate_labelled
-from pippin._conformal.mondrian import Taxonomy
+from pippin._conformal.calibrate import Settings, calibrate_labelled
 from pippin._conformal.predictor import ConformalPredictor, mixture
 from pippin._engine.draws import check_seed
-from pippin._runtime.arrays import Codes, Floats, Seed
+from pippin._runtime.arrays import Codes, Floats
 from pippin._runtime.errors import InputError
 from pippin._sharpening.learning import FEWEST, OutOfFold, sharpen_labelled
 from pippin._sharpening.sharpener import Sharpener, as_features
@@ -29,76 +26,63 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candi
 
 
 class _Task(NamedTuple):
-    """Labelled rows and what to calibrate on some of them."""
+    """Labelled rows with their features, the settings of their calibration, and the seed that divides them."""
 
     data: Labelled
     features: Floats | None
-    score: Any
-    alpha: Any
+    settings: Settings
     seed: int
-    taxonomy: Taxonomy | None
-    options: Mapping[str, Any]
-    confidence: float | None
 
     def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
         """Fit a sharpener on some rows."""
-        return sharpen_labelled(self._some(rows), self._features(rows), self.seed)
+        return sharpen_labelled(self._part(rows), self._features(rows), self.seed)
 
-    def sharper(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Rows:
-        """Sharpen some rows."""
-        return sharpener.rows(self.data.rows.take(rows), features=self._features(rows))
+    def sharpened(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Labelled:
+        """Return some rows, sharpened."""
+        part = self._part(rows)
+        return part._replace(rows=sharpener.rows(part.rows, features=self._features(rows)))
 
-    def behind(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
-        """Calibrate on some rows behind a sharpener that was fitted on others."""
-        sharper = self._some(rows)._replace(rows=self.sharper(sharpener, rows))
-        taxonomy = self.taxonomy
-        if taxonomy is not None and taxonomy.groups is not None:
+    def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
+        """Calibrate on some rows after a sharpener that was fitted on others."""
+        settings = self.settings
+        options = {name: _taken(value, rows) for name, value in settings.options.items()}
+        taxonomy = settings.taxonomy
+        if taxonomy is not None:
             taxonomy = taxonomy._replace(groups=_taken(taxonomy.groups, rows))
-        options = {name: _taken(value, rows) for name, value in self.options.items()}
-        step = SharpeningStep((sharpener,))
-        return calibrate_labelled(sharper, self.score, self.alpha, self.seed, taxonomy, options, self.confidence, step)
+        settings = settings._replace(taxonomy=taxonomy, options=options)
+        return calibrate_labelled(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
 
-    def _some(self, rows: NDArray[np.intp]) -> Labelled:
+    def _part(self, rows: NDArray[np.intp]) -> Labelled:
         return Labelled(self.data.rows.take(rows), self.data.labels[rows], self.data.classes)
 
     def _features(self, rows: NDArray[np.intp]) -> Floats | None:
         return None if self.features is None else self.features[rows]
 
 
-def calibrate_sharpened(
-    sharpen: Any,
-    data: Labelled,
-    features: Any,
-    score: Any,
-    alpha: Any,
-    seed: Seed,
-    taxonomy: Taxonomy | None,
-    options: Mapping[str, Any],
-    confidence: float | None,
-) -> ConformalPredictor:
+def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: Settings) -> ConformalPredictor:
     """Fit sharpeners on some of the rows and calibrate on the others; see `calibrate`."""
     mode, fraction = _mode(sharpen)
-    seed = 0 if seed is None else seed
+    seed: Any = 0 if settings.seed is None else settings.seed
     check_seed(seed)
     n = data.rows.n
     same_index("probs", data.rows.index, features=features)
     learning = round(fraction * n) if mode == "split" else n - -(-n // FOLDS)
     if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
-    if mode != "split" and (taxonomy is not None or confidence or any(one is not None for one in options.values())):
+    if mode != "split" and (settings.taxonomy is not None or settings.confidence or settings.options):
         raise InputError(
             f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it",
             "use sharpen='split'",
         )
     given = None if features is None else as_features(features, n)
-    score, wish = _wish(score, mode)
-    task = _Task(data, given, score, alpha, int(seed), taxonomy, options, confidence)  # type: ignore[arg-type]
+    score, wish = _wish(settings.score, mode)
+    task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed))
     if mode == "split":
         return _split(task, fraction, wish)
     parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), FOLDS)]
     sharpeners = [task.fit(np.setdiff1d(np.arange(n), part))[0] for part in parts]
     if mode == "mixture":
-        return mixture(list(map(task.behind, sharpeners, parts)), sharpeners)
+        return mixture(list(map(task.calibrate, sharpeners, parts)), sharpeners)
     return _cross(task, sharpeners, parts)
 
 
@@ -120,7 +104,7 @@ def _mode(sharpen: Any) -> tuple[str, float]:
 def _split(task: _Task, fraction: float, wish: "dict[str, float] | None") -> ConformalPredictor:
     n = task.data.rows.n
     generator = np.random.default_rng(task.seed)
-    units = task.options.get("units")
+    units = task.settings.options.get("units")
     if units is None:
         ours, others = np.split(generator.permutation(n), [round(fraction * n)])
     else:  # rows of one unit stay together
@@ -130,8 +114,9 @@ def _split(task: _Task, fraction: float, wish: "dict[str, float] | None") -> Con
         ours, others = np.flatnonzero(inside), np.flatnonzero(~inside)
     sharpener, held_out = task.fit(np.sort(ours))
     if wish:
-        task = task._replace(score=_priced(held_out, task.data.labels[np.sort(ours)], task.alpha, wish))
-    return task.behind(sharpener, np.sort(others))
+        score = _priced(held_out, task.data.labels[np.sort(ours)], task.settings.alpha, wish)
+        task = task._replace(settings=task.settings._replace(score=score))
+    return task.calibrate(sharpener, np.sort(others))
 
 
 def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
@@ -140,10 +125,9 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
     folds = np.empty(rows.n, dtype=np.int64)
     for number, (sharpener, part) in enumerate(zip(sharpeners, parts, strict=True)):
         folds[part] = number
-        sharper[part] = task.sharper(sharpener, part).array
-    data = Labelled(Rows(sharper), labels, classes)
-    base = calibrate_labelled(data, task.score, task.alpha, task.seed, None, {"folds": folds})
-    return replace(base, _sharpening=SharpeningStep(tuple(sharpeners), "folds"))
+        sharper[part] = task.sharpened(sharpener, part).rows.array
+    data, settings = Labelled(Rows(sharper), labels, classes), task.settings._replace(options={"folds": folds})
+    return calibrate_labelled(data, settings, SharpeningStep(tuple(sharpeners), "folds"))
 
 
 def _wish(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
@@ -173,7 +157,7 @@ def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, wish: "dict[str, flo
     data = Labelled(rows, labels[held_out.rows], range(rows.n_classes))
     tried = []
     for price in PRICES:
-        sizes = calibrate_labelled(data, socop(price), alpha, None).predict(rows).sizes
+        sizes = calibrate_labelled(data, Settings(socop(price), alpha)).predict(rows).sizes
         tried.append((socop(price), float(sizes.mean()), float((sizes == 1).mean())))
     if "max_size" in wish:
         fitting = [one for one in tried if one[1] <= wish["max_size"]] or [min(tried, key=lambda one: one[1])]

@@ -94,7 +94,8 @@ def calibrate(
         if per == mondrian.KIND:
             per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
         taxonomy = mondrian.Taxonomy("group" if per is None else per, groups, unseen)
-        categories, names, kinds = mondrian.categorize(taxonomy, scores, data)
+        scored = mondrian.ScoredLabels(scores, data.labels, taxonomy.numbered_groups(data.rows))
+        categories, names, kinds = taxonomy.categorize(scored, data.classes)
         rule = rules.mondrian_rule(categories, taxonomy.name, names, kinds)
     return Decider(utility, 0.5, n, data.classes, rule).at(alpha)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian
-from pippin._conformal.calibrate import marginal_predictor, ranks_from_1
+from pippin._conformal.calibrate import ranks_from_1
 from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
@@ -176,7 +176,8 @@ class Calibration:
     def _marginal(self, scores: Vector) -> ConformalPredictor:
         n, level = len(scores), as_alpha(self.alpha)
         if n <= self.most_scores:
-            return warned(marginal_predictor(scores, self.score, level, self.classes))
+            rule, _ = mondrian_rule(mondrian.single_category(scores, n, len(self.classes))).at(level)
+            return warned(ConformalPredictor(self.score, level, n, self.classes, rule))
         k, threshold = quantile_rank(n, level), math.inf
         if k <= n:
             scores.partition(k - 1)  # in place, without another copy of the scores

@@ -10,9 +10,17 @@ import torch
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from pippin._conformal.calibrate import Unseen, check_options, predictor_of_scores
+from pippin._conformal.calibrate import Settings, Unseen, predictor_of_scores
 from pippin._conformal.calibrate import calibrate as calibrate_rows
-from pippin._conformal.mondrian import Level, Per, Taxonomy, single_category, threshold_rank, warn_of_levels
+from pippin._conformal.mondrian import (
+    Level,
+    Per,
+    ScoredLabels,
+    Taxonomy,
+    single_category,
+    threshold_rank,
+    warn_of_levels,
+)
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
@@ -94,20 +102,21 @@ def calibrate(
         raise InputError(what, "pass calibration data")
     marginal = per is None and groups is None and unseen == "error"
     taxonomy = None if marginal else Taxonomy(per or "group", groups, unseen)
-    check_options({}, taxonomy, alpha, chosen, confidence)
+    settings = Settings(chosen, alpha, generator, taxonomy, confidence=confidence)
+    settings.check()
     warn_of_levels(alpha)
     codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))
     names = as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
     if taxonomy is None:
         return _one_threshold(label_scores, chosen, alpha, names, confidence, scores)
     taxonomy.check()
-    scored = (
+    scored = ScoredLabels(
         label_scores.cpu().numpy(),
         codes.cpu().numpy(),
         None if groups is None else as_numbered_groups(groups, len(codes)),
         (ranks + 1).cpu().numpy() if per == "rc3p" else None,
     )
-    predictor, note = predictor_of_scores(scored, chosen, alpha, names, taxonomy, generator, confidence)
+    predictor, note = predictor_of_scores(scored, names, settings)
     if note:
         warn(note)
     return warned(predictor) if scores else without_scores(warned(predictor))
