@@ -14,7 +14,7 @@ where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and integers decide
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from pippin._engine import dispatch
 from pippin._engine.numpy_engine import ranked_order
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._theory.level import as_alpha, quantile_rank, too_few
+from pippin._theory.level import quantile_rank, too_few
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
@@ -128,10 +128,6 @@ class CrossRule(Rule):
 
         dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
 
-    def at(self, alpha: Any) -> "tuple[CrossRule, float]":
-        level = as_alpha(alpha)
-        return replace(self, alpha=level), level
-
     def warn_of_infinite(self, predictor: Any) -> None:
         """Warn if there are too few rows for sets that do not hold all classes."""
         if note := too_few(self.n, self.alpha):
@@ -174,13 +170,12 @@ def cross_rule(scores: Vector, folds: Codes, alpha: float) -> CrossRule:
     return CrossRule(tuple(read_only(np.sort(scores[folds == f])) for f in range(n_folds)), alpha)
 
 
-def cross_from_content(content: Content) -> tuple[CrossRule, float, int, Classes]:
+def cross_from_content(content: Content, alpha: float, n: int, classes: Classes) -> CrossRule:
     """Read a cross-conformal rule, each part checked against the others."""
-    alpha, n, classes = content.shared()
     folds = content.take("fold_scores", lambda value: isinstance(value, list))
     parts = tuple(vector_of("fold_scores", part) for part in folds)
     need("fold_scores", sum(map(len, parts)) == n and all(len(part) and rising(part) for part in parts))
-    return CrossRule(parts, alpha), alpha, n, classes
+    return CrossRule(parts, alpha)
 
 
 def as_folds(folds: ArrayLike, n: int) -> Codes:

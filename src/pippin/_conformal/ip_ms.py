@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._conformal.mondrian import kth_smallest
-from pippin._conformal.rules import Request, Rule, Use
+from pippin._conformal.rules import Request, Rule
 from pippin._conformal.serialization import Content, attributes
 from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
@@ -29,13 +29,6 @@ from pippin._theory.level import as_alpha, exact_alpha, quantile_rank, too_few
 from pippin._theory.scores import Score, ip, margin
 from pippin._theory.spelling import VARIANTS, IpMs
 from pippin._validation.rows import Rows
-
-
-def _no_p_values() -> InputError:
-    return InputError(
-        "The IP/MS combination chooses between two sets, so no p-value belongs to a class",
-        "calibrate a single score, such as ip or margin, for p-values",
-    )
 
 
 class IpMsLabels(NamedTuple):
@@ -132,15 +125,6 @@ class IpMsRule(Rule):
         """Return the score whose set one row gets."""
         return margin() if singletons(request.rows, self.margin_threshold)[0] else ip()
 
-    def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
-        raise _no_p_values()
-
-    def class_p_values(self, request: Request, score: Score, use: Use) -> None:
-        raise _no_p_values()
-
-    def unseen_classes(self) -> Flags | None:
-        raise _no_p_values()
-
     def at(self, alpha: Any) -> "tuple[IpMsRule, float]":
         if self.labels is None:
             raise InputError(
@@ -205,19 +189,16 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
     return both, joined
 
 
-def ip_ms_from_content(content: Content) -> tuple[IpMsRule, float, int, Classes]:
+def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes) -> IpMsRule:
     """Read an IP/MS rule, each part checked."""
-    alpha, n, classes = content.shared()
     variant = content.take("guarantee", lambda value: value in VARIANTS)
     margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
     n_ip = content.whole("n_ip", 1, n)
-    return IpMsRule(IpMs(variant), margin_threshold, ip_threshold, n_ip), alpha, n, classes
+    return IpMsRule(IpMs(variant), margin_threshold, ip_threshold, n_ip)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Draw the rows that fix the margin's threshold; the others calibrate IP's."""
-    if not 0 < fraction < 1:
-        raise InputError(f"Expected a fraction of the rows strictly between 0 and 1, got {fraction!r}")
     cut = round(fraction * n)
     if not 0 < cut < n:
         raise InputError(
@@ -237,13 +218,7 @@ def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fr
     """
     if share is None:
         return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))
-    try:
-        exact = Fraction(str(share))
-    except (ValueError, ZeroDivisionError):
-        exact = Fraction(0)
-    if not 0 < exact <= 1:
-        raise InputError(f"Expected a share of alpha above 0 and at most 1, got {share!r}")
-    return exact
+    return Fraction(str(share))
 
 
 def _notes(*notes: str | None) -> tuple[str, ...]:

@@ -282,7 +282,7 @@ def warn_of_levels(alpha: Any) -> None:
 
 
 class ScoredLabels(NamedTuple):
-    """Nonconformity scores of the true labels, these labels, the groups of the rows, and the ranks (from 1) for RC3P."""
+    """Nonconformity scores of the true labels, labels, groups, and the ranks of the labels (from 1) for RC3P."""
 
     scores: Vector
     labels: Codes

@@ -669,7 +669,8 @@ def from_content(content: Content) -> ConformalPredictor:
     if content.kind == "sharpened":
         return _sharpened_from_content(content)
     score: Any = None if content.kind == "combination" else content.score()
-    rule, alpha, n, classes = _READERS[content.kind](content)
+    alpha, n, classes = content.shared()
+    rule: Rule = _READERS[content.kind](content, alpha, n, classes)
     content.finish()
     return ConformalPredictor(rule.spec if isinstance(rule, IpMsRule) else score, alpha, n, classes, rule)
 

@@ -98,21 +98,10 @@ class Rule(FieldsPickled):
 
     def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
         """Return the p-value of one class per row."""
-        scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
-        return self._p(scores, request, labels)
+        raise NotImplementedError
 
     def class_p_values(self, request: Request, score: Score, use: Use) -> None:
         """Call use(start, p) with the p-values of all classes, some rows at a time."""
-        scores = dispatch.class_scores(request.rows, score, request.draws.u)
-        classes = np.arange(request.rows.n_classes)
-
-        def work(start: int, stop: int) -> None:
-            use(start, self._p(scores[start:stop], request, classes, start))
-
-        dispatch.in_steps(work, request.rows.n, dispatch.TILE // (2 * request.rows.n_classes))
-
-    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
-        """Return the p-values of scores: one per row for `labels`, or of all classes of the rows from `start` on."""
         raise NotImplementedError
 
     def unseen_classes(self) -> Flags | None:
@@ -127,8 +116,9 @@ class Rule(FieldsPickled):
         return rows.block(start, stop)
 
     def at(self, alpha: Any) -> "tuple[Rule, float]":
-        """Return the rule at another level, and that level."""
-        raise NotImplementedError
+        """Return the rule at another level, and that level; by default the level is a field of the rule."""
+        rule: Any = self
+        return replace(rule, alpha=as_alpha(alpha)), as_alpha(alpha)
 
     def warn_of_infinite(self, predictor: Any) -> None:
         """Warn of infinite thresholds, and say what is missing."""
@@ -327,29 +317,35 @@ def mondrian_rule(
     return MondrianRule(categories, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
 
 
-def marginal_from_content(content: Content) -> tuple[MondrianRule, float, int, Classes]:
+def marginal_from_content(content: Content, alpha: float, n: int, classes: Classes) -> MondrianRule:
     """Read a rule with one threshold, each part checked against the others."""
-    alpha, n, classes = content.shared()
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
     rule = marginal_rule(single_category(scores, n, len(classes)), threshold, _confidence(content))
     if scores is not None:
         need("calibration_scores", len(scores) == n and rising(scores))
         check_limits(threshold, rule.at(alpha)[0].limits.scores[0, 0])
-    return rule, alpha, n, classes
+    return rule
 
 
 def mondrian_from_content(
-    content: Content, key: str = "thresholds", taxonomies: tuple[str | None, ...] = (*PER, KIND)
-) -> tuple[MondrianRule, float, int, Classes]:
+    content: Content,
+    alpha: float,
+    n: int,
+    classes: Classes,
+    key: str = "thresholds",
+    taxonomies: tuple[str | None, ...] = (*PER, KIND),
+) -> MondrianRule:
     """Read a rule with a threshold per category, each part checked against the others.
 
     Args:
         content: the content of the file.
+        alpha: the significance level (miscoverage).
+        n: the number of calibration rows.
+        classes: names of the classes.
         key: the name of the thresholds in the file.
         taxonomies: the valid Mondrian taxonomies.
     """
-    alpha, n, classes = content.shared()
     groups = groups_from_content(content)
     per = content.take("per", lambda value: value in taxonomies and ("group" in (value or "")) == (groups is not None))
     shape = (1 if groups is None else len(groups), len(classes))
@@ -377,7 +373,7 @@ def mondrian_from_content(
         few = categories.counts < categories.needed(levels or alpha, rule.confidence)
         need(key, np.array_equal(of_categories[categories.lookup], thresholds))
         need(key, bool(np.isinf(of_categories[few]).all()))
-    return rule, alpha, n, classes
+    return rule
 
 
 def _confidence(content: Content) -> float | None:
@@ -454,8 +450,46 @@ def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None
     return tuple(given)
 
 
+class WeightedScoresRule(Rule):
+    """Rule with sorted calibration scores of which each counts with a weight, and the new object with its own."""
+
+    scores: Vector
+
+    def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
+        scores = dispatch.label_scores(request.rows, labels, score, request.draws.u)
+        return self._p(scores, request, labels, None)
+
+    def class_p_values(self, request: Request, score: Score, use: Use) -> None:
+        scores = dispatch.class_scores(request.rows, score, request.draws.u)
+        classes = np.arange(request.rows.n_classes)
+
+        def work(start: int, stop: int) -> None:
+            use(start, self._p(scores[start:stop], request, classes, slice(start, stop)))
+
+        dispatch.in_steps(work, request.rows.n, dispatch.TILE // (2 * request.rows.n_classes))
+
+    def _p(self, scores: Vector, request: Request, labels: Codes, part: slice | None) -> Vector:
+        """Return the p-values of the scores of one label per row, or of every class of a part of the rows."""
+        own, total = self._object_weights(request, labels, part)
+        p = self._tail(np.searchsorted(self.scores, scores, side="left"), own)
+        if request.draws.v is None:
+            return p
+        v = request.draws.v if part is None else request.draws.v[part, None]
+        above = self._tail(np.searchsorted(self.scores, scores, side="right"), own) - own / total
+        smoothed: Vector = v * p + (1 - v) * above
+        return smoothed
+
+    def _object_weights(self, request: Request, labels: Codes, part: slice | None) -> tuple[Any, Any]:
+        """Return the weights of the new objects, and the total weight with each of them."""
+        raise NotImplementedError
+
+    def _tail(self, below: Codes, own: Any) -> Vector:
+        """Return the p-value of scores that exceed `below` calibration scores, for objects of the weights `own`."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class UnitsRule(Rule):
+class UnitsRule(WeightedScoresRule):
     """One threshold from clustered rows: each unit counts once, whatever number of rows it has.
 
     Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
@@ -483,22 +517,15 @@ class UnitsRule(Rule):
     def bounds(self, request: Request) -> Bounds:
         return self.limits
 
-    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
-        p: Vector = self._levels[np.searchsorted(self.scores, scores, side="left")]
-        if request.draws.v is None:
-            return p
-        v = _column(request.draws.v, scores, start)
-        above: Vector = self._levels[np.searchsorted(self.scores, scores, side="right")] - 1 / (self.n_units + 1)
-        smoothed: Vector = v * p + (1 - v) * above
-        return smoothed
+    def _object_weights(self, request: Request, labels: Codes, part: slice | None) -> tuple[Any, Any]:
+        return 1, self.n_units + 1
+
+    def _tail(self, below: Codes, own: Any) -> Vector:
+        return self._levels[below]
 
     @cached_property
     def _levels(self) -> Vector:
         return unit_p_values(self.units)
-
-    def at(self, alpha: Any) -> "tuple[UnitsRule, float]":
-        level = as_alpha(alpha)
-        return replace(self, alpha=level), level
 
     def warn_of_infinite(self, predictor: Any) -> None:
         if note := too_few(self.n_units, self.alpha, "calibration units"):
@@ -523,18 +550,17 @@ class UnitsRule(Rule):
         return {"kind": "units", "calibration_scores": self.scores.tolist(), "units": self.units.tolist()}
 
 
-def units_from_content(content: Content) -> tuple[UnitsRule, float, int, Classes]:
+def units_from_content(content: Content, alpha: float, n: int, classes: Classes) -> UnitsRule:
     """Read a rule of clustered rows, each part checked against the others."""
-    alpha, n, classes = content.shared()
     scores = content.scores("calibration_scores", n)
     units = whole_numbers("units", content.take("units"), np.int64)
     need("units", units.shape == (n,) and bool(((units >= 0) & (units < n)).all()))
     need("units", np.array_equal(np.unique(units), np.arange(units.max() + 1)))
-    return UnitsRule(scores, units, alpha), alpha, n, classes
+    return UnitsRule(scores, units, alpha)
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedRule(Rule):
+class WeightedRule(WeightedScoresRule):
     """A threshold for every object or class, from its own likelihood ratio and those of the calibration rows.
 
     An object of weight w has the smallest score s as its threshold for which the scores up to s hold a share of at
@@ -582,29 +608,20 @@ class WeightedRule(Rule):
                 "their sets hold all classes. Calibrate on more rows that are like them."
             )
 
-    def _p(self, scores: Vector, request: Request, labels: Codes, start: int = 0) -> Vector:
+    def _object_weights(self, request: Request, labels: Codes, part: slice | None) -> tuple[Any, Any]:
         assert request.weights is not None
-        given, by_class = request.weights, request.weights.shape[1] > 1
-        if by_class:
-            own = np.broadcast_to(given[0, labels], scores.shape)
+        if request.weights.shape[1] > 1:  # the weight of an object follows from its class
+            own = request.weights[0, labels]
         else:
-            own = np.broadcast_to(_column(given[:, 0], scores, start), scores.shape)
-        p = self._tails.p(np.searchsorted(self.scores, scores, side="left"), own)
-        if request.draws.v is None:
-            return p
-        v = _column(request.draws.v, scores, start)
-        total = self.weights.sum() + own
-        above: Vector = self._tails.p(np.searchsorted(self.scores, scores, side="right"), own) - own / total
-        smoothed: Vector = v * p + (1 - v) * above
-        return smoothed
+            own = request.weights[:, 0] if part is None else request.weights[part]
+        return own, self.weights.sum() + own
+
+    def _tail(self, below: Codes, own: Any) -> Vector:
+        return self._tails.p(below, np.broadcast_to(own, below.shape))
 
     @cached_property
     def _tails(self) -> Tails:
         return tails(self.weights)
-
-    def at(self, alpha: Any) -> "tuple[WeightedRule, float]":
-        level = as_alpha(alpha)
-        return replace(self, alpha=level), level
 
     def describe(self, predictor: Any) -> str:
         n = predictor.n_calibration
@@ -630,18 +647,12 @@ class WeightedRule(Rule):
         return {"kind": "weighted", "calibration_scores": self.scores.tolist(), "weights": self.weights.tolist()}
 
 
-def weighted_from_content(content: Content) -> tuple[WeightedRule, float, int, Classes]:
+def weighted_from_content(content: Content, alpha: float, n: int, classes: Classes) -> WeightedRule:
     """Read a weighted rule, each part checked against the others."""
-    alpha, n, classes = content.shared()
     scores = content.scores("calibration_scores", n)
     weights = content.numbers("weights")
     need("weights", len(weights) == n and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()))
-    return WeightedRule(scores, weights, alpha), alpha, n, classes
-
-
-def _column(values: Vector, scores: Vector, start: int) -> Vector:
-    """Return one value per row, as a column if `scores` has a column per class."""
-    return values[start : start + len(scores), None] if scores.ndim == 2 else values
+    return WeightedRule(scores, weights, alpha)
 
 
 def as_weights(weights: ArrayLike, n: int) -> Vector:

@@ -308,7 +308,8 @@ class Decider(rules.Calibrated):
 def decider_from_content(content: Content) -> Decider:
     """Rebuild a decider from a file, checking each part against the others."""
     utility = content.take("utility")
-    rule, alpha, n, classes = rules.mondrian_from_content(content, "betas", (None, *PER_DECISION))
+    alpha, n, classes = content.shared()
+    rule = rules.mondrian_from_content(content, alpha, n, classes, "betas", (None, *PER_DECISION))
     if rule.kinds is None:
         for key in ("kinds", "levels"):
             content.take(key, lambda value: value is None)
