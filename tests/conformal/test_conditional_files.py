@@ -5,7 +5,7 @@ import pytest
 
 import pippin
 from pippin._conformal.predictor import mondrian_of
-from pippin._conformal.serialization import read_file, write_file
+from pippin._conformal.serialization import parse_file, write_file
 from support.farms import calibrated, every_way, sets_of
 
 
@@ -59,7 +59,7 @@ def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
     """Even with a checksum that fits."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
-    write_file(path, {**read_file(path), part: value})
+    write_file(path, {**parse_file(path.read_bytes(), path), part: value})
     with pytest.raises(ValueError, match=r"holds no sound predictor \(.*\): calibrate again and save\."):
         pippin.load(path)
 
@@ -68,7 +68,7 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
     """Or no other level could be had from it."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
-    content = read_file(path)
+    content = parse_file(path.read_bytes(), path)
     for ranks in (None, [0] * 2000):
         write_file(path, {**content, "calibration_ranks": ranks})
         with pytest.raises(ValueError, match="its calibration_ranks makes no sense"):

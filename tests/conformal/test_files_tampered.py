@@ -9,7 +9,7 @@ import pytest
 
 import pippin
 from pippin._conformal.predictor import mondrian_of
-from pippin._conformal.serialization import read_file, write_file
+from pippin._conformal.serialization import parse_file, write_file
 from support.scores import EVERY_SCORE
 
 DATA = pippin.load_example()
@@ -27,7 +27,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster
 
 def changed(path, **parts):
     """The same file with other parts, and a checksum that fits them."""
-    write_file(path, {**read_file(path), **parts})
+    write_file(path, {**parse_file(path.read_bytes(), path), **parts})
 
 
 @quiet

@@ -10,7 +10,7 @@ from pippin._compare.methods import Method
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows, sets_of_split, sharpen_split
 from pippin._compare.splits import RowNumbers, Split, Trial, draw_split
 from pippin._compare.verdict import Verdict, judge
-from pippin._conformal.evaluation import Evaluation, evaluation
+from pippin._conformal.evaluation import Evaluation, evaluate_covered
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes, Vector
@@ -76,7 +76,7 @@ def _evaluate(trial: Trial, method: Method) -> Evaluation:
     split = draw_split(trial, 0)
     sets, test = sets_of_split(trial, method, split), split.test_rows
     groups = trial.group[test], trial.group_names
-    return evaluation(sets.sizes, sets.covered, trial.labels[test], trial.classes, *groups, trial.alpha)
+    return evaluate_covered(sets.sizes, sets.covered, trial.labels[test], trial.classes, *groups, trial.alpha)
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:

@@ -4,8 +4,6 @@ Some rows tell which classes are alike, the others calibrate. Given the clusters
 rows that calibrate are exchangeable with those to come, so coverage per cluster is exact.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pippin._conformal.mondrian import Categories, CategoryAssignment
@@ -17,18 +15,13 @@ CLASSES_FOR_HALF = 75  # so many classes give half of the rarest one's rows to c
 NULL = -1  # the cluster of classes too rare to be compared
 
 
-class Clustered(NamedTuple):
-    """A category per cluster of classes, how many rows calibrate them, and what to warn of."""
-
-    categories: Categories
-    n: int
-    note: str | None
-
-
 def cluster_categories(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
-) -> Clustered:
-    """Clusters the classes; those too rare to be compared share a category of their own."""
+) -> tuple[Categories, int, str | None]:
+    """Cluster the classes; return a category per cluster, the number of rows that calibrate, and a warning or None.
+
+    Classes too rare to be compared share a category.
+    """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
     rest = np.ones(len(scores), dtype=bool)
@@ -37,7 +30,7 @@ def cluster_categories(
         cluster = clusters_of(scores[~rest], labels[~rest], n_classes, alpha, n_clusters, rng)
     seen = np.bincount(labels, minlength=n_classes) > 0
     categories = cluster_scores(scores[rest], labels[rest], cluster, seen, examples_needed(alpha))
-    return Clustered(categories, int(rest.sum()), on_null(cluster))
+    return categories, int(rest.sum()), on_null(cluster)
 
 
 def on_null(cluster: Codes) -> str | None:

@@ -1,10 +1,10 @@
 """Evaluation of prediction sets on labelled rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,29 +66,24 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
 SURE = 4  # standard errors
 
 
-class Measured(NamedTuple):
-    """Share of n objects, the level that was asked for, and the number of calibration rows if it is known."""
-
-    share: float
-    n: int
-    alpha: float | None
-    n_calibration: int | None
-
-
-def verdict(measured: Measured, text: str, above: str) -> str:
-    """Compare a measured share with 1 − alpha in a sentence; without a level there is nothing to compare with.
+def compare_share(
+    share: float, n: int, alpha: float | None, n_calibration: int | None, *, text: str, above: str
+) -> str:
+    """Compare a measured share of n objects with 1 − alpha in a sentence.
 
     The standard error is that of n rows, and of the calibration rows if their number is known.
 
     Args:
-        measured: the share.
+        share: the measured share.
+        n: the number of objects.
+        alpha: the significance level (miscoverage); None if there is nothing to compare with.
+        n_calibration: the number of calibration rows, or None.
         text: the share in words.
-        above: what may make it larger than was asked.
+        above: reasons for a share that is larger than 1 − alpha.
 
-    >>> verdict(Measured(0.99, 1000, 0.1, None), "covers 99.0%", "luck does that")
+    >>> compare_share(0.99, 1000, 0.1, None, text="covers 99.0%", above="luck does that")
     'covers 99.0% where 90% were asked: 9 standard errors above; luck does that'
     """
-    share, n, alpha, n_calibration = measured
     if alpha is None:
         return f"{text}; pass alpha to judge that"
     asked = 1 - alpha
@@ -151,9 +146,8 @@ class Evaluation:
 
         The standard error is that of so many rows, and of so many calibration rows where their number is known.
         """
-        measured = Measured(self.coverage, self.n, self.alpha, self.n_calibration)
-        above = "tied scores, easier rows, or the calibration rows do that"
-        return verdict(measured, f"covers {100 * self.coverage:.1f}%", above)
+        text, above = f"covers {100 * self.coverage:.1f}%", "tied scores, easier rows, or the calibration rows do that"
+        return compare_share(self.coverage, self.n, self.alpha, self.n_calibration, text=text, above=above)
 
     @property
     def on_empty(self) -> str | None:
@@ -183,14 +177,9 @@ class Evaluation:
         return min(self.group_coverage, key=lambda name: self.group_coverage[name], default=None)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.n:,} objects",
-            *(f"{word:<11}  {getattr(self, name):.4f}   {meaning}" for name, (word, meaning) in WORDS.items()),
-            *self._accuracies(),
-            *self._conditional(),
-            "",
-            "size    sets  coverage",
-        ]
+        lines = [f"{self.n:,} objects"]
+        lines += [f"{word:<11}  {value:.4f}   {text}" for word, value, text in self._metrics() if value is not None]
+        lines += ["", "size    sets  coverage"]
         lines += [f"{size:>4} {self.size_counts[size]:>7}  {value:.4f}" for size, value in self.size_coverage.items()]
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
@@ -227,36 +216,23 @@ class Evaluation:
     def _share(self, value: float) -> Share:
         return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
 
-    def _accuracies(self) -> list[str]:
-        """Lines on the accuracy of singletons and of the classifier."""
-        lines = []
-        if self.singleton_accuracy is not None:
-            lines.append(f"sing. acc.   {self.singleton_accuracy:.4f}   share of singletons that hold the true class")
-        if self.accuracy is not None:
-            lines.append(f"accuracy     {self.accuracy:.4f}   share of rows whose most probable class is the true one")
-        return lines
-
-    def _spread(self) -> str:
-        """How much the mean over groups is to be trusted."""
-        values = list(self.group_coverage.values())
-        error = f", ± {stdev(values) / sqrt(len(values)):.4f}" if len(values) > 1 else ""
-        return f"mean coverage of the {len(values):,} groups, each counting once{error}"
-
-    def _conditional(self) -> list[str]:
-        """What a level makes worth knowing beyond the mean coverage."""
+    def _metrics(self) -> Iterator[tuple[str, float | None, str]]:
+        """Yield the name, the value and the meaning of each metric; those of classes and groups if alpha is known."""
+        for name, (word, meaning) in WORDS.items():
+            yield word, getattr(self, name), meaning
+        yield "sing. acc.", self.singleton_accuracy, "share of singletons that hold the true class"
+        yield "accuracy", self.accuracy, "share of rows whose most probable class is the true one"
         if self.alpha is None:
-            return []
-        told = [f"worst class  {self.class_coverage[self.worst_class]:.4f}   coverage of {visible(self.worst_class)}"]
+            return
+        level, groups = f"{1 - self.alpha:g}", list(self.group_coverage.values())
+        yield "worst class", self.class_coverage[self.worst_class], f"coverage of {visible(self.worst_class)}"
         if self.worst_group is not None:
-            name = visible(self.worst_group)
-            told.append(f"worst group  {self.group_coverage[self.worst_group]:.4f}   coverage of {name}")
-            told.append(f"mean group   {self.mean_group_coverage:.4f}   {self._spread()}")
-        level = f"{1 - self.alpha:g}"
-        return [
-            *told,
-            f"CovGap       {self.covgap:.4f}   mean distance of the classes' coverage from {level}",
-            f"SSCV         {self.sscv:.4f}   largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more",
-        ]
+            yield "worst group", self.group_coverage[self.worst_group], f"coverage of {visible(self.worst_group)}"
+            error = f", ± {stdev(groups) / sqrt(len(groups)):.4f}" if len(groups) > 1 else ""
+            text = f"mean coverage of the {len(groups):,} groups, each counting once{error}"
+            yield "mean group", self.mean_group_coverage, text
+        yield "CovGap", self.covgap, f"mean distance of the classes' coverage from {level}"
+        yield "SSCV", self.sscv, f"largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more"
 
 
 def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
@@ -318,13 +294,24 @@ def evaluate(
         labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
-    names: tuple[str | int, ...] | None = None
-    group = np.zeros(len(sets), dtype=np.int64)
-    if groups is not None:
-        group, names = as_numbered_groups(groups, len(sets))
+    group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
     level = None if alpha is None else as_alpha(alpha)
-    found = evaluation(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
+    found = evaluate_covered(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
     return replace(found, n_calibration=n_calibration)
+
+
+def evaluate_covered(
+    sizes: Codes,
+    covered: Flags,
+    labels: Codes,
+    classes: Classes,
+    group: Codes,
+    groups: Sequence[str | int] | None,
+    alpha: float | None,
+) -> Evaluation:
+    """Evaluate sets of these sizes, of which some contain the label; `groups` are the names of the groups."""
+    counts = tally(sizes, covered, labels, group, len(classes), 1 if groups is None else len(groups))
+    return evaluate_counts(counts, classes, groups, alpha)
 
 
 def _evaluate_predictor(
@@ -345,21 +332,9 @@ def _evaluate_predictor(
     return replace(found, accuracy=accuracy(rows, as_labels(labels, rows.n, predictor.classes)))
 
 
-def evaluation(
-    sizes: Codes,
-    inside: Flags,
-    labels: Codes,
-    classes: Classes,
-    group: Codes,
-    groups: Sequence[str | int] | None,
-    alpha: float | None,
+def evaluate_counts(
+    counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None
 ) -> Evaluation:
-    """What `evaluate` says of sets of these sizes that do or do not hold the label."""
-    found = tally(sizes, inside, labels, group, len(classes), 1 if groups is None else len(groups))
-    return judged(found, classes, groups, alpha)
-
-
-def judged(counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None) -> Evaluation:
     """The same from counts, which may be those of several parts, added up."""
     (by_size, covered), names = counted.sizes, () if groups is None else groups
     n = int(by_size.sum())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pippin._conformal.frames import polars_frame
+from pippin._conformal.frames import frame
 from pippin._conformal.rules import Request
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
@@ -74,7 +74,8 @@ class Explanation:
 
     def to_frame(self) -> "polars.DataFrame":
         """One row per class, the most probable first."""
-        return polars_frame(dict(zip(ExplainedClass._fields, map(list, zip(*self.classes, strict=True)), strict=True)))
+        table: polars.DataFrame = frame(dict(zip(ExplainedClass._fields, zip(*self.classes, strict=True), strict=True)))
+        return table
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The score of every class beside its threshold, for the most probable classes; Matplotlib axes.

@@ -1,7 +1,7 @@
 """Prediction sets and p-values as data frames; each library is imported only for its own users."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin._validation.rows import Rows
-
-if TYPE_CHECKING:
-    import polars
 
 
 def sets_frame(
@@ -59,17 +56,12 @@ def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
     return values
 
 
-def polars_frame(columns: dict[str, Any]) -> "polars.DataFrame":
-    """A polars frame of these columns."""
+def frame(columns: dict[str, Any], index: Any = None) -> Any:
+    """Return a pandas frame if there is an index, else a polars frame."""
+    if index is not None:
+        import pandas
+
+        return pandas.DataFrame(columns, index=index)
     import polars
 
     return polars.DataFrame(columns)
-
-
-def frame(columns: dict[str, Any], index: Any) -> Any:
-    """Return a pandas frame if there is an index, else a polars frame."""
-    if index is None:
-        return polars_frame(columns)
-    import pandas
-
-    return pandas.DataFrame(columns, index=index)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
 from pippin._conformal.explanation import Explanation, explain
-from pippin._conformal.frames import like_rows, polars_frame
+from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
 from pippin._conformal.mondrian import KIND, Categories, group_codes, single_category
 from pippin._conformal.rules import (
@@ -29,10 +29,10 @@ from pippin._conformal.rules import (
 )
 from pippin._conformal.serialization import (
     Content,
-    classes_content,
     decoded,
     need,
     read_content,
+    shared_content,
     table_html,
 )
 from pippin._conformal.sets import PointPredictions, PredictionSets
@@ -412,7 +412,8 @@ class ConformalPredictor(Calibrated):
         expected = reached / (counts + 1)
         columns["expected_coverage"] = [float(expected[i]) if promised[i] else None for i in range(len(expected))]
         columns["lacking"] = np.maximum(categories.needed(levels, rule.confidence)[category] - counts, 0)
-        return polars_frame(columns)
+        table: polars.DataFrame = frame(columns)
+        return table
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the calibration scores and the threshold among them, or the threshold of every category.
@@ -469,8 +470,7 @@ class ConformalPredictor(Calibrated):
             each = [_sharpened(part.content(scores), (one,)) for part, one in parts]
             return {"kind": "sharpened mixture", "parts": each}
         own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
-        shared = {"alpha": self.alpha, "n_calibration": self.n_calibration, **classes_content(self.classes)}
-        content = {**own, **shared, **rule.content(scores)}
+        content = {**own, **shared_content(self), **rule.content(scores)}
         return content if step is None else _sharpened(content, step.sharpeners)
 
     def _repr_html_(self) -> str:
@@ -506,12 +506,8 @@ class ConformalPredictor(Calibrated):
         """Return the marginal predictor of one sharpener of a mixture."""
         assert isinstance(self._rule, MondrianRule)
         categories = self._rule.categories
-        scores = (
-            None
-            if categories.scores is None
-            else categories.scores[categories.offsets[number] : categories.offsets[number + 1]]
-        )
-        n = int(categories.counts[number])
+        start, stop = categories.offsets[number : number + 2].tolist()
+        scores, n = None if categories.scores is None else categories.scores[start:stop], stop - start
         rule = marginal_rule(single_category(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
         return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
@@ -652,7 +648,7 @@ def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, A
     return {"kind": "sharpened", "base": base, "sharpeners": [one.content() for one in sharpeners]}
 
 
-_READERS = {
+RULE_READERS = {
     None: marginal_from_content,
     "conditional": mondrian_from_content,
     "weighted": weighted_from_content,
@@ -670,7 +666,7 @@ def from_content(content: Content) -> ConformalPredictor:
         return _sharpened_from_content(content)
     score: Any = None if content.kind == "combination" else content.score()
     alpha, n, classes = content.shared()
-    rule: Rule = _READERS[content.kind](content, alpha, n, classes)
+    rule: Rule = RULE_READERS[content.kind](content, alpha, n, classes)
     content.finish()
     return ConformalPredictor(rule.spec if isinstance(rule, IpMsRule) else score, alpha, n, classes, rule)
 

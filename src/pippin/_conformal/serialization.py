@@ -27,14 +27,10 @@ MOST_CLASSES = 2**31 - 1  # members of sets are 32-bit integers
 
 # Reader of each kind of object: a function of Content. A file without a kind holds a predictor with one threshold.
 KINDS: dict[str | None, str] = {
-    None: "pippin._conformal.predictor:from_content",
-    "conditional": "pippin._conformal.predictor:from_content",
-    "weighted": "pippin._conformal.predictor:from_content",
-    "units": "pippin._conformal.predictor:from_content",
-    "cross": "pippin._conformal.predictor:from_content",
-    "combination": "pippin._conformal.predictor:from_content",
-    "sharpened": "pippin._conformal.predictor:from_content",
-    "sharpened mixture": "pippin._conformal.predictor:from_content",
+    **dict.fromkeys(
+        (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
+        "pippin._conformal.predictor:from_content",
+    ),
     "sharpener": "pippin._sharpening.serialization:from_content",
     "decisions": "pippin._decisions.decider:decider_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",
@@ -339,21 +335,6 @@ def read_content(content: dict[str, Any]) -> Any:
     return attrgetter(function)(import_module(module))(Content(content))
 
 
-def load_kind(path: "str | PathLike[str]", kind: str, wanted: str, remedy: str) -> Any:
-    """Read a file that must hold an object of one kind.
-
-    Args:
-        path: the file.
-        kind: the kind, as the file spells it.
-        wanted: the kind in a sentence, with its article.
-        remedy: what to do about a file of another kind.
-    """
-    text = Path(path).read_bytes()
-    if parse_file(text, path).get("kind") != kind:
-        raise InputError(f"{path} does not hold {wanted}", remedy)
-    return parse(text, path)
-
-
 def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
     """Write a JSON file: version 1 for one threshold, version 2 for content that names its `kind`.
 
@@ -364,11 +345,6 @@ def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
     version = 2 if "kind" in content else 1
     whole = {"format": FORMAT, "version": version, "sha256": _checksum(encoded), "predictor": encoded}
     write_atomically(path, json.dumps(whole, allow_nan=False).encode())
-
-
-def read_file(path: "str | PathLike[str]") -> dict[str, Any]:
-    """Return the content that `write_file` was given."""
-    return parse_file(Path(path).read_bytes(), path)
 
 
 def parse_file(text: bytes, path: object) -> dict[str, Any]:

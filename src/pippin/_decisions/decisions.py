@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.evaluation import Measured, verdict
+from pippin._conformal.evaluation import compare_share
 from pippin._conformal.frames import frame
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
@@ -260,9 +260,9 @@ class DecisionEvaluation:
     @property
     def verdict(self) -> str:
         """Comparison of the share of kept certificates with 1 − alpha, in one sentence."""
-        measured = Measured(self.kept, self.n, self.alpha, self.n_calibration)
         above = "the worst case over sets, tied scores or easier rows do that"
-        return verdict(measured, f"keeps {100 * self.kept:.1f}% of its certificates", above)
+        text = f"keeps {100 * self.kept:.1f}% of its certificates"
+        return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
 
     def _repr_html_(self) -> str:
         rows = [

@@ -9,7 +9,7 @@ import numpy as np
 
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule
-from pippin._conformal.serialization import Content, Saved, decoded, load_kind, need, read_content, vector_of
+from pippin._conformal.serialization import Content, Saved, decoded, load, need, read_content, vector_of
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes
@@ -39,7 +39,9 @@ class Resumable(Saved):
         Raises:
             InputError: the file is damaged, was edited, or holds an object of another kind.
         """
-        state: Self = load_kind(path, cls._kind, f"a {cls._kind}", "read it with pippin.load")
+        state = load(path)
+        if not isinstance(state, cls):
+            raise InputError(f"{path} does not hold a {cls._kind}", "read it with pippin.load")
         return state
 
 

@@ -235,9 +235,12 @@ def examples_for(
     def begin(b: int) -> int:
         return -(-b * bottom // top)
 
-    # Of the N with the same b = ⌊Nα⌋, the first or the last is the worst: coverage is Beta(N − b, b), an exponential
-    # family in N. The search goes down from a safe N in steps of one b, or of many where a bound for all suffices.
-    b, step = _safe_total(exact_alpha(alpha), low, high, allowed) * top // bottom, 1
+    # Coverage is Beta(N − b, b), b = ⌊Nα⌋: sub-Gaussian with variance proxy 1/(4(N + 1)) (Marchal, Arbel 2017), and its
+    # mean exceeds 1 − α by less than 1/N. So it leaves 1 − α ± d with a probability of at most 2·exp(−2N(d − 1/N)²),
+    # which is at most delta from N = (ln(2/delta)/2 + 2d)/d² on. Of the N with the same b, the first or the last is the
+    # worst, since the law is an exponential family in N. The search goes down in steps of one b, or of many where a
+    # bound for all of them suffices.
+    b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)
         if good(begin(lowest), begin(b + 1) - 1):
@@ -252,42 +255,6 @@ def examples_for(
     if not good(totals[-1], totals[-1]):
         return totals[-1]
     return totals[bisect_left(totals, True, key=lambda total: good(total, total))] - 1
-
-
-def _safe_total(alpha: Fraction, low: float, high: float, allowed: float) -> int:
-    """Find an N = n + 1 from which on coverage leaves [low, high] with a probability of at most `allowed`.
-
-    Coverage is Beta(Np + e, Nα − e), p = 1 − α, with 0 ≤ e < 1. Two facts bound it.
-    In e these laws are an exponential family, so the chance to stay within an interval
-    rises and then falls: e = 0 or e = 1 is the worst. In N they are another, with density
-    proportional to exp(−N·g(x)), g(x) = KL(p, x): so E g falls as N grows, and where g ≥ E g
-    the density falls too. Hence, once g(low) and g(high) exceed E g, the chance to be
-    outside falls for ever, and one N that is good enough settles all larger ones.
-    """
-    p, q = float(1 - alpha), float(alpha)
-    least = min(_divergence(p, x) for x in (low, high))
-
-    def settled(total: int) -> bool:
-        if total * q <= 2 or any(_mean_divergence(total, p, q, e) > least for e in (0, 1)):
-            return False
-        (a, a_up), (b, b_up) = ((math.floor(x), math.ceil(x)) for x in (total * (1 - alpha), total * alpha))
-        return all(beta_cdf(low, a + e, b_up - e) + beta_cdf(1 - high, b - e, a_up + e) <= allowed for e in (0, 1))
-
-    enough = 4
-    while not settled(enough):
-        enough *= 2
-    return enough // 2 + bisect_left(range(enough // 2, enough), True, key=settled)
-
-
-def _divergence(p: float, x: float) -> float:
-    return p * math.log(p / x) + (1 - p) * math.log((1 - p) / (1 - x)) if 0 < x < 1 else math.inf
-
-
-def _mean_divergence(total: int, p: float, q: float, e: int) -> float:
-    """Bound E KL(p, X) from above for X of the law Beta(Np + e, Nq − e), by ψ(x) ≥ ln x − 1/(2x) − 1/(12x²)."""
-    a, b = total * p + e, total * q - e
-    gap = p * math.log(total * p / a) + q * math.log(total * q / b)
-    return gap + sum(w * (1 / (2 * x) + 1 / (12 * x * x)) for w, x in ((p, a), (q, b))) - 1 / (2 * total)
 
 
 def _stray(a: int, b: int, low: float, high: float) -> float:
