@@ -32,7 +32,7 @@ from pippin._shift.label_shift import LabelRatios
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
-from pippin._validation.batched import Batched
+from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
 from pippin._validation.rows import Rows, as_rows, shortened
@@ -292,7 +292,6 @@ def _calibrate_tables(
     """Calibrate on what `pippin.scan` returns; `own` are keywords that tables bring themselves or cannot have."""
     from pippin._distributed.calibration import Calibration, calibrate_batched
 
-    if given := next((name for name, value in own.items() if value is not None), None):
-        raise InputError(f"Expected tables without {given}=", "leave it out, or read the rows into arrays first")
+    check_table_keywords(own, "leave it out, or read the rows into arrays first")
     calibration = Calibration(score, alpha, classes=tables.classes, per=per, unseen=unseen, seed=seed)
     return calibrate_batched(tables, calibration)

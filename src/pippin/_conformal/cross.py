@@ -77,17 +77,9 @@ class CrossRule(Rule):
         return total
 
     def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
-        below = np.zeros(request.rows.n, dtype=np.int64)
-        up_to = None if request.draws.v is None else below.copy()
-        for f, (rows, calibration) in enumerate(zip(request.folds, self.fold_scores, strict=True)):
-            try:
-                scores = dispatch.label_scores(rows, labels, score, request.draws.u)
-            except InputError as error:
-                raise error.at(f"Model {f}") from None
-            below += np.searchsorted(calibration, scores)
-            if up_to is not None:
-                up_to += np.searchsorted(calibration, scores, side="right")
-        return self._p_of_counts(below, up_to, request.draws.v)
+        u, v = request.draws
+        counts = self._counts(request, lambda rows: dispatch.label_scores(rows, labels, score, u))
+        return self._p_of_counts(*counts, v)
 
     def class_p_values(self, request: Request, score: Score, use: Use) -> None:
         def use_counts(start: int, stop: int, below: Codes, up_to: Codes | None) -> None:
@@ -108,25 +100,32 @@ class CrossRule(Rule):
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
         """Call use(start, stop, below, up_to) with counts for every class, block by block."""
-        n, n_classes, draws = request.rows.n, request.rows.n_classes, request.draws
+        n, n_classes, u = request.rows.n, request.rows.n_classes, request.draws.u
         c = coefficients(score, n_classes)
         engine = dispatch.engine_for(n * n_classes * len(request.folds))
 
         def work(start: int, stop: int) -> None:
-            below = np.zeros((stop - start, n_classes), dtype=np.int64)
-            up_to = None if draws.v is None else below.copy()
-            for f, (rows, calibration) in enumerate(zip(request.folds, self.fold_scores, strict=True)):
-                try:
-                    rows.check(start, stop)
-                    scores = engine.class_scores(rows.block(start, stop), c, draws.u[start:stop])
-                except InputError as error:
-                    raise error.at(f"Model {f}") from None
-                below += np.searchsorted(calibration, scores, side="left")
-                if up_to is not None:
-                    up_to += np.searchsorted(calibration, scores, side="right")
-            use(start, stop, below, up_to)
+            def scores(rows: Rows) -> Vector:
+                rows.check(start, stop)
+                return engine.class_scores(rows.block(start, stop), c, u[start:stop])
+
+            use(start, stop, *self._counts(request, scores))
 
         dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
+
+    def _counts(self, request: Request, scores_of: Callable[[Rows], Vector]) -> tuple[Codes, Codes | None]:
+        """Count the calibration scores below each score and, for smoothed p-values, those up to it, over all folds."""
+        below: Any = 0
+        up_to: Any = None if request.draws.v is None else 0
+        for f, (rows, calibration) in enumerate(zip(request.folds, self.fold_scores, strict=True)):
+            try:
+                scores = scores_of(rows)
+            except InputError as error:
+                raise error.at(f"Model {f}") from None
+            below = below + np.searchsorted(calibration, scores, side="left")
+            if up_to is not None:
+                up_to = up_to + np.searchsorted(calibration, scores, side="right")
+        return below, up_to
 
     def warn_of_infinite(self, predictor: Any) -> None:
         """Warn if there are too few rows for sets that do not hold all classes."""

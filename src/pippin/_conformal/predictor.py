@@ -46,7 +46,7 @@ from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs
-from pippin._validation.batched import Batched, watched
+from pippin._validation.batched import Batched, check_table_keywords, watched
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labels
 from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
@@ -182,7 +182,8 @@ class ConformalPredictor(Calibrated):
         PredictionSets(2,986 objects, 12 classes, mean size 2.28, 53% singletons)
         """
         if hasattr(probs, "batches"):
-            return self._predict_batches(probs, groups, weights, features, seed, nonempty, from_logits)
+            others = {"groups": groups, "weights": weights, "features": features, "from_logits": from_logits or None}
+            return self._predict_batches(probs, seed, nonempty, **others)
         request = self._request(probs, groups, weights, features, seed, False, from_logits)
         sets = self._rule.members(self._score, request)
         if nonempty:
@@ -367,7 +368,7 @@ class ConformalPredictor(Calibrated):
             )
         request = self._request_one(row, group, weight, features, seed)
         score = rule.deciding_score(request) if isinstance(rule, IpMsRule) else self._score
-        p = None if self._without_p_values() else self._p_values(request, None)[0]
+        p = None if self._p_values_error() else self._p_values(request, None)[0]
         inside = PredictionSets(*rule.members(self._score, request), self.classes).mask[0]
         return explain(request, score, rule.bounds(request), inside, p, self.alpha)
 
@@ -511,15 +512,18 @@ class ConformalPredictor(Calibrated):
         rule = marginal_rule(single_category(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
         return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
-    def _without_p_values(self) -> str | None:
-        """Return why there are no p-values; None if there are."""
-        if isinstance(self._rule, IpMsRule):
-            return "The IP/MS combination chooses between two sets, so no p-value belongs to a class"
-        if self.rank_limits is not None:
-            return "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them"
+    def _p_values_error(self) -> InputError | None:
+        """Return the error of a predictor without p-values; None if it has some."""
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
-            return "This predictor was saved without its calibration scores, so it can give no p-values"
-        return None
+            what = "This predictor was saved without its calibration scores, so it can give no p-values"
+            return InputError(what, "calibrate again, or save with scores=True")
+        if isinstance(self._rule, IpMsRule):
+            what = "The IP/MS combination chooses between two sets, so no p-value belongs to a class"
+        elif self.rank_limits is not None:
+            what = "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them"
+        else:
+            return None
+        return InputError(what, "calibrate with per='class', or one score such as ip, for p-values")
 
     def check_p_values(self, smoothed: bool = False) -> None:
         """Raise an InputError if the predictor has no p-values, or no smoothed ones.
@@ -528,24 +532,13 @@ class ConformalPredictor(Calibrated):
             smoothed: if True, smoothed p-values are required.
         """
         if smoothed and isinstance(self._rule, UnitsRule) and self._rule.n_units < self.n_calibration:
-            raise InputError(
-                "Smoothed p-values of clustered rows may be too small, so this predictor has none",
-                "leave smoothed= out",
-            )
-        if reason := self._without_p_values():
-            remedy = "calibrate with per='class', or one score such as ip, for p-values"
-            saved = "calibrate again, or save with scores=True"
-            raise InputError(reason, saved if "saved" in reason else remedy)
+            what = "Smoothed p-values of clustered rows may be too small, so this predictor has none"
+            raise InputError(what, "leave smoothed= out")
+        if error := self._p_values_error():
+            raise error
 
     def _request(
-        self,
-        probs: Any,
-        groups: ArrayLike | None,
-        weights: "ArrayLike | LabelRatios | None",
-        features: ArrayLike | None,
-        seed: Seed,
-        smoothed: bool,
-        from_logits: bool,
+        self, probs: Any, groups: Any, weights: Any, features: Any, seed: Seed, smoothed: bool, from_logits: bool
     ) -> Request:
         """Check the arguments of a method, and draw u and v: first u, as `predict` draws it, then v."""
         step, rule, part = self._sharpening, self._rule, None
@@ -568,39 +561,27 @@ class ConformalPredictor(Calibrated):
         group = part
         if groups is not None or self._rule.groups is not None:
             group = self.group_codes(groups, rows.n)
-        if smoothed:
-            generator = generator_of(seed)
-            drawn = Draws(draws(self._score, rows.n, generator), generator.random(rows.n))
-        else:
-            drawn = Draws(draws(self._score, rows.n, seed), None)
-        if part is not None and self.score.randomized:  # part by part, as each of them would draw
-            u = np.empty(rows.n)
-            u[np.argsort(part, kind="stable")] = drawn.u
-            drawn = Draws(u, drawn.v)
-        return Request(rows, drawn, self.classes, group, self._own_weights(weights, rows.n), folds)
+        seed = generator_of(seed) if smoothed else seed
+        u = draws(self._score, rows.n, seed)
+        v = generator_of(seed).random(rows.n) if smoothed else None
+        if part is not None and self.score.randomized:  # the rows of one sharpener after those of another
+            u[np.argsort(part, kind="stable")] = u.copy()
+        return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 
     def _own_weights(self, weights: "ArrayLike | LabelRatios | None", n: int) -> Vector | None:
         """Return the weights of n objects, (n, 1), or what each of them would weigh with each class, (1, K)."""
-        if (weights is None) != ("weights" not in self._rule.takes):
-            if weights is None:
-                raise InputError(
-                    "This predictor is weighted, and got no weights", "pass weights=, the likelihood ratios of the rows"
-                )
-            raise InputError("This predictor is not weighted, but got weights", "leave weights= out")
+        if weights is None and "weights" in self._rule.takes:
+            remedy = "pass weights=, the likelihood ratios of the rows"
+            raise InputError("This predictor is weighted, and got no weights", remedy)
         if weights is None:
             return None
+        if "weights" not in self._rule.takes:
+            raise InputError("This predictor is not weighted, but got weights", "leave weights= out")
         if isinstance(weights, LabelRatios):
             return as_weights(weights.agreeing(self.classes).ratios, len(self.classes))[None]
         return as_weights(weights, n)[:, None]
 
-    def _request_one(
-        self,
-        row: Any,
-        group: str | int | None,
-        weight: "float | LabelRatios | None",
-        features: ArrayLike | None,
-        seed: Seed,
-    ) -> Request:
+    def _request_one(self, row: Any, group: Any, weight: Any, features: Any, seed: Seed) -> Request:
         """Check the arguments of a method of one object."""
         takes = self._rule.takes
         for name, value in (("group", group), ("weight", weight)):
@@ -618,20 +599,9 @@ class ConformalPredictor(Calibrated):
         weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]
         return self._request(probs, None if group is None else [group], weights, given, seed, False, False)
 
-    def _predict_batches(
-        self,
-        source: Batched,
-        groups: ArrayLike | None,
-        weights: Any,
-        features: ArrayLike | None,
-        seed: Seed,
-        nonempty: bool,
-        from_logits: bool,
-    ) -> PredictionSets:
-        """Return the sets of all rows of tables that bring their own groups."""
-        keywords = {"groups": groups, "weights": weights, "features": features, "from_logits": from_logits or None}
-        if given := next((name for name, value in keywords.items() if value is not None), None):
-            raise InputError(f"Expected tables without {given}=", "leave it out, the tables bring what they have")
+    def _predict_batches(self, source: Batched, seed: Seed, nonempty: bool, **others: Any) -> PredictionSets:
+        """Return the sets of all rows of tables that bring their own groups; `others` are other keywords."""
+        check_table_keywords(others, "leave it out, the tables bring what they have")
         if self._rule.takes - {"groups"} or "features" in self.takes:
             raise InputError(f"Expected rows in memory for {self!r}, got tables", "read them into arrays first")
         needs = ("groups",) if self.groups is not None else ()

@@ -119,26 +119,22 @@ class Content:
         """Return a number that may be infinite."""
         return float(self.take(key, _is_number))
 
-    def numbers(self, key: str) -> Vector:
-        """Return a list of numbers, none NaN."""
-        return vector_of(key, self.take(key))
+    def numbers(self, key: str, n: int | None = None) -> Vector:
+        """Return a list of numbers, none NaN; of n numbers, if n is given."""
+        values = vector_of(key, self.take(key))
+        need(key, n is None or len(values) == n)
+        return values
 
     def scores(self, key: str, n: int) -> Vector:
         """Return n scores in increasing order, none NaN."""
-        values = self.numbers(key)
-        need(key, len(values) == n and rising(values))
+        values = self.numbers(key, n)
+        need(key, rising(values))
         return values
 
     def optional_numbers(self, key: str) -> Vector | None:
         """Return a list of numbers, none NaN; None if the file left them out."""
         values = self.take(key)
         return None if values is None else vector_of(key, values)
-
-    def few(self, key: str, n: int) -> tuple[float, ...]:
-        """Return n numbers."""
-        values = self.numbers(key)
-        need(key, len(values) == n)
-        return tuple(values.tolist())
 
     def matrix(self, key: str, shape: tuple[int, ...]) -> Vector:
         """Return rows of numbers, none NaN."""

@@ -304,7 +304,7 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
         sums = np.append(0, histogram.cumsum())
         tree[0], tree[1:] = sums[-1], sums[ends] - sums[ends & (ends - 1)]
     evidence.bettors[:] = content.matrix("bettors", evidence.bettors.shape)
-    evidence.density[:], evidence.rises[:] = content.few("density", PIECES), content.few("rises", len(SLOPES))
+    evidence.density[:], evidence.rises[:] = content.numbers("density", PIECES), content.numbers("rises", len(SLOPES))
     evidence.since[:] = state.counts_of("since", content.take("since"), len(SLOPES), n_rows)
 
 

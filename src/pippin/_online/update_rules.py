@@ -98,7 +98,7 @@ class QuantileTracking(UpdateRule):
 
     def resume(self, content: Content) -> None:
         self.threshold, self._n = content.number("threshold"), content.whole("n_steps", 0)
-        self._low, self._high = content.few("thresholds", 2)
+        self._low, self._high = content.numbers("thresholds", 2).tolist()
 
     def _step(self, t: int) -> float:
         return float(self._rate * t**-DECAY)
@@ -164,7 +164,7 @@ class TunedAdaptiveLevel(UpdateRule):
         return {"levels": self._levels.tolist(), "weights": self._weights.tolist(), "losses": self._losses}
 
     def resume(self, content: Content) -> None:
-        self._levels, self._weights = (np.array(content.few(name, len(GAMMAS))) for name in ("levels", "weights"))
+        self._levels, self._weights = (np.array(content.numbers(name, len(GAMMAS))) for name in ("levels", "weights"))
         self._losses = content.number("losses")
         need("weights", bool((self._weights > 0).all()) and self._losses > 0)
         self.threshold = self._quantile()

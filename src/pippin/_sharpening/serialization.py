@@ -54,7 +54,8 @@ def from_content(content: Content) -> Sharpener:
 
 def _metrics(content: Content) -> OutOfFoldMetrics:
     n = content.whole("n_learnt", 1)
-    (before, after), (accuracy, new_accuracy) = (content.few(key, 2) for key in ("cross_entropy", "accuracy"))
+    before, after = content.numbers("cross_entropy", 2).tolist()
+    accuracy, new_accuracy = content.numbers("accuracy", 2).tolist()
     need("accuracy", 0 <= accuracy <= 1 and 0 <= new_accuracy <= 1)
     error = content.number("gain_error")
     confusions = content.take("confusions", lambda value: isinstance(value, list) and all(map(_is_confusion, value)))

@@ -1,6 +1,6 @@
 """Rows in batches, for tables larger than memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -65,6 +65,13 @@ def is_batched(given: Any) -> bool:
     False
     """
     return callable(getattr(given, "batches", None)) and hasattr(given, "classes")
+
+
+def check_table_keywords(keywords: Mapping[str, Any], remedy: str) -> None:
+    """Raise an InputError if one of these keywords, which tables do not take, is not None."""
+    for name, value in keywords.items():
+        if value is not None:
+            raise InputError(f"Expected tables without {name}=", remedy)
 
 
 def needed(labels: Codes | None) -> Codes:

@@ -262,30 +262,23 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
         InputError: another number of names than columns, another order than the data
             frame's, a repeated name, or names that are neither all str nor all int.
     """
-    if classes is None:
-        if rows.names is None or rows.names == tuple(range(rows.n_classes)):
-            return range(rows.n_classes)
-        return _unique(rows.names)
-    if isinstance(classes, Set):
+    given = rows.names if classes is None else classes
+    if given is None or (classes is None and given == tuple(range(rows.n_classes))):
+        return range(rows.n_classes)
+    if isinstance(given, Set):
         raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
-    if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise InputError(f"Expected a list of class names, got {classes!r}", "pass for example ['crop', 'weed']")
-    names = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise InputError(f"Expected a list of class names, got {given!r}", "pass for example ['crop', 'weed']")
+    names = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
     strings = all(isinstance(c, str) for c in names)
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
         odd = next(c for c in names if not isinstance(c, str))
         raise InputError(f"Expected class names that are all text or all whole numbers, got {odd!r}", "convert them")
     agree(names, rows)
-    return _unique(names)
-
-
-def _unique(names: Any) -> Classes:
-    seen: set[Any] = set()
-    for name in names:
-        if name in seen:
-            raise InputError(f"The class name {name!r} occurs twice", "give every class its own name")
-        seen.add(name)
-    return tuple(names)
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InputError(f"The class name {twice!r} occurs twice", "give every class its own name")
+    return names
 
 
 def _is_missing(value: object) -> bool:
