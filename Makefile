@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip $(QUIETLY)
 # Processes keep the bytecode of what they import, whatever the caller's settings: a test starts many.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test check size docs lint warm tests bench format clean
+.PHONY: run test check size docs pictures lint warm tests bench format clean
 
 run: $(VENV)/installed  ## the main job, on the embedded example
 	@$(BIN)/pippin compare --out out
@@ -52,6 +52,9 @@ warm: $(VENV)/installed
 
 docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: out/site/index.html
 	$(BIN)/python -m sphinx -a -W --keep-going -b html -d out/site-doctrees docs out/site
+
+pictures: $(VENV)/installed-docs  ## the pictures of README.md and of the start page, in docs/_static
+	$(BIN)/python docs/pictures.py
 
 bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
