@@ -2,9 +2,14 @@
 
 import doctest
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from support.command import run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,9 +31,69 @@ def test_links_lead_somewhere(page):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 
-def test_a_score_of_ones_own_takes_six_lines():
-    """The README's example of a new score, counted."""
-    block = next(
-        b for b in (ROOT / "README.md").read_text().split("```") if "pippin.scores.register" in b and ">>>" in b
-    )
+def test_a_custom_score_takes_six_lines():
+    """The example of a new score in docs/scores.md, counted."""
+    page = (ROOT / "docs" / "scores.md").read_text()
+    block = next(b for b in page.split("```") if "pippin.scores.register" in b and ">>>" in b)
     assert 0 < block.count(">>>") + block.count("...") <= 6
+
+
+README = (ROOT / "README.md").read_text()
+BLOB = "https://github.com/pippin-conformal/pippin/blob/main/"
+RAW = "https://raw.githubusercontent.com/pippin-conformal/pippin/main/"
+SITE = "https://pippin-conformal.github.io/pippin/"
+
+
+def heading_anchors(page):
+    """The anchors of the headings of a Markdown page."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def page_source(address):
+    """The file that a page of the site is made from."""
+    name = address.removeprefix(SITE).partition("#")[0].removesuffix(".html")
+    if name.startswith("answers/"):
+        name = name.replace("answers", "gallery").replace("/index", "/GALLERY_HEADER")
+    candidates = [ROOT / "docs" / f"{name}{suffix}" for suffix in (".md", ".rst", ".py")]
+    return next((path for path in candidates if path.exists()), None)
+
+
+def test_readme_links_work_on_a_package_index():
+    """Links are absolute, and name files, pages and headings of the project."""
+    targets = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r'(?:src|srcset)="([^"]+)"', README)
+    assert len(targets) > 40
+    for target in targets:
+        assert target.startswith("https://"), target
+        for start in (BLOB, RAW):
+            assert not target.startswith(start) or (ROOT / target.removeprefix(start)).is_file(), target
+        if target.startswith(SITE):
+            source = page_source(target)
+            assert source, target
+            anchor = target.partition("#")[2]
+            assert not anchor or anchor in heading_anchors(source), target
+
+
+def test_readme_is_short():
+    """At most 900 words after the first part, and code of at most 80 characters."""
+    _, _, rest = README.partition("\n## ")
+    prose = re.sub(r"\]\([^)]*\)", "]", rest)
+    assert len(prose.split()) <= 900
+    assert max(len(line) for block in README.split("```")[1::2] for line in block.splitlines()) <= 80
+
+
+def test_readme_commands_run_on_the_sample(tmp_path):
+    """The three commands, in order, on copies of the files in examples/."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    block = next(b for b in README.split("```") if b.startswith("\npippin compare"))
+    for line in block.strip().splitlines():
+        done = run(*line.split()[1:], folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+    assert len((tmp_path / "sets.csv").read_text().splitlines()) == 101
+
+
+def test_sample_tables_are_those_of_the_script(tmp_path):
+    subprocess.run([sys.executable, ROOT / "examples" / "make_sample.py", tmp_path], check=True, capture_output=True)
+    for name in ("sample.csv", "new.csv"):
+        assert (tmp_path / name).read_text() == (ROOT / "examples" / name).read_text()
