@@ -13,6 +13,7 @@ from support.command import run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONTRIBUTORS = [ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -24,7 +25,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
     assert found.attempted or page.name != "README.md"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *CONTRIBUTORS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     """Relative links name files of the project."""
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
@@ -59,10 +60,12 @@ def page_source(address):
     return next((path for path in candidates if path.exists()), None)
 
 
-def test_readme_links_work_on_a_package_index():
+@pytest.mark.parametrize(("name", "fewest"), [("README.md", 40), ("llms.txt", 10)])
+def test_links_work_outside_of_the_repository(name, fewest):
     """Links are absolute, and name files, pages and headings of the project."""
-    targets = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r'(?:src|srcset)="([^"]+)"', README)
-    assert len(targets) > 40
+    text = (ROOT / name).read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert len(targets) > fewest
     for target in targets:
         assert target.startswith("https://"), target
         for start in (BLOB, RAW):

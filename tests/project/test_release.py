@@ -16,6 +16,11 @@ def test_they_agree():
     assert agreement() == pippin.__version__
 
 
+def test_citations_name_the_version():
+    for name in ("README.md", "docs/citing.md"):
+        assert f"version = {{{pippin.__version__}}}" in (ROOT / name).read_text()
+
+
 @pytest.mark.parametrize("wrong", FILES)
 def test_a_difference_is_told(wrong, tmp_path):
     for name in FILES:
