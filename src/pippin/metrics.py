@@ -12,60 +12,105 @@ __all__ += ["singleton_accuracy", "singleton_rate", "sscv"]
 
 
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
-    """Return the share of sets that contain the true class.
+    """Compute the share of sets that contain the true class.
 
     Args:
         sets: prediction sets.
         labels: true class of each row, as index or name.
+
+    Returns:
+        Coverage, from 0 to 1.
+
+    >>> import pippin
+    >>> sets = pippin.PredictionSets.from_labels([["crop"], ["crop", "weed"], []], classes=["crop", "weed"])
+    >>> round(pippin.metrics.coverage(sets, ["crop", "weed", "weed"]), 3)
+    0.667
     """
     return _mean(sets.contains(labels))
 
 
 def mean_size(sets: PredictionSets) -> float:
-    """Return the mean number of classes in a set, the paper's efficiency; smaller is better.
+    """Compute the mean number of classes in a set, the paper's efficiency; smaller is better.
 
     Args:
         sets: prediction sets.
+
+    Returns:
+        Mean size, from 0 to the number of classes.
+
+    >>> import pippin
+    >>> pippin.metrics.mean_size(pippin.PredictionSets.from_labels([["crop"], ["crop", "weed"], []], ["crop", "weed"]))
+    1.0
     """
     return _mean(sets.sizes)
 
 
 def singleton_rate(sets: PredictionSets) -> float:
-    """Return the share of sets with exactly one class (oneC), the paper's informativeness; larger is better.
+    """Compute the share of sets with exactly one class (oneC), the paper's informativeness; larger is better.
 
     Args:
         sets: prediction sets.
+
+    Returns:
+        Share of singletons, from 0 to 1.
+
+    >>> import pippin
+    >>> pippin.metrics.singleton_rate(pippin.PredictionSets.from_labels([["crop"], ["crop", "weed"]], ["crop", "weed"]))
+    0.5
     """
     return _mean(sets.sizes == 1)
 
 
 def empty_rate(sets: PredictionSets) -> float:
-    """Return the share of sets without any class.
+    """Compute the share of sets without any class.
 
     Args:
         sets: prediction sets.
+
+    Returns:
+        Share of empty sets, from 0 to 1.
+
+    >>> import pippin
+    >>> pippin.metrics.empty_rate(pippin.PredictionSets.from_labels([["crop"], []], classes=["crop", "weed"]))
+    0.5
     """
     return _mean(sets.sizes == 0)
 
 
 def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
-    """Return the share of sets with exactly one class that contain the true class; NaN without such sets.
+    """Compute the share of singletons that contain the true class.
 
     Args:
         sets: prediction sets.
         labels: true class of each row, as index or name.
+
+    Returns:
+        Accuracy of the singletons, from 0 to 1; NaN if no set has exactly one class.
+
+    >>> import pippin
+    >>> sets = pippin.PredictionSets.from_labels([["crop"], ["weed"], ["crop", "weed"]], classes=["crop", "weed"])
+    >>> pippin.metrics.singleton_accuracy(sets, ["crop", "crop", "weed"])
+    0.5
     """
     covered = sets.contains(labels)[sets.sizes == 1]
     return float(covered.mean()) if len(covered) else float("nan")
 
 
 def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
-    """Return the mean over classes of `|coverage − (1 − alpha)|` (Ding et al. 2023).
+    """Compute the mean over classes of `|coverage − (1 − alpha)|` (Ding et al. 2023).
 
     Args:
         sets: prediction sets.
         labels: true class of each row, as index or name.
         alpha: significance level (miscoverage).
+
+    Returns:
+        Mean coverage gap of the classes that have rows, from 0 to 1.
+
+    >>> import pippin
+    >>> sets = pippin.PredictionSets.from_labels([["crop"], ["crop"], ["weed"]], classes=["crop", "weed"])
+    >>> round(pippin.metrics.covgap(sets, ["crop", "weed", "weed"], alpha=0.1), 2)
+    0.25
     """
     value = evaluate(sets, labels, alpha=alpha).covgap
     assert value is not None
@@ -73,7 +118,7 @@ def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
 
 
 def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
-    """Return the size-stratified coverage violation (Angelopoulos et al. 2021).
+    """Compute the size-stratified coverage violation (Angelopoulos et al. 2021).
 
     This is the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2 to 3, 4 to 10, 11 to 100, and more
     than 100 classes.
@@ -82,6 +127,14 @@ def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
         sets: prediction sets.
         labels: true class of each row, as index or name.
         alpha: significance level (miscoverage).
+
+    Returns:
+        Largest coverage gap of a size stratum that has sets, from 0 to 1.
+
+    >>> import pippin
+    >>> sets = pippin.PredictionSets.from_labels([["crop"], ["crop"], ["crop", "weed"]], classes=["crop", "weed"])
+    >>> round(pippin.metrics.sscv(sets, ["crop", "weed", "weed"], alpha=0.1), 2)
+    0.4
     """
     value = evaluate(sets, labels, alpha=alpha).sscv
     assert value is not None

@@ -52,7 +52,7 @@ def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no
     """Every score, and thresholds per class: as if all were in memory."""
     made = []
     for data in ("whole.parquet", "parts", "parts/a.parquet parts/b.csv parts/c.parquet"):
-        monkeypatch.setattr(scanning, "HELD", 1 << 28 if data == "whole.parquet" else 500)
+        monkeypatch.setattr(scanning, "IN_MEMORY", 1 << 28 if data == "whole.parquet" else 500)
         out = tables / f"out{len(made)}"
         assert call(f"compare {data} --id photo --scores 'all,pip per class' --splits 20 --out {out}")[0] == 0
         made.append({path.name: path.read_bytes() for path in out.iterdir()})
@@ -253,7 +253,7 @@ def test_ids_of_several_types_become_text(tables, call):
         ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out beside --p-values"),
         ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),
         ("calibrate parts {here}/parts/b.csv --id photo --out z.json", "is named twice"),
-        ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers beside logits"),
+        ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers among logits"),
     ],
 )
 def test_odd_tables_are_one_sentence_and_leave_nothing(tables, call, line, told):

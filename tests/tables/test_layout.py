@@ -111,7 +111,7 @@ def test_logits_in_a_table(tmp_path):
     found = pippin.calibrate(data.rows, NAMES).threshold
     assert found == pippin.calibrate(logits, NAMES, classes=CLASSES, from_logits=True).threshold
     table(values=logits, before={"id": EXTRAS["id"]}).write_csv(tmp_path / "e.csv")
-    with pytest.raises(ValueError, match="got the column 'id' of whole numbers beside logits: name it with --id id"):
+    with pytest.raises(ValueError, match="got the column 'id' of whole numbers among logits: name it with --id id"):
         read_data(tmp_path / "e.csv", layout=Layout(logits=True))
 
 

@@ -98,11 +98,11 @@ def test_a_start_in_the_middle(mixed, start):
 @pytest.mark.parametrize("held", [100, 1 << 28])
 def test_all_at_once_for_whoever_needs_it(mixed, monkeypatch, held):
     """The same as one table of all rows; what is more than is held lies on disk, and so does what is made of it."""
-    monkeypatch.setattr(scanning, "HELD", held)
+    monkeypatch.setattr(scanning, "IN_MEMORY", held)
     FRAME.write_parquet(mixed / "whole.parquet")
     whole = read_data(mixed / "whole.parquet", None, Layout(id="photo"))
     (mixed / "whole.parquet").unlink()
-    data = pippin.scan(mixed, id="photo").gathered()
+    data = pippin.scan(mixed, id="photo").read_all()
     np.testing.assert_array_equal(data.probs, whole.probs)
     ranked, _ = ranked_rows(data.rows, data.truth())
     assert isinstance(data.probs, np.memmap) == isinstance(ranked.array, np.memmap) == (held == 100)
@@ -231,9 +231,9 @@ def test_thresholds_without_scores(mixed, per):
 def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
     """By a process that sees no more than the tables of its rows."""
     scan = pippin.scan(mixed, id="photo")
-    known = replace(scan, tables=tuple(map(scanning.counted, scan.tables)))
+    known = replace(scan, tables=tuple(map(scanning.count_rows, scan.tables)))
     assert known.rows == N
-    some, start = known.some(*cut)
+    some, start = known.row_range(*cut)
     assert len(some.tables) < 6
     found = list(some.batches("labels", "ids", start=start))
     ids = np.concatenate([batch.ids[1] for batch in found])[: cut[1] - cut[0]]
@@ -243,7 +243,7 @@ def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
 
 def test_what_lies_on_disk_is_not_in_memory_too(mixed, monkeypatch):
     """No batch of probabilities outlives its being written."""
-    monkeypatch.setattr(scanning, "HELD", 100)
+    monkeypatch.setattr(scanning, "IN_MEMORY", 100)
     read, alive = [], []
     batches = scanning.Scan.batches
 
@@ -254,6 +254,6 @@ def test_what_lies_on_disk_is_not_in_memory_too(mixed, monkeypatch):
             yield batch
 
     monkeypatch.setattr(scanning.Scan, "batches", followed)
-    assert len(pippin.scan(mixed, id="photo").gathered().probs) == N
+    assert len(pippin.scan(mixed, id="photo").read_all().probs) == N
     assert len(read) > 10
     assert max(alive) <= 1

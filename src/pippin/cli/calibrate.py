@@ -18,7 +18,7 @@ from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, r
 from pippin.cli.outputs import check_target
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
-from pippin.tables.reading import Data, known, need_groups, read_features
+from pippin.tables.reading import Data, label_numbers, need_groups, read_features
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
@@ -149,7 +149,7 @@ def _from_rows(
     keywords: Any = {"weights": None if weights is None else read_column(weights, "weights")}
     keywords["sharpen"] = sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
     keywords["features"] = read_features(given) if features else None
-    return pippin.calibrate(given.rows, known(given), score, alpha, seed=seed, **cells, **keywords)
+    return pippin.calibrate(given.rows, label_numbers(given), score, alpha, seed=seed, **cells, **keywords)
 
 
 def _cells(given: Data, taxonomy: TaxonomyOptions) -> Any:

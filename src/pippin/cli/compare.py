@@ -21,7 +21,7 @@ from pippin.cli.decide import read_utility
 from pippin.cli.inputs import read_all, read_scores
 from pippin.cli.outputs import output_folder
 from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
-from pippin.tables.columns import spelled
+from pippin.tables.columns import command_line_options
 from pippin.tables.reading import Data, need_groups
 from pippin.tables.writing import write_table
 
@@ -56,7 +56,7 @@ def compare(
         study = compare_data(given, trial, methods, splits, out, given.title, worth)
     take = study.verdict.take
     if take.marginal and given.path is not None:
-        words = ["pippin", "calibrate", given.name, *spelled(columns.layout), "--score", str(take.score)]
+        words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
         words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
         print(f"\nTo take it: {shlex.join([*words, '--out', 'predictor.json'])}")
     if given.path is None:

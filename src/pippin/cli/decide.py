@@ -13,7 +13,7 @@ from pippin.cli.inputs import read_all, read_inputs, row_inputs
 from pippin.cli.outputs import check_distinct, check_target
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
-from pippin.tables.reading import Data, known, naming
+from pippin.tables.reading import Data, label_numbers, naming
 from pippin.tables.writing import decisions_table, write_table
 
 _ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -78,7 +78,7 @@ def read_utility(path: Path, given: Data) -> Utility:
 
 def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, cells: Any, no_scores: bool) -> None:
     """`pippin calibrate --utility`: write a decider, and print its guarantee; `cells` are per, groups and unseen."""
-    decider = pippin.decisions.calibrate(given.rows, known(given), read_utility(path, given), alpha, **cells)
+    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), read_utility(path, given), alpha, **cells)
     decider.save(out, scores=not no_scores)
     print(f"{out}, made from {given.name}: {decider.describe()}")
     print(f"On the rows that calibrated: {decider.decide(given.rows, groups=cells['groups'])!r}.")

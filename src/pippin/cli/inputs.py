@@ -39,7 +39,7 @@ def read(paths: list[Path] | None, labels: Path | None, layout: Layout, schedule
 
 def in_memory(given: Data | Scan) -> Data:
     """Read all rows of a Scan."""
-    return given if isinstance(given, Data) else given.gathered()
+    return given if isinstance(given, Data) else given.read_all()
 
 
 def read_all(paths: list[Path] | None, labels: Path | None, layout: Layout) -> Data:

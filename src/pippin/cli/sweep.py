@@ -11,7 +11,7 @@ from pippin.cli import options
 from pippin.cli.inputs import read_all, read_values
 from pippin.cli.outputs import output_folder
 from pippin.cli.printing import console, metrics_table, setting
-from pippin.tables.reading import known
+from pippin.tables.reading import label_numbers
 from pippin.tables.writing import write_table
 
 _VALUES = typer.Option(help="Numbers between commas.")
@@ -33,7 +33,7 @@ def sweep(
     """Vary one parameter of a score, on the same random splits."""
     grid = read_values(values)
     given = read_all(data, labels, columns.layout)
-    truth = known(given)
+    truth = label_numbers(given)
     drawn = find_spec("matplotlib") is not None
     with output_folder(out):
         keywords = {"parameter": parameter, "values": grid, "splits": splits, **split_options._asdict()}

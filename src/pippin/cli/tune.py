@@ -9,7 +9,7 @@ from pippin._compare.tuning import CANDIDATES, SHARPENED
 from pippin.cli import options
 from pippin.cli.inputs import read_all
 from pippin.cli.outputs import check_target
-from pippin.tables.reading import known
+from pippin.tables.reading import label_numbers
 
 _PREFER = typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")
 _MAX_SIZE = options.an_option("With singletons: the mean size that is not to be exceeded.")
@@ -36,7 +36,7 @@ def tune(
     given = read_all(data, labels, columns.layout)
     candidates: Any = (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES
     criterion: Any = {"prefer": prefer, "max_size": max_size, "tuning_fraction": tuning_fraction}
-    tuned = pippin.tune(given.rows, known(given), candidates, alpha, **criterion, splits=splits, seed=seed)
+    tuned = pippin.tune(given.rows, label_numbers(given), candidates, alpha, **criterion, splits=splits, seed=seed)
     predictor = tuned.calibrate(seed=seed)
     predictor.save(out)
     print(f"{tuned.method} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")

@@ -23,7 +23,7 @@ from pippin._theory.formula import FAMILIES, OURS
 from pippin._theory.spelling import register
 from pippin._validation.batched import Batch
 from pippin._validation.labels import ColumnNumbers
-from pippin.tables.scanning import Scan, counted
+from pippin.tables.scanning import Scan, count_rows
 
 ROWS = 1 << 20  # rows of a Parquet table per task
 AHEAD = 2  # tasks in progress per thread of the cluster
@@ -105,7 +105,7 @@ def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:
 def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
     """Return a partition per table; large Parquet tables are divided into partitions of `ROWS` rows."""
     needs = (*(("labels",) if labels else ()), *(("groups",) if groups else ()))
-    settled = scan.settled() if labels else scan
+    settled = scan.with_label_reading() if labels else scan
     partitions = []
     for table in settled.tables:
         path = table.path.absolute()  # workers have other working directories
@@ -122,7 +122,7 @@ def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) ->
     total, ranges = scan.rows or 0, []
     for first in range(start, total, rows):
         stop = min(first + rows, total)
-        tables, begin = scan.some(first, stop)
+        tables, begin = scan.row_range(first, stop)
         ranges.append((first, RowRange(tables, begin, begin + stop - first, needs)))
     return ranges
 
@@ -130,7 +130,7 @@ def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) ->
 def with_rows(scan: Scan) -> Scan:
     """Return the scan with the number of rows of its text tables, counted on the cluster."""
     uncounted = [table for table in scan.tables if table.rows is None]
-    tasks = [dask.delayed(counted)(table._replace(path=table.path.absolute())) for table in uncounted]
+    tasks = [dask.delayed(count_rows)(table._replace(path=table.path.absolute())) for table in uncounted]
     results = iter(gathered(tasks, [1] * len(tasks), "tables"))
     tables = (next(results)._replace(path=table.path) if table.rows is None else table for table in scan.tables)
     return replace(scan, tables=tuple(tables))

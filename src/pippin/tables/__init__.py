@@ -1,1 +1,1 @@
-"""People's files in, checked; sets and tables out."""
+"""Input tables and arrays from files, and output tables."""

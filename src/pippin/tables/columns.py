@@ -1,4 +1,4 @@
-"""Roles of the columns of a table: classes, label, id and group."""
+"""Roles of the columns of a table: class probabilities, label, id and group."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,16 +14,16 @@ LABEL, GROUP = "label", "group"  # default names of these columns
 
 
 class Layout(NamedTuple):
-    """Roles of columns as the user states them; the names of the columns determine the others.
+    """Column roles that the user chose; the others follow from the names of the columns.
 
     Attributes:
         label: the column of the true classes.
         id: the column that names the rows.
         classes: the columns of probabilities.
-        prefix: a prefix of the names of these columns that is not part of the classes' names.
-        logits: True if they are logits.
-        normalize: if True, divide each row by its sum.
-        labels_are: "names" or "indices" of columns, where whole numbers could be both.
+        prefix: prefix of the names of these columns, which is removed to get the names of the classes.
+        logits: True if these columns hold logits.
+        normalize: True if each row is divided by its sum.
+        labels_are: "names" or "indices": the meaning of labels that could be both.
     """
 
     label: str | None = None
@@ -40,10 +40,10 @@ class Layout(NamedTuple):
         return self.classes is not None or self.prefix is not None
 
 
-def spelled(layout: Layout) -> list[str]:
-    """Return the command-line options that give this layout.
+def command_line_options(layout: Layout) -> list[str]:
+    """Return the command-line options that set this layout.
 
-    >>> spelled(Layout(id="photo", logits=True))
+    >>> command_line_options(Layout(id="photo", logits=True))
     ['--id', 'photo', '--logits']
     """
     words: list[str] = []
@@ -55,7 +55,7 @@ def spelled(layout: Layout) -> list[str]:
 
 
 class TableColumns(NamedTuple):
-    """Columns of a table by role; `names` are the names of the classes."""
+    """Columns of a table by role; `classes` are the columns of probabilities, `names` the names of the classes."""
 
     classes: list[str]
     names: tuple[str, ...]
@@ -65,13 +65,13 @@ class TableColumns(NamedTuple):
 
     @property
     def optional(self) -> dict[str, str]:
-        """The columns beside the classes: "labels", "groups" and "ids", as far as the table has them."""
+        """The label, group and id columns that the table has, by "labels", "groups" and "ids"."""
         roles = {"labels": self.label, "groups": self.group, "ids": self.id}
         return {role: column for role, column in roles.items() if column is not None}
 
 
 def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableColumns:
-    """Find the role of every column.
+    """Assign a role to every column of a table.
 
     Raises:
         InputError: a column of the layout is missing.
@@ -97,17 +97,17 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
     return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), label, group, layout.id)
 
 
-def no_class(where: object, names: Sequence[str], why: str) -> InputError:
-    """Return the error for columns that are not classes."""
+def not_a_class(where: object, names: Sequence[str], why: str) -> InputError:
+    """Return the error for columns that hold no probabilities of a class."""
     which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
     remedy = f"name it with --id {names[0]} or --label {names[0]}, or name the classes with --classes or --prefix"
     return InputError(f"{where}: expected one column of probabilities per class, got {which} {why}", remedy)
 
 
 def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
-    """Find columns that are not classes: all rows are distributions without them, but not with them.
+    """Find the columns without which all rows are probability distributions, such as a row number.
 
-    Among logits, a column of whole numbers where others hold none.
+    Among logits, these are columns of whole numbers if at least two other columns hold fractions.
 
     >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
     [0]
@@ -129,8 +129,8 @@ def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
     return []
 
 
-def normalized(values: NDArray[Any], logits: bool, where: object, first: int = 0) -> NDArray[Any]:
-    """Divide each row by its sum; `first` is the number of rows of the file before these."""
+def normalize_rows(values: NDArray[Any], logits: bool, where: object, first: int = 0) -> NDArray[Any]:
+    """Divide each row by its sum; the first row has number `first` in its file."""
     if logits:
         raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
     sums = values.sum(axis=1, keepdims=True, dtype=np.float64)
@@ -138,7 +138,7 @@ def normalized(values: NDArray[Any], logits: bool, where: object, first: int = 0
     if bad.any():
         row = int(bad.argmax())
         what = f"sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can divide by its sum"
-        raise InputError(what, "mend that row", row=first + row).in_file(where)
+        raise InputError(what, "correct that row", row=first + row).in_file(where)
     return np.asarray(values / sums)
 
 

@@ -1,6 +1,6 @@
-"""Files of every format as arrays by name: `probs` or `logits`, `labels`, `classes`, `groups`, `ids`.
+"""Readers of the file formats: arrays named `probs` or `logits`, `labels`, `classes`, `groups` and `ids`.
 
-An error of a parser becomes one sentence that names the file. `reading.py` checks the values.
+Errors of the parsers become one sentence that names the file. `reading.py` checks the values.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._validation.labels import WHOLE, ColumnNumbers
-from pippin.tables.columns import Layout, TableColumns, find_columns, no_class
+from pippin.tables.columns import Layout, TableColumns, find_columns, not_a_class
 
 if TYPE_CHECKING:
     import polars
 
-PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # so that "01" is not 1, and all fit into 64 bits
+PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # without leading zeros, within 64 bits
 STDIN = Path("-")
 
 BinaryStream = io.BufferedReader | io.BytesIO
@@ -32,32 +32,32 @@ T = TypeVar("T")
 
 
 def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
-    """Return the arrays of a DATA file by name, and the file's SHA-256; `-` is standard input.
+    """Read the arrays of a DATA file by name, and compute its SHA-256; `-` is standard input.
 
     Raises:
-        InputError: the file is missing, damaged or of another kind; it is named.
+        InputError: the file is missing, damaged or in another format.
     """
     reader = next((_READERS[ending] for ending in _READERS if path.name.lower().endswith(ending)), None)
     if reader is None and path != STDIN:
         *most, last = _READERS
         raise InputError(f"Expected data that end in {', '.join(most)} or {last}, got {path}", "convert the file")
-    with opened(path) as stream:
+    with open_file(path) as stream:
         checksum = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
-        return (reader or _sniffed(stream))(stream, path, layout), checksum
+        return (reader or _reader_by_content(stream))(stream, path, layout), checksum
 
 
 def read_column(path: Path, what: str) -> NDArray[Any]:
-    """Return the array of a `.npy` file; errors call it `what`."""
+    """Read the array of a `.npy` file; `what` names its content in errors."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"Expected {what} in a file that ends in .npy, got {path}", "write it with numpy.save")
-    with opened(path) as stream:
-        array: NDArray[Any] = _loaded(stream, path, named=False)
+    with open_file(path) as stream:
+        array: NDArray[Any] = _load_numpy(stream, path, named=False)
         return array
 
 
-def _sniffed(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
-    """Choose the reader by the first bytes."""
+def _reader_by_content(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
+    """Choose the reader of standard input by its first bytes."""
     begin = stream.read(8)
     stream.seek(0)
     magic = {b"PAR1": _read_parquet, b"PK": _read_npz, b"\x93NUMPY": _read_npy}
@@ -65,32 +65,32 @@ def _sniffed(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
 
 
 def _read_npz(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
-    loaded = _loaded(stream, path, named=True)
+    loaded = _load_numpy(stream, path, named=True)
     main = [name for name in ("probs", "logits") if name in loaded.files]
     if len(main) != 1:
         holds = "both probs and logits" if main else ", ".join(loaded.files) or "nothing"
         raise InputError(f"{path} holds {holds}, expected an array probs or an array logits", "save one of them")
     wanted = [*main, *(name for name in ("labels", "classes", "groups", "ids") if name in loaded.files)]
-    content = {name: _member(loaded, name, path) for name in wanted}
+    content = {name: _read_member(loaded, name, path) for name in wanted}
     if "classes" in content and (content["classes"].ndim != 1 or content["classes"].dtype.kind not in "iuU"):
         raise InputError(f"{path}: expected classes to be one row of names or whole numbers", "save a list of text")
     return content | _classes_of(layout, path)
 
 
 def _read_npy(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
-    return {"probs": _loaded(stream, path, named=False), **_classes_of(layout, path)}
+    return {"probs": _load_numpy(stream, path, named=False), **_classes_of(layout, path)}
 
 
 def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
-    """Return the classes of a layout for arrays, which have no named columns."""
+    """Return the class names of a layout; its other column roles are errors, since arrays have no column names."""
     option = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
     if option is not None:
         raise InputError(f"Expected --{option} with a table, but the arrays of {path} have no named columns")
     return {} if layout.classes is None else {"classes": layout.classes}
 
 
-def _loaded(stream: BinaryStream, path: Path, named: bool) -> Any:
-    """Load the array, or the named arrays, of a NumPy file."""
+def _load_numpy(stream: BinaryStream, path: Path, named: bool) -> Any:
+    """Load the single array of a .npy file, or the `named` arrays of an .npz file."""
     try:
         loaded = np.load(stream, allow_pickle=False)
     except Exception as error:
@@ -101,7 +101,7 @@ def _loaded(stream: BinaryStream, path: Path, named: bool) -> Any:
     return loaded
 
 
-def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
+def _read_member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = loaded[name]
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
@@ -114,21 +114,21 @@ def _member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
 
 def _read_csv(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
     table = scan_csv(stream.read(), path)
-    frame = parsed(table.collect, path, is_parquet=False)
+    frame = call_polars(table.collect, path, is_parquet=False)
     return csv_content(frame, find_columns(frame.columns, layout, path), path)
 
 
 def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
     import polars
 
-    frame = parsed(lambda: polars.read_parquet(stream), path, is_parquet=True)
+    frame = call_polars(lambda: polars.read_parquet(stream), path, is_parquet=True)
     return parquet_content(frame, find_columns(frame.columns, layout, path), path)
 
 
-def whole_if_all(values: Any) -> Any:
-    """Convert text to whole numbers, if every value is a whole number in its usual spelling.
+def as_whole_numbers(values: Any) -> Any:
+    """Convert text to whole numbers if every value is one, without leading zeros.
 
-    >>> whole_if_all(np.array(["10", "9"])), whole_if_all(np.array(["10", "09"]))
+    >>> as_whole_numbers(np.array(["10", "9"])), as_whole_numbers(np.array(["10", "09"]))
     (array([10,  9]), array(['10', '09'], dtype='<U2'))
     """
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "OU":
@@ -138,7 +138,9 @@ def whole_if_all(values: Any) -> Any:
 
 
 def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
-    """Scan a table of text, compressed or not, every cell as text: types do not depend on the first cells.
+    """Scan comma-separated values, compressed or not, with every cell as text.
+
+    Types are not inferred, since they would depend on the first rows.
 
     Args:
         source: the table, or its content.
@@ -148,7 +150,7 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
 
     cells = polars.scan_csv(source, has_header=False, infer_schema=False, glob=False)
     cells = cells.with_columns(polars.all().str.strip_chars())
-    first = parsed(lambda: cells.head(1).collect(), path, is_parquet=False)
+    first = call_polars(lambda: cells.head(1).collect(), path, is_parquet=False)
     header = first.row(0)
     separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
     if separator is not None:
@@ -163,7 +165,7 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
 
 
 def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
-    """Convert rows of text to arrays by name; `first` is the number of rows of the file before them."""
+    """Convert rows of text to arrays by name; the first row has number `first` in its file."""
     import polars
 
     texts = body.select(columns.classes)
@@ -171,13 +173,13 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
     for name in numbers.columns:
         wrong = numbers[name].is_null() & texts[name].is_not_null()
         if wrong.all() and len(wrong) > 1:
-            raise no_class(path, [name], f"with text such as {texts[name][0]!r}")
+            raise not_a_class(path, [name], f"with text such as {texts[name][0]!r}")
         if wrong.any():
             row = int(wrong.arg_max() or 0)
             what = f"has {texts[name][row]!r} in column {name!r}, expected a number"
-            raise InputError(what, "mend it", row=first + row).in_file(path)
+            raise InputError(what, "correct it", row=first + row).in_file(path)
     content = _frame_content(numbers, body, columns)
-    return content | {"labels": whole_if_all(content.get("labels"))}
+    return content | {"labels": as_whole_numbers(content.get("labels"))}
 
 
 def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
             raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
         if not kind.is_numeric():
-            raise no_class(path, [name], f"of {kind}")
+            raise not_a_class(path, [name], f"of {kind}")
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
     return _frame_content(numbers.cast(exact), frame, columns)
 
@@ -212,7 +214,7 @@ def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", colum
 
 
 def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:
-    """Look up labels among the class names; None if one is missing, or if a name could be a number."""
+    """Look up labels among the class names; return None if one is missing, or if a class name is a whole number."""
     import polars
 
     if labels.dtype != polars.String or any(WHOLE.fullmatch(name) for name in names) or len(set(names)) < len(names):
@@ -221,8 +223,8 @@ def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | N
     return None if codes.has_nulls() else codes.to_numpy()
 
 
-def parsed(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
-    """Call a reader of polars; its errors become one sentence that names the file."""
+def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
+    """Call a reader of polars, and raise its errors as an InputError that names the file."""
     import polars
 
     try:
@@ -239,7 +241,7 @@ def parsed(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Redirect standard error of compiled code: polars panics there on some damaged files."""
+    """Discard standard error at the level of the operating system: polars prints panics of damaged files there."""
     sys.stderr.flush()
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
@@ -252,8 +254,8 @@ def _silence() -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryStream]:
-    """Open a file that is not empty, or standard input for `-`."""
+def open_file(path: Path) -> Iterator[BinaryStream]:
+    """Open a file, or standard input for `-`; raise an InputError if it is empty or no regular file."""
     if path == STDIN:
         content = sys.stdin.buffer.read()
         if not content:

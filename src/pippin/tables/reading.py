@@ -1,4 +1,4 @@
-"""DATA files: probabilities (or logits), labels, class names, groups and ids, checked once.
+"""DATA files: probabilities (or logits), labels, class names, groups and ids, read and checked.
 
 DATA is one of
 
@@ -8,8 +8,8 @@ DATA is one of
 - `.npy` with the probabilities alone; the labels in a second `.npy` file;
 - `-`, any of these from standard input.
 
-A label is a class name or a column number counted from 0; `pippin._validation.labels` distinguishes
-them. Rows are counted from 0 too.
+Labels are class names or column numbers; `pippin._validation.labels` decides which. Rows and columns are numbered
+from 0.
 """
 
 import csv
@@ -29,28 +29,28 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
 from pippin._validation.rows import Rows, agree, as_rows
-from pippin.tables.columns import Layout, find_columns, no_class, normalized, suspect_columns
-from pippin.tables.formats import STDIN, read_arrays, read_column, whole_if_all
+from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class, suspect_columns
+from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column
 
 EXAMPLE = "the embedded example"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """Content of a DATA file: checked probabilities (or logits), and labels as they are in the file.
+    """Content of a DATA file: checked probabilities (or logits), and labels as the file spells them.
 
     Attributes:
         path: the file; None for the embedded example.
         checksum: the SHA-256 of its content.
         probs: (n, K) probabilities or logits.
         from_logits: True for logits.
-        labels: the true classes as they are in the file; None, if there are none.
-        classes: the names of the columns, if there are any.
-        groups: the group of each row, if there are groups.
-        labels_are: "names" or "indices", if the user said so.
-        ids: the name of the ids, and one per row.
-        first: the number of rows of the file before these.
-        checked: True if the rows are known to be distributions.
+        labels: the true classes as the file spells them; None without labels.
+        classes: the names of the classes; None if the file has none.
+        groups: the group of each row; None without groups.
+        labels_are: "names" or "indices" where the user chose the meaning of labels.
+        ids: the name of the id column, and the id of each row; None without ids.
+        first: the number of the first row in its file.
+        checked: True if every row was checked to be a probability distribution.
     """
 
     path: Path | None
@@ -67,31 +67,31 @@ class Data:
 
     @property
     def name(self) -> str:
-        """The name of the file in messages."""
+        """Name of the file in messages."""
         return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else visible(self.path)
 
     @property
     def title(self) -> str:
-        """The name of the file without its folder and ending."""
+        """Name of the file without its folder and ending."""
         if self.path is None or self.path == STDIN:
             return self.name
         return visible(Path(self.path.name.removesuffix(".gz")).stem)
 
     @property
     def rows(self) -> Rows:
-        """The probabilities with their class names."""
+        """Probabilities with their class names."""
         return Rows(self.probs, self.from_logits, self.classes, checked=self.checked)
 
     @property
     def labelled(self) -> Labelled:
-        """The rows with their true classes and names."""
+        """Rows with their true classes and class names."""
         return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
 
     def truth(self, classes: Classes | None = None) -> Codes:
-        """Return the labels as column numbers.
+        """Return the true class of each row as a column number.
 
         Args:
-            classes: the names among which labels are looked up, if the file has no names.
+            classes: class names for a file without any.
 
         Raises:
             InputError: the file has no labels, or one of them is no class.
@@ -121,7 +121,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
         layout: the roles of its columns.
 
     Raises:
-        InputError: the file is missing, damaged, of another kind, or holds no probabilities; it is named.
+        InputError: the file is missing, damaged, in another format, or holds no probabilities.
     """
     path = Path(path)
     content, checksum = read_arrays(path, layout)
@@ -133,9 +133,9 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     from_logits = "logits" in content or layout.logits
     probs = content["logits" if "logits" in content else "probs"]
     if layout.normalize:
-        probs = normalized(probs, from_logits, path)
-    if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":  # names that are whole numbers, as labels are
-        reading = reading or "names"
+        probs = normalize_rows(probs, from_logits, path)
+    if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":
+        reading = reading or "names"  # classes are named by whole numbers, and so are labels
     names, groups = None, content.get("groups")
     with naming(path):
         if probs.dtype.kind not in "fiub":
@@ -144,7 +144,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
         if classes is not None:
             names = tuple(map(str, as_classes([str(name) for name in classes], rows)))
         if groups is not None:
-            groups = checked_groups(groups, rows.n)
+            groups = check_groups(groups, rows.n)
     check_rows(path, replace(rows, names=names), "id" in content and not layout.names_classes)
     ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
     if ids is not None and ids[1].shape != (len(probs),):
@@ -152,16 +152,16 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     return Data(path, checksum, probs, from_logits, labels, names, groups, reading, ids)
 
 
-def known(data: Data) -> Any:
-    """Return the labels as column numbers in the form that `calibrate` takes."""
+def label_numbers(data: Data) -> Any:
+    """Return the labels as column numbers, marked as such for `calibrate`."""
     return ColumnNumbers(data.truth())
 
 
 def read_features(data: Data) -> NDArray[Any]:
-    """Read the array features of an .npz file, such as `train --features` writes.
+    """Read the array `features` of an .npz file, such as `pippin train --features` writes.
 
     Raises:
-        InputError: it has none.
+        InputError: the file has no such array.
     """
     if data.path is not None and data.path.suffix == ".npz":
         with np.load(data.path, allow_pickle=False) as arrays:
@@ -197,7 +197,7 @@ def example_data() -> Data:
 
 @contextmanager
 def naming(name: object, first: int = 0) -> Iterator[None]:
-    """Make errors inside name the file and its remedy for files; `first` rows of it come before."""
+    """Add the name of the file to errors raised inside, whose row 0 is row `first` of the file."""
     try:
         yield
     except InputError as error:
@@ -205,13 +205,13 @@ def naming(name: object, first: int = 0) -> Iterator[None]:
 
 
 def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> None:
-    """Raise an InputError that names the first row that is no distribution, or the columns that are no classes.
+    """Raise an InputError for the first row that is no distribution, or for columns that cause it.
 
     Args:
         path: the file.
         rows: some of its rows.
-        blame_columns: True for a table where the user did not choose the columns of probabilities.
-        first: the number of rows of the file before these.
+        blame_columns: True to look for columns that hold no probabilities, where the user did not choose the columns.
+        first: the number of the first row in the file.
     """
     odd = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
     try:
@@ -221,20 +221,20 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
         if not odd:
             raise error.later(first).in_file(path) from error
     if odd and rows.names is not None:
-        why = "of whole numbers beside logits" if rows.logits else "without which every row sums to 1"
-        raise no_class(path, [str(rows.names[column]) for column in odd], why)
+        why = "of whole numbers among logits" if rows.logits else "without which every row sums to 1"
+        raise not_a_class(path, [str(rows.names[column]) for column in odd], why)
 
 
-def checked_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
-    """Return groups as whole numbers, if all are, else as text; None where nearly every row has one of its own."""
+def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
+    """Return groups as whole numbers if all are, else as text; None if nearly every row has its own group."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
-    return None if are_ids(np.unique(checked), n) else whole_if_all(checked)
+    return None if are_ids(np.unique(checked), n) else as_whole_numbers(checked)
 
 
 class LabelledRow(NamedTuple):
-    """One row of a growing table, with its label and group; None if the table has no such column."""
+    """Row of a growing table with its label and group, which are None if the table has no such column."""
 
     row: Vector
     label: str | None
@@ -242,10 +242,10 @@ class LabelledRow(NamedTuple):
 
 
 def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Classes) -> Iterator[LabelledRow]:
-    """Yield each row of a growing .csv table as its line comes. Blank lines are skipped.
+    """Yield the rows of a growing .csv table as soon as their lines arrive, without blank lines.
 
     Raises:
-        InputError: no header, columns of other classes, or a row that has too few cells, no number or no label.
+        InputError: the header is missing or names other classes, or a row lacks cells, numbers or its label.
 
     >>> table = ["crop,weed,label", "0.25,0.75,weed"]
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
@@ -260,7 +260,7 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
         agree(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
     for number, line in enumerate(cells for cells in table if cells):
         if len(line) != len(header):
-            raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "mend it")
+            raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "correct it")
         cells = dict(zip(header, map(str.strip, line), strict=True))
         label, group = (None if name is None else cells[name] for name in (columns.label, columns.group))
         if label == "":
@@ -274,5 +274,6 @@ def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
         try:
             row[k] = float(cells[name])
         except ValueError as error:
-            raise InputError(f"{where} has {cells[name]!r} in column {name!r}, expected a number", "mend it") from error
+            what = f"{where} has {cells[name]!r} in column {name!r}, expected a number"
+            raise InputError(what, "correct it") from error
     return row

@@ -18,15 +18,15 @@ from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
 from pippin._validation.rows import Rows, as_rows, shortened
-from pippin.tables.columns import Layout, TableColumns, find_columns, normalized
-from pippin.tables.formats import csv_content, opened, parquet_content, parsed, scan_csv, whole_if_all
-from pippin.tables.reading import Data, check_rows, checked_groups, naming
+from pippin.tables.columns import Layout, TableColumns, find_columns, normalize_rows
+from pippin.tables.formats import as_whole_numbers, call_polars, csv_content, open_file, parquet_content, scan_csv
+from pippin.tables.reading import Data, check_groups, check_rows, naming
 
 if TYPE_CHECKING:
     import polars
 
-BATCH = 1 << 17  # rows
-HELD = 1 << 28  # bytes of probabilities that are gathered in memory
+BATCH = 1 << 17  # rows of a batch, at most
+IN_MEMORY = 1 << 28  # bytes of probabilities that `Scan.read_all` keeps in memory, at most
 TABLES = (".parquet", ".csv", ".csv.gz")
 ENDINGS = ".parquet, .csv or .csv.gz"
 
@@ -42,17 +42,23 @@ def scan(
     normalize: bool = False,
     labels_are: Reading | None = None,
 ) -> "Scan":
-    """Scan tables in batches; `calibrate`, `predict` and `evaluate` take the result instead of arrays.
+    """Describe tables to be read in batches; `calibrate`, `predict` and `evaluate` take the result instead of arrays.
 
     Args:
         paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or several; .parquet, .csv or .csv.gz.
-        label: the column of true classes, if it is not called label.
+        label: the column of true classes; by default the column `label`.
         id: a column that names the rows.
         classes: the columns of probabilities; by default all that are not label, group or id.
-        prefix: a prefix of the columns of probabilities that is not part of the classes' names.
-        logits: if True, take a softmax of the columns first.
-        normalize: if True, divide each row by its sum first.
-        labels_are: "names" or "indices", where whole numbers could be both.
+        prefix: prefix of the names of these columns, which is removed to get the names of the classes.
+        logits: whether these columns hold logits, of which a softmax is taken.
+        normalize: whether each row is divided by its sum.
+        labels_are: "names" or "indices": the meaning of labels that are whole numbers and could be both.
+
+    Returns:
+        A Scan, which reads rows on demand.
+
+    Raises:
+        InputError: a table is missing or damaged, or the tables have different classes.
 
     >>> import pathlib, pippin, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,10 +73,10 @@ def scan(
 
 
 def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
-    """Scan tables with this layout; see `scan`."""
+    """Like `scan`, with the column roles as a Layout."""
     if not paths:
         raise InputError("Expected a table, got none", "name a file, a folder or a pattern")
-    return Scan(tuple(paths), _described(expand(paths), layout), layout)
+    return Scan(tuple(paths), _describe_tables(expand(paths), layout), layout)
 
 
 def is_scanned(paths: Iterable[Path]) -> bool:
@@ -89,10 +95,10 @@ def ending(path: Path) -> str | None:
 
 
 def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files of paths, folders and patterns; those of a folder or a pattern in the order of their names.
+    """Return the files of all paths, folders and patterns; files of a folder or a pattern are sorted by name.
 
     Raises:
-        InputError: there is none, one is no table, or one is named twice.
+        InputError: no file is found, a file is no table, or a file is named twice.
     """
     expanded: list[Path] = []
     for path in paths:
@@ -121,7 +127,7 @@ def _is_pattern(path: Path) -> bool:
 
 
 class Table(NamedTuple):
-    """Columns of a table file, with the classes in the order of the first table's, their types, and its rows."""
+    """A table file: columns by role, with the classes in the order of the first table, types, and number of rows."""
 
     path: Path
     columns: TableColumns
@@ -134,47 +140,47 @@ class Table(NamedTuple):
 
     @property
     def id_type(self) -> Any:
-        """The polars type of the ids; None without ids."""
+        """Polars type of the ids; None without ids."""
         return self.schema.get(self.columns.id or "")
 
     def content(self, frame: "polars.DataFrame", first: int = 0) -> dict[str, Any]:
-        """Convert some rows and columns to arrays by name; `first` is the number of rows before them."""
+        """Convert some rows and columns to arrays by name; the first row has number `first` in the table."""
         if self.is_parquet:
             return parquet_content(frame, self.columns, self.path)
         return csv_content(frame, self.columns, self.path, first)
 
 
-def _described(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
-    """Find the columns of every table, which must have the classes of the first one, in any order."""
+def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
+    """Assign column roles in every table; all must have the classes of the first table, in any order."""
     tables: list[Table] = []
     for path in paths:
-        head = _collected(_scanned(path).head(0), path)
+        head = _collect(_scan_table(path).head(0), path)
         columns = find_columns(head.columns, layout, path)
         if tables:
             columns = _as_in_first(columns, tables[0], path)
         table = Table(path, columns, dict(head.schema), None)
         table.content(head)  # checks the types
-        tables.append(counted(table) if table.is_parquet else table)
+        tables.append(count_rows(table) if table.is_parquet else table)
     return tuple(tables)
 
 
-def _scanned(path: Path) -> "polars.LazyFrame":
-    """Scan a table, which must still exist."""
+def _scan_table(path: Path) -> "polars.LazyFrame":
+    """Return a lazy polars frame of a table; raise an InputError if the file is missing."""
     import polars
 
-    with opened(path):
+    with open_file(path):
         return polars.scan_parquet(path, glob=False) if ending(path) == ".parquet" else scan_csv(path, path)
 
 
-def _collected(table: "polars.LazyFrame", path: Path) -> "polars.DataFrame":
-    return parsed(table.collect, path, ending(path) == ".parquet")
+def _collect(table: "polars.LazyFrame", path: Path) -> "polars.DataFrame":
+    return call_polars(table.collect, path, ending(path) == ".parquet")
 
 
 def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumns:
-    """Put the classes in the order of the first table's.
+    """Order the classes as in the first table.
 
     Raises:
-        InputError: the table has a class more or less than the first one; it is named.
+        InputError: the table lacks a class or a label or group column of the first table, or has another one.
     """
     by_name, names = dict(zip(columns.names, columns.classes, strict=True)), first.columns.names
     if missing := [name for name in names if name not in by_name]:
@@ -191,24 +197,24 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
     return columns._replace(classes=[by_name[name] for name in names], names=names)
 
 
-def counted(table: Table) -> Table:
+def count_rows(table: Table) -> Table:
     """Count the rows of a table."""
     import polars
 
     if table.rows is not None:
         return table
-    return table._replace(rows=_collected(_scanned(table.path).select(polars.len()), table.path).item())
+    return table._replace(rows=_collect(_scan_table(table.path).select(polars.len()), table.path).item())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan:
-    """Tables with the roles of their columns; rows are read on demand.
+    """Tables of probabilities that are read in batches, on demand; the result of `pippin.scan`.
 
     Attributes:
         paths: the files, folders and patterns.
         tables: the columns and rows of each file.
         layout: the roles of the columns.
-        id_types: the polars types of the ids of all tables, where these are some of them.
+        id_types: the polars types of the ids of all tables, if `tables` are only some of them.
     """
 
     paths: tuple[Path, ...]
@@ -218,20 +224,20 @@ class Scan:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the first table."""
+        """Names of the classes, in the order of the first table."""
         names = self.tables[0].columns.names
         with naming(self.tables[0].path):
             return tuple(map(str, as_classes(names, as_rows(np.empty((1, len(names)))))))
 
     @property
     def name(self) -> str:
-        """The name of the tables in messages."""
+        """Name of the tables in messages."""
         more = len(self.paths) - 1
         return str(self.paths[0]) + (f" and {more} more" if more else "")
 
     @property
     def rows(self) -> int | None:
-        """The number of rows; None where a table of text was not counted."""
+        """Number of rows; None before the rows of every text table are counted."""
         counts = [table.rows for table in self.tables]
         return None if None in counts else sum(filter(None, counts))
 
@@ -242,7 +248,7 @@ class Scan:
 
     @property
     def id_type(self) -> Any:
-        """The polars type of the ids, where it is the same in all tables; None otherwise."""
+        """Polars type of the ids if it is the same in all tables, else None."""
         return next(iter(self._id_types)) if len(self._id_types) == 1 else None
 
     @property
@@ -257,30 +263,29 @@ class Scan:
         """Yield the rows from `start` on in batches, in order.
 
         Args:
-            needs: the columns beside the probabilities: "labels", "groups", "ids".
-            start: the number of rows that are left out.
+            needs: the columns to read in addition to the probabilities: "labels", "groups", "ids".
+            start: the number of the first row.
         """
-        reading = self._reading() if "labels" in needs else None
+        reading = self._label_reading() if "labels" in needs else None
         kind: str | None = None
         first = start
         for table, in_file, frame in self._frames(needs, start):
             data = replace(self._data(table, frame, in_file), labels_are=reading)
             labels = data.truth() if "labels" in needs else None
             if labels is not None and len(labels):
-                kind = _agreed(kind, _kind(data, labels[0]), data)
-            context = partial(_naming_rows, data, not self.layout.names_classes)
+                kind = _check_label_kind(kind, _label_kind(data, labels[0]), data)
+            context = partial(_errors_of_batch, data, not self.layout.names_classes)
             yield Batch(data.rows, labels, data.groups, data.ids, first, context)
             first += len(data.probs)
 
-    def some(self, start: int, stop: int) -> "tuple[Scan, int]":
-        """Return the tables that hold the rows from `start` to `stop`, and the number of their rows before `start`.
+    def row_range(self, start: int, stop: int) -> "tuple[Scan, int]":
+        """Return a scan of the tables that hold the rows from `start` to `stop`, and the place of `start` in it.
 
-        All tables must be counted. The result holds no more than these rows need, for a process in another
-        folder.
+        The rows of all tables must be counted. Paths are absolute, for a process in another folder.
 
         Args:
-            start: the first row.
-            stop: the row behind the last.
+            start: the number of the first row.
+            stop: the number after that of the last row.
         """
         chosen: list[Table] = []
         before, first = 0, start
@@ -292,34 +297,34 @@ class Scan:
             before += rows
         return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
-    def settled(self) -> "Scan":
-        """Determine the meaning of whole numbers as labels from all tables, where they could be names or indices."""
-        return replace(self, layout=self.layout._replace(labels_are=self._reading()))
+    def with_label_reading(self) -> "Scan":
+        """Return this scan with the meaning of labels (names or column numbers) determined from all tables."""
+        return replace(self, layout=self.layout._replace(labels_are=self._label_reading()))
 
-    def gathered(self) -> Data:
-        """Read all rows at once; more than `HELD` bytes of probabilities go to an unnamed file."""
+    def read_all(self) -> Data:
+        """Read all rows; probabilities of more than `IN_MEMORY` bytes are kept in an unnamed file."""
         needs = self.tables[0].columns.optional
-        batches: list[Batch] = []  # without their rows, which would stay in memory
+        batches: list[Batch] = []  # without their probabilities, to free memory
 
-        def checked() -> Iterator[NDArray[Any]]:
+        def checked_blocks() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):
                 with batch.naming():
                     rows = batch.rows.verified()
                 batches.append(batch._replace(rows=Rows(np.empty((0, rows.n_classes))), naming=nullcontext))
                 yield rows.array
 
-        probs = concatenate_on_disk(checked(), self._float_type, HELD)
+        probs = concatenate_on_disk(checked_blocks(), self._float_type, IN_MEMORY)
         if not len(probs):
             raise no_rows(self.name)
-        groups = checked_groups(_joined([b.groups for b in batches]), len(probs)) if "groups" in needs else None
+        groups = check_groups(_concatenate([b.groups for b in batches]), len(probs)) if "groups" in needs else None
         labels = ColumnNumbers(np.concatenate([b.labels for b in batches])) if "labels" in needs else None
-        ids = (needs["ids"], _joined([b.ids[1] for b in batches if b.ids])) if "ids" in needs else None
+        ids = (needs["ids"], _concatenate([b.ids[1] for b in batches if b.ids])) if "ids" in needs else None
         checksum = _checksum([table.path for table in self.tables])
         return Data(Path(self.name), checksum, probs, self.layout.logits, labels, self.classes, groups, None, ids)
 
     @property
     def _float_type(self) -> type[np.floating[Any]]:
-        """Type of all probabilities: float32, if they are that in every table."""
+        """Type of the probabilities: float32 if every table has them as float32, else float64."""
         import polars
 
         kinds = {table.schema[name] for table in self.tables for name in table.columns.classes}
@@ -329,16 +334,16 @@ class Scan:
         content, logits = table.content(frame, first), self.layout.logits
         probs, ids = content["probs"], content.get("ids")
         if self.layout.normalize:
-            probs = normalized(probs, logits, table.path, first)
+            probs = normalize_rows(probs, logits, table.path, first)
         if logits and first == 0 and not self.layout.names_classes:
             check_rows(table.path, Rows(probs, True, table.columns.names), True)
         if ids is not None:
             ids = (content["id"], ids if len(self._id_types) == 1 else _as_text(ids))
-        groups, labels = whole_if_all(content.get("groups")), content.get("labels")
+        groups, labels = as_whole_numbers(content.get("groups")), content.get("labels")
         return Data(table.path, "", probs, logits, labels, self.classes, groups, None, ids, first, checked=False)
 
-    def _reading(self) -> Reading | None:
-        """Determine what labels are, where a whole number can name one class and be the column number of another."""
+    def _label_reading(self) -> Reading | None:
+        """Determine whether labels are names or column numbers, where class names are whole numbers too."""
         if self.layout.labels_are is not None or not two_meanings(self.classes):
             return self.layout.labels_are
         seen: dict[Any, None] = {}
@@ -352,27 +357,27 @@ class Scan:
         try:
             return "indices" if (as_labels(labels, len(labels), self.classes) == labels).all() else "names"
         except InputError:
-            return None  # the first batch that is ambiguous by itself raises it, with its row
+            return None  # ambiguous: the batch of the first such label raises an error that names its row
 
     def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
-        """Yield pieces of the tables after `start` rows, each with the number of rows before it in its table."""
+        """Yield frames of the rows from `start` on, each with its table and the number of its first row there."""
         for table in self.tables:
-            if start and start >= (n := counted(table).rows or 0):
+            if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
                 continue
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            rows = _scanned(table.path).select(*dict.fromkeys(wanted)).slice(start)
+            rows = _scan_table(table.path).select(*dict.fromkeys(wanted)).slice(start)
             read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
-            while (frame := parsed(read, table.path, table.is_parquet)) is not None:
+            while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame
                 start += len(frame)
             start = 0
 
 
 @contextmanager
-def _naming_rows(data: Data, blame_columns: bool) -> Iterator[None]:
-    """Make errors inside name the batch's file, its row there, or the column that is no class."""
+def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
+    """Add the file and row of the batch to errors raised inside, or the column that is no class."""
     try:
         yield
     except InputError as error:
@@ -381,16 +386,16 @@ def _naming_rows(data: Data, blame_columns: bool) -> Iterator[None]:
         raise error.later(data.first).in_file(data.path) from error
 
 
-def _kind(data: Data, code: int) -> str | None:
-    """Return the kind of labels of which the first is class `code`; None if it is its name and its number."""
+def _label_kind(data: Data, code: int) -> str | None:
+    """Return whether the first label, class `code`, is a name or a column number; None if it is both."""
     if isinstance(data.labels, ColumnNumbers) or data.labels is None or data.classes is None:
         return "names"
     by_name, by_number = str(data.labels[0]) == data.classes[code], str(data.labels[0]) == str(code)
     return None if by_name and by_number else "names" if by_name else "column numbers"
 
 
-def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
-    """Check that labels are of one kind in all batches."""
+def _check_label_kind(before: str | None, now: str | None, data: Data) -> str | None:
+    """Raise an InputError if labels are names in one batch and column numbers in another; return what they are."""
     if before is not None and now is not None and before != now:
         what = f"has a label that is one of the {now}, where those before are {before}"
         raise InputError(what, "write all labels in one way", row=data.first).in_file(data.name)
@@ -398,15 +403,15 @@ def _agreed(before: str | None, now: str | None, data: Data) -> str | None:
 
 
 def _checksum(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of a file; of several, the SHA-256 of theirs."""
-    sums = [file_checksum(path) for path in paths]
-    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+    """Return the SHA-256 of a single file, or of the joined SHA-256 digests of several files."""
+    digests = [file_checksum(path) for path in paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _joined(several: Sequence[Any]) -> Any:
-    """Join arrays; as text where their types differ."""
-    alike = len({array.dtype.kind for array in several if len(array)}) == 1
-    return np.concatenate(several if alike else [_as_text(array) for array in several])
+def _concatenate(arrays: Sequence[Any]) -> Any:
+    """Concatenate arrays, as text if their types differ."""
+    same_type = len({array.dtype.kind for array in arrays if len(array)}) == 1
+    return np.concatenate(arrays if same_type else [_as_text(array) for array in arrays])
 
 
 def _as_text(array: NDArray[Any]) -> NDArray[Any]:
