@@ -98,38 +98,26 @@ def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> Category
 def clusters_of(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, n_clusters: int, rng: np.random.Generator
 ) -> Codes:
-    """The cluster of each class, numbered from low scores to high; NULL for a class with too few rows.
+    """Cluster the classes; clusters are numbered by increasing scores, and classes with too few rows are in NULL.
 
-    A class is described by the quantiles 0.5, 0.6, 0.7, 0.8, 0.9 and 1 − alpha of its scores and
-    weighs the square root of its count.
+    A class is described by the quantiles 0.5, 0.6, 0.7, 0.8, 0.9 and 1 − alpha of its scores. Its weight is the square
+    root of its number of rows.
     """
-    order = np.lexsort((scores, labels))
-    counts = np.bincount(labels, minlength=n_classes)
-    first = np.cumsum(counts) - counts
-    common, ranks = described_by(counts, alpha)
-    return alike(scores[order][first[common, None] + ranks - 1], common, counts, n_clusters, rng)
-
-
-def described_by(counts: Codes, alpha: float) -> tuple[Codes, Codes]:
-    """The classes that have enough rows, and for each which of its scores, from the smallest on, describe it."""
+    counts, cluster = np.bincount(labels, minlength=n_classes), np.full(n_classes, NULL)
     common = np.flatnonzero(counts >= _needed(alpha))
-    ranks = [[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()]
-    return common, np.array(ranks, dtype=np.int64).reshape(len(common), len(SHARES) + 1)
-
-
-def alike(points: Vector, common: Codes, counts: Codes, n_clusters: int, rng: np.random.Generator) -> Codes:
-    """The cluster of every class, from the quantiles of the common ones."""
-    found = np.full(len(counts), NULL)
     if not len(common):
-        return found
+        return cluster
+    ranks = [[quantile_rank(n, share) for share in (*SHARES, alpha)] for n in counts[common].tolist()]
+    first = np.cumsum(counts) - counts
+    points = scores[np.lexsort((scores, labels))][first[common, None] + np.array(ranks) - 1]
     finite = points[np.isfinite(points)]
     points = np.minimum(points, finite.max(initial=0.0))  # a probability of 0 can score infinity
     points /= np.abs(points).max() or 1.0  # so that no square overflows
     parts, _ = kmeans(points, np.sqrt(counts[common]), min(n_clusters, len(common)), rng)
     present, parts = np.unique(parts, return_inverse=True)
     height = np.array([points[parts == part].mean() for part in range(len(present))])
-    found[common] = np.argsort(np.argsort(height))[parts]
-    return found
+    cluster[common] = np.argsort(np.argsort(height))[parts]
+    return cluster
 
 
 def kmeans(

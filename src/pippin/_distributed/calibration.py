@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian
 from pippin._conformal.calibrate import ranks_from_1
-from pippin._conformal.clusters import NULL, alike, described_by, on_null, plan, sharing
+from pippin._conformal.clusters import NULL, clusters_of, on_null, plan, sharing
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
 from pippin._engine import dispatch
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     """
 
     scores: Vector
-    labels: Codes | None = None
+    labels: Codes = np.empty(0, dtype=np.int64)
     groups: Groups | None = None
     ranks: Indices | None = None
     first: int = 0
@@ -205,20 +205,19 @@ class Calibration:
     def _clustered(self, parts: Sequence[Part], n: int) -> tuple[mondrian.Categories, int, str | None]:
         """Cluster the classes; return their categories, the number of calibration rows, and a warning."""
         n_classes, alpha, generator = len(self.classes), as_alpha(self.alpha), self._after_scores(n)
-        counts = sum((np.bincount(_labels(part), minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
+        counts = sum((np.bincount(part.labels, minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
         cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
         select: Select | None = None
         share, n_clusters = plan(counts, alpha)
         if n_clusters:
-            drawn = gather_categories(
-                parts, mondrian.assign_by_class(n_classes), select=partial(_drawn, generator, share, False)
+            drawn = [_drawn(generator, share, False, part) for part in parts]
+            scores, labels = (
+                np.concatenate([part.scores for part in drawn]),
+                np.concatenate([part.labels for part in drawn]),
             )
-            assert drawn.scores is not None
-            aside, select = drawn.counts, partial(_drawn, generator, share, True)
-            common, ranks = described_by(aside, alpha)
-            points = drawn.scores[drawn.offsets[common, None] + ranks - 1]
-            cluster = alike(points, common, aside, n_clusters, positioned(generator, n))
-            del drawn  # free memory before gathering the other scores
+            cluster = clusters_of(scores, labels, n_classes, alpha, n_clusters, positioned(generator, n))
+            aside, select = np.bincount(labels, minlength=n_classes), partial(_drawn, generator, share, True)
+            del drawn, scores, labels  # before the other scores are gathered
         assignment = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
         return gather_categories(parts, assignment, select=select), int((counts - aside).sum()), on_null(cluster)
 
@@ -256,12 +255,7 @@ def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part
     """Split a part at random by row position: return the calibration rows, or the rows that cluster the classes."""
     u = positioned(generator, part.first).random(len(part.scores))
     chosen = (u >= share) == calibrating
-    return Part(part.scores[chosen], _labels(part)[chosen])
-
-
-def _labels(part: Part) -> Codes:
-    assert part.labels is not None
-    return part.labels
+    return Part(part.scores[chosen], part.labels[chosen])
 
 
 def gather_categories(
@@ -284,7 +278,7 @@ def gather_categories(
     def placed(part: Part) -> tuple[Vector, Codes, Codes, Part]:
         chosen = part if select is None else select(part)
         groups = None if names is None or chosen.groups is None else group_positions(chosen.groups, names)
-        scores, category = assignment(chosen.scores, _labels(chosen).astype(np.int64), groups)
+        scores, category = assignment(chosen.scores, chosen.labels.astype(np.int64), groups)
         return scores, category, np.bincount(category, minlength=int(assignment.lookup.max()) + 1), chosen
 
     offsets = np.concatenate([[0], np.cumsum(sum(placed(part)[2] for part in parts))])

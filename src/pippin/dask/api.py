@@ -236,20 +236,17 @@ def _scores(parts: list[Part]) -> Vector:
 
 
 def _sets(predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int) -> Any:
-    """Predict the sets of some rows; None without rows."""
-    if not len(getattr(probs, "array", probs)):
-        return None
+    """Predict the sets of some rows."""
     needed = {"groups": groups} if "groups" in predictor.takes else {}
     return predictor.predict(probs, seed=positioned(seed, first), nonempty=nonempty, **needed)
 
 
-def _joined(classes: Classes, parts: list[PredictionSets | None]) -> PredictionSets:
-    """Concatenate prediction sets; None stands for parts without rows."""
-    nonempty = [sets for sets in parts if sets is not None]
-    if len(nonempty) == 1:
-        return nonempty[0]
-    sizes = np.concatenate([np.empty(0, dtype=np.int64), *(sets.sizes for sets in nonempty)])
-    members = np.concatenate([np.empty(0, dtype=np.int32), *(sets.members for sets in nonempty)])
+def _joined(classes: Classes, parts: list[PredictionSets]) -> PredictionSets:
+    """Concatenate prediction sets of any number of parts."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = np.concatenate([np.empty(0, dtype=np.int64), *(sets.sizes for sets in parts)])
+    members = np.concatenate([np.empty(0, dtype=np.int32), *(sets.members for sets in parts)])
     return PredictionSets(sizes, members, classes)
 
 
@@ -263,11 +260,9 @@ def _frame(sets: PredictionSets) -> Any:
 
 def _counts(
     predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int
-) -> EvaluationCounts | None:
-    """Count the prediction sets of some rows; None without rows."""
+) -> EvaluationCounts:
+    """Count the prediction sets of some rows."""
     sets = _sets(predictor, seed, nonempty, probs, labels, groups, first)
-    if sets is None:
-        return None
     rows = as_rows(probs)
     return count_sets(sets, rows, labels_of_part(labels, rows.n, predictor.classes), groups)
 

@@ -110,10 +110,11 @@ def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
     for table in settled.tables:
         path = table.path.absolute()  # workers have other working directories
         single = Scan((path,), (table._replace(path=path),), settled.layout)
-        for start in range(0, table.rows or 1, ROWS):
-            stop = None if table.rows is None else min(start + ROWS, table.rows)
-            rows = None if stop is None else stop - start
-            partitions.append(Partition(RowRange(single, start, stop, needs), rows=rows))
+        if table.rows is None:
+            partitions.append(Partition(RowRange(single, 0, None, needs)))
+        else:
+            ranges = row_ranges(single, ROWS, needs)
+            partitions += [Partition(each, rows=(each.stop or 0) - each.start) for _, each in ranges]
     return partitions
 
 
@@ -137,7 +138,7 @@ def with_rows(scan: Scan) -> Scan:
 
 
 def map_batches(part: Partition, number: int, first: int, work: Callable[..., Any]) -> list[Any]:
-    """Call `work` on all rows of a partition, or on each batch of a table; runs as a task.
+    """Call `work` on all rows of a partition, if it has rows, or on each batch of a table; runs as a task.
 
     Args:
         part: the partition.
@@ -146,6 +147,8 @@ def map_batches(part: Partition, number: int, first: int, work: Callable[..., An
         work: a function of rows, labels, groups, and the number of rows before these.
     """
     if not isinstance(part.probs, RowRange):
+        if not len(part.probs):
+            return []
         try:
             return [work(part.probs, part.labels, part.groups, first)]
         except InputError as error:
