@@ -202,7 +202,7 @@ def test_sets_of_a_frame_keep_its_names_and_index():
     "mask", [[0.2, 0.8], [[0.2, 0.8]], [[2, 0]], [[[True]]], [["a", "b"]], [[True, None]]], ids=repr
 )
 def test_what_is_no_mask_is_refused(mask):
-    with pytest.raises(pippin.InputError, match=r"Expected a mask of shape \(n, K\), true where a class is in the set"):
+    with pytest.raises(pippin.InputError, match=r"Expected a mask of shape \(n, K\), True where a class is in the set"):
         pippin.PredictionSets.from_mask(mask)
 
 

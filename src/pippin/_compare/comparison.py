@@ -13,7 +13,7 @@ from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import METRICS, measure, tally_splits
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.coverage_by import Tally, conditional_columns, coverage_columns
-from pippin._conformal.evaluation import MEANINGS, WORDS, told_metric
+from pippin._conformal.evaluation import MEANINGS, WORDS, format_metric
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
@@ -294,6 +294,6 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     """Format the means of a summary under their usual names."""
     columns = {name: values for name, values in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
     for name in METRICS:
-        columns[name] = [told_metric(name, value) for value in columns[name]]
+        columns[name] = [format_metric(name, value) for value in columns[name]]
     columns["threshold"] = columns.pop("threshold")  # last
     return {WORDS[name][0] if name in WORDS else name.replace("_", " "): values for name, values in columns.items()}

@@ -1,4 +1,4 @@
-"""Who is covered: coverage by class, by group and by set size, counted and pooled."""
+"""Counts of covered objects by class, group and set size, and metrics of conditional coverage."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopo
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Objects and those covered, each (2, how many).
+    """Number of objects (first row) and of covered objects (second row), in several divisions of the objects.
 
     Attributes:
-        classes: of every class.
-        groups: of every group.
-        strata: of every stratum of set sizes.
-        sizes: of every size.
+        classes: (2, K) counts by class.
+        groups: (2, groups) counts by group.
+        strata: (2, 5) counts by stratum of set sizes, see `STRATA`.
+        sizes: (2, largest size + 1) counts by set size.
     """
 
     classes: Codes
@@ -30,22 +30,21 @@ class Tally:
     sizes: Codes
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Of two groups of objects that have the same classes and groups."""
+        """Add the counts of other objects with the same classes and groups."""
         most = max(self.sizes.shape[1], other.sizes.shape[1])
-        mine, others = (np.pad(one.sizes, ((0, 0), (0, most - one.sizes.shape[1]))) for one in (self, other))
-        return Tally(
-            self.classes + other.classes, self.groups + other.groups, self.strata + other.strata, mine + others
-        )
+        sizes, others = (np.pad(one.sizes, ((0, 0), (0, most - one.sizes.shape[1]))) for one in (self, other))
+        strata = self.strata + other.strata
+        return Tally(self.classes + other.classes, self.groups + other.groups, strata, sizes + others)
 
 
 def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int) -> Tally:
-    """Codes some objects by their labels and groups and by the sizes of their sets."""
-    every = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
-    return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), every)
+    """Count objects by label, group and set size; `covered` flags those whose set contains the label."""
+    by_size = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
+    return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), by_size)
 
 
 def counted(classes: Codes, groups: Codes, sizes: Codes) -> Tally:
-    """The tally of objects that are counted by class, by group and by the size of their sets.
+    """Complete counts by class, group and set size to a Tally.
 
     >>> counted(np.eye(2), np.eye(2), np.array([[1, 3, 5, 7, 0], [0, 2, 4, 6, 0]])).strata.tolist()
     [[4, 12, 0, 0, 0], [2, 10, 0, 0, 0]]
@@ -56,24 +55,24 @@ def counted(classes: Codes, groups: Codes, sizes: Codes) -> Tally:
 
 
 def pooled(tallies: Iterable[Tally]) -> Tally:
-    """Several tallies as one."""
+    """Add several tallies."""
     return reduce(operator.add, tallies)
 
 
 def shares(counts: Codes) -> Vector:
-    """Coverage of each kind; NaN where there are no objects.
+    """Compute coverage from (2, n) counts; NaN for counts of 0 objects.
 
     >>> shares(np.array([[4, 0], [3, 0]]))
     array([0.75,  nan])
     """
     n, covered = counts
-    found = np.full(len(n), np.nan)
-    np.divide(covered, n, out=found, where=n > 0)
-    return found
+    coverage = np.full(len(n), np.nan)
+    np.divide(covered, n, out=coverage, where=n > 0)
+    return coverage
 
 
 def covgap(classes: Codes, alpha: float) -> float:
-    """The mean over classes of |coverage − (1 − α)|, be it too little or too much.
+    """Compute CovGap, the mean over classes of |coverage − (1 − α)|.
 
     Ding et al. (2023), Class-conditional conformal prediction with many classes.
 
@@ -84,10 +83,10 @@ def covgap(classes: Codes, alpha: float) -> float:
 
 
 def sscv(strata: Codes, alpha: float) -> float:
-    """Size-stratified coverage violation: the largest |coverage − (1 − α)| over strata of set sizes.
+    """Compute SSCV, the size-stratified coverage violation: the largest |coverage − (1 − α)| over strata of set sizes.
 
-    The strata are 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes; those without a set
-    are left out. Angelopoulos et al. (2021), Uncertainty sets for image classifiers.
+    The strata are 0 to 1, 2 to 3, 4 to 10, 11 to 100 and more classes; empty strata are ignored.
+    Angelopoulos et al. (2021), Uncertainty sets for image classifiers.
 
     >>> round(sscv(np.array([[10, 10, 0, 0, 0], [8, 10, 0, 0, 0]]), 0.1), 3)
     0.1
@@ -98,42 +97,41 @@ def sscv(strata: Codes, alpha: float) -> float:
 def conditional_columns(
     candidates: Sequence[object], tallies: Sequence[Tally], classes: Classes, groups: Classes | None, alpha: float
 ) -> dict[str, Any]:
-    """One row per candidate: its worst class, CovGap and SSCV, and its worst group."""
-    worst = [_worst(found.classes, classes) for found in tallies]
+    """Return columns with one row per candidate: its worst class, CovGap and SSCV, and its worst group."""
+    worst = [_worst(tally.classes, classes) for tally in tallies]
     columns: dict[str, Any] = {
         "score": [str(candidate) for candidate in candidates],
         "worst_class": [name for name, _ in worst],
         "worst_class_coverage": [share for _, share in worst],
-        "covgap": [covgap(found.classes, alpha) for found in tallies],
-        "sscv": [sscv(found.strata, alpha) for found in tallies],
+        "covgap": [covgap(tally.classes, alpha) for tally in tallies],
+        "sscv": [sscv(tally.strata, alpha) for tally in tallies],
     }
     if groups is not None:
-        lowest = [_worst(found.groups, groups) for found in tallies]
-        columns |= {
-            "worst_group": [name for name, _ in lowest],
-            "worst_group_coverage": [share for _, share in lowest],
-        }
+        names, coverages = zip(*(_worst(tally.groups, groups) for tally in tallies), strict=True)
+        columns |= {"worst_group": list(names), "worst_group_coverage": list(coverages)}
     return columns
 
 
 def coverage_columns(
     candidates: Sequence[object], counts: Sequence[Codes], rows: Codes, kind: str, names: Classes
 ) -> dict[str, Any]:
-    """One row per candidate and class (or group) that occurs: how many rows it has, and its coverage."""
+    """Return columns with one row per candidate and class (or group): its number of rows, and its coverage."""
     present = np.flatnonzero(rows).tolist()
     return {
         "score": np.repeat([str(candidate) for candidate in candidates], len(present)),
         kind: [names[k] for k in present] * len(candidates),
         "n": np.tile(rows[present], len(candidates)),
-        "coverage": np.concatenate([shares(found)[present] for found in counts]),
+        "coverage": np.concatenate([shares(of_candidate)[present] for of_candidate in counts]),
     }
 
 
-def _by(kind: Codes, covered: Flags, n: int) -> Codes:
-    return np.stack([np.bincount(kind, minlength=n), np.bincount(kind[covered], minlength=n)])
+def _by(codes: Codes, covered: Flags, n: int) -> Codes:
+    """Count the objects, and the covered ones, of each of n codes."""
+    return np.stack([np.bincount(codes, minlength=n), np.bincount(codes[covered], minlength=n)])
 
 
 def _worst(counts: Codes, names: Classes) -> tuple[str | int, float]:
-    found = shares(counts)
-    k = int(np.nanargmin(found))
-    return names[k], float(found[k])
+    """Return the name and the coverage of the class or group with the lowest coverage."""
+    coverage = shares(counts)
+    k = int(np.nanargmin(coverage))
+    return names[k], float(coverage[k])

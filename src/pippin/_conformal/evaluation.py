@@ -1,4 +1,4 @@
-"""Evaluation of prediction sets on labelled rows."""
+"""Evaluation of prediction sets on labeled rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from pippin._validation.rows import as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WORDS = {  # what each metric is called before people, and what it means
+WORDS = {  # printed name and meaning of each metric
     "coverage": ("coverage", "share of sets that hold the true class"),
     "mean_size": ("size", "classes per set, the paper's efficiency"),
     "singleton_rate": ("singletons", "share of sets with one class, the paper's informativeness"),
@@ -32,16 +32,16 @@ WORDS = {  # what each metric is called before people, and what it means
 
 
 MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and informativeness)."
-GAPS = {  # how far groups of objects are from the level
+GAPS = {  # meaning of the metrics of conditional coverage; "level" is 1 − alpha
     "CovGap": "mean distance of the classes' coverage from the level",
     "SSCV": "largest distance from it over sets of like size (0–1, 2–3, 4–10, 11–100, more classes)",
 }
 
 
-def told_metric(name: str, value: float) -> str:
-    """A metric as people read it: shares in per cent, sizes with two digits.
+def format_metric(name: str, value: float) -> str:
+    """Format a metric: shares as percentages, sizes with two digits.
 
-    >>> told_metric("coverage", 0.9012), told_metric("mean_size", 1.4823), told_metric("threshold", 1.72881)
+    >>> format_metric("coverage", 0.9012), format_metric("mean_size", 1.4823), format_metric("threshold", 1.72881)
     ('90.1%', '1.48', '1.729')
     """
     if name == "threshold":
@@ -50,7 +50,7 @@ def told_metric(name: str, value: float) -> str:
 
 
 def empty_because(accuracy: float, alpha: float, empty: float) -> str:
-    """Why sets are empty, in a sentence.
+    """Explain in one sentence that sets are empty because the classifier's accuracy exceeds 1 − alpha.
 
     >>> print(empty_because(0.97, 0.1, 0.08))
     The classifier is right 97% of the time, more often than the 90% that alpha=0.1 asks for, so 8% of the sets are
@@ -63,7 +63,7 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     )
 
 
-SURE = 4  # standard errors
+SURE = 4  # standard errors of coverage from 1 − alpha that are not taken for chance
 
 
 def compare_share(
@@ -101,26 +101,26 @@ def compare_share(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every metric of some sets. The counts say how much a coverage rests on.
+    """Metrics of prediction sets on labeled rows; `pippin.evaluate` returns it.
 
     Attributes:
-        n: how many objects.
-        coverage: the share of sets that hold the true class.
-        mean_size: the mean size of a set: the paper's word.
-        singleton_rate: the share of singletons, sets of one class: the paper's word.
-        empty_rate: the share of empty sets.
-        size_counts: how many sets have each size.
+        n: number of objects.
+        coverage: share of sets that contain the true class.
+        mean_size: mean number of classes in a set, the paper's efficiency.
+        singleton_rate: share of sets with one class, the paper's informativeness.
+        empty_rate: share of empty sets.
+        size_counts: number of sets of each size.
         size_coverage: coverage of the sets of each size.
-        class_counts: how many objects each class has.
+        class_counts: number of objects of each class.
         class_coverage: coverage of each class.
-        group_counts: how many objects each group has, where groups were given.
-        group_coverage: coverage of each group.
-        alpha: the level that was asked for, if it was told.
+        group_counts: number of objects in each group; empty without groups.
+        group_coverage: coverage of each group; empty without groups.
+        alpha: significance level (miscoverage), or None if it is unknown.
         covgap: CovGap, the mean over classes of `|coverage − (1 − alpha)|`; None without alpha.
-        sscv: SSCV, size-stratified coverage violation: the largest such gap over strata of set sizes, 0 to 1, 2
+        sscv: size-stratified coverage violation, the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2
             to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
-        n_calibration: how many rows calibrated, if it was told.
-        accuracy: the share of objects whose most probable class is the true one; None where that is not known.
+        n_calibration: number of calibration rows, or None if it is unknown.
+        accuracy: share of objects whose most probable class is the true class, or None if it is unknown.
     """
 
     n: int
@@ -142,23 +142,23 @@ class Evaluation:
 
     @property
     def verdict(self) -> str:
-        """Whether coverage is what was asked for, in a sentence; without a level there is nothing to hold it against.
+        """Comparison of coverage with 1 − alpha in one sentence; without alpha the coverage alone.
 
-        The standard error is that of so many rows, and of so many calibration rows where their number is known.
+        The standard error accounts for the number of rows, and for the number of calibration rows if it is known.
         """
         text, above = f"covers {100 * self.coverage:.1f}%", "tied scores, easier rows, or the calibration rows do that"
         return compare_share(self.coverage, self.n, self.alpha, self.n_calibration, text=text, above=above)
 
     @property
     def on_empty(self) -> str | None:
-        """Why sets are empty and what to ask for, where the classifier is right more often than was asked."""
+        """Explanation of empty sets if the classifier's accuracy exceeds 1 − alpha; None otherwise."""
         if self.alpha is None or self.accuracy is None or self.accuracy <= 1 - self.alpha or self.empty_rate == 0:
             return None
         return empty_because(self.accuracy, self.alpha, self.empty_rate)
 
     @property
     def worst_class(self) -> str | int:
-        """The class that is covered least."""
+        """Class with the lowest coverage."""
         return min(self.class_coverage, key=lambda name: self.class_coverage[name])
 
     @property
@@ -168,12 +168,12 @@ class Evaluation:
 
     @property
     def mean_group_coverage(self) -> float | None:
-        """The mean over groups of the share covered, each counting once: what a row of a random group may expect."""
+        """Unweighted mean of the groups' coverages, the expected coverage of a random group; None without groups."""
         return fmean(self.group_coverage.values()) if self.group_coverage else None
 
     @property
     def worst_group(self) -> str | int | None:
-        """The group that is covered least, if there are groups."""
+        """Group with the lowest coverage; None without groups."""
         return min(self.group_coverage, key=lambda name: self.group_coverage[name], default=None)
 
     def __str__(self) -> str:
@@ -186,13 +186,12 @@ class Evaluation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        told = {word: [told_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
-        if self.singleton_accuracy is not None:
-            told["singleton accuracy"] = [format_share(self.singleton_accuracy)]
-        known = {name: getattr(self, name.lower()) for name in ("accuracy", *GAPS)}
-        told |= {name: [format_share(value)] for name, value in known.items() if value is not None}
-        note = " ".join(f"{name}: {GAPS[name]}." for name in GAPS if known[name] is not None)
-        whole = html_columns(f"{self.n:,} objects: {self.verdict}.", told, note=f"{MEANINGS} {note}")
+        metrics = {word: [format_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
+        shares = {"singleton accuracy": self.singleton_accuracy, "accuracy": self.accuracy}
+        shares |= {name: getattr(self, name.lower()) for name in GAPS}
+        metrics |= {name: [format_share(value)] for name, value in shares.items() if value is not None}
+        note = " ".join(f"{name}: {meaning}." for name, meaning in GAPS.items() if shares[name] is not None)
+        overall = html_columns(f"{self.n:,} objects: {self.verdict}.", metrics, note=f"{MEANINGS} {note}")
         worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
         of_classes: dict[str, list[Any]] = {
             "class": [visible(name) for name in worst],
@@ -200,14 +199,24 @@ class Evaluation:
             "coverage": [self._share(self.class_coverage[name]) for name in worst],
         }
         short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g}% asked for over all."
-        return whole + html_columns("By class, the least covered first.", of_classes, note=short)
+        return overall + html_columns("By class, the least covered first.", of_classes, note=short)
 
     def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
-        """Coverage of every class (or group, or size of sets), each with its 95% interval; Matplotlib axes.
+        """Plot the coverage of each class, group or set size, with 95% confidence intervals.
 
         Args:
-            ax: where to draw; new axes, if not given.
-            what: "class" or "group", the least covered on top, or "size".
+            ax: Matplotlib axes to draw on; new axes by default.
+            what: "class" or "group", with the lowest coverage on top, or "size".
+
+        Returns:
+            The Matplotlib axes.
+
+        Raises:
+            InputError: `what` is "group", and the sets were evaluated without groups.
+
+        >>> import pippin
+        >>> sets = pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"])
+        >>> axes = pippin.evaluate(sets, ["weed", "weed"]).plot()
         """
         from pippin._plotting.sets import plot_coverage
 
@@ -236,6 +245,7 @@ class Evaluation:
 
 
 def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
+    """Return the lines of a table of counts and coverages by class or group."""
     width = max([5, *(len(visible(name)) for name in coverages)])
     rows = [f"{visible(name):<{width}}  {counts[name]:>7}  {value:.4f}" for name, value in coverages.items()]
     return ["", f"{kind:<{width}}  objects  coverage", *rows]
@@ -251,20 +261,23 @@ def evaluate(
     n_calibration: int | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Measure prediction sets: coverage, size, singletons and empty sets, with coverage by set size and class.
+    """Evaluate prediction sets: coverage, mean size, singletons and empty sets, with coverage by set size and class.
 
     Args:
-        sets: what `predict` returned, sets of any other library (`PredictionSets.from_mask`), or a predictor, whose
-            sets of `probs` are measured.
-        labels: the true classes, as indices or as names; or what `pippin.scan` returns, which brings them.
-        probs: with a predictor, what it predicts.
-        groups: the group of each object, for coverage per group; a predictor with thresholds per group uses them too.
-        alpha: the significance level, for CovGap, SSCV and `Evaluation.verdict`; a predictor brings its own.
-        n_calibration: the number of calibration rows, for the verdict's standard error; a predictor brings its own.
-        options: with a predictor, further keywords of its `predict`, such as seed or weights.
+        sets: prediction sets, also of another library (`PredictionSets.from_mask`); or a predictor, to evaluate its
+            sets of `probs`.
+        labels: the true classes, as indices or as names; or tables with labels, from `pippin.scan`.
+        probs: (n, K) probabilities, if `sets` is a predictor.
+        groups: the group of each object, for coverage per group; a group-conditional predictor uses them too.
+        alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default that of the predictor.
+        n_calibration: number of calibration rows, for the verdict; by default that of the predictor.
+        options: other keywords of the predictor's `predict`, such as seed or weights.
 
     Returns:
-        All measures; `print` shows them as a table.
+        The metrics; `print` shows them as a table.
+
+    Raises:
+        InputError: there is no set, a label is not one of the classes, or keywords of a predictor come with sets.
 
     >>> import pippin
     >>> import numpy as np
@@ -296,8 +309,8 @@ def evaluate(
     truth = as_labels(labels, len(sets), sets.classes)
     group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
     level = None if alpha is None else as_alpha(alpha)
-    found = evaluate_covered(sets.sizes, sets.hold(truth), truth, sets.classes, group, names, level)
-    return replace(found, n_calibration=n_calibration)
+    result = evaluate_covered(sets.sizes, sets.contain_codes(truth), truth, sets.classes, group, names, level)
+    return replace(result, n_calibration=n_calibration)
 
 
 def evaluate_covered(
@@ -309,7 +322,7 @@ def evaluate_covered(
     groups: Sequence[str | int] | None,
     alpha: float | None,
 ) -> Evaluation:
-    """Evaluate sets of these sizes, of which some contain the label; `groups` are the names of the groups."""
+    """Evaluate sets from their sizes and flags of those that contain the label; `groups` are the group names."""
     counts = tally(sizes, covered, labels, group, len(classes), 1 if groups is None else len(groups))
     return evaluate_counts(counts, classes, groups, alpha)
 
@@ -317,38 +330,36 @@ def evaluate_covered(
 def _evaluate_predictor(
     predictor: Any, labels: ArrayLike, probs: Any, groups: ArrayLike | None, options: dict[str, Any]
 ) -> Evaluation:
+    """Evaluate the predictor's sets of `probs`; its accuracy is unknown if `probs` has one matrix per fold."""
     if probs is None:
-        raise InputError("Expected probs= with a predictor, got none", "pass the rows that it is to predict")
+        raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
     sets = predictor.predict(probs, **needed, **options)
-    known = {
-        "alpha": predictor.alpha,
-        "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration)),
-    }
-    found = evaluate(sets, labels, groups=groups, **known)
+    n_calibration = round(getattr(predictor, "n_effective", predictor.n_calibration))
+    result = evaluate(sets, labels, groups=groups, alpha=predictor.alpha, n_calibration=n_calibration)
     if "folds" in predictor.takes:
-        return found
+        return result
     rows = as_rows(probs, bool(options.get("from_logits")))
-    return replace(found, accuracy=accuracy(rows, as_labels(labels, rows.n, predictor.classes)))
+    return replace(result, accuracy=accuracy(rows, as_labels(labels, rows.n, predictor.classes)))
 
 
 def evaluate_counts(
     counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None
 ) -> Evaluation:
-    """The same from counts, which may be those of several parts, added up."""
+    """Evaluate sets from their counts, which may be sums over several parts of the rows."""
     (by_size, covered), names = counted.sizes, () if groups is None else groups
     n = int(by_size.sum())
     if not n:
         raise InputError("Expected at least one prediction set to measure, got none")
-    occur = np.flatnonzero(by_size).tolist()
+    sizes = np.flatnonzero(by_size).tolist()
     return Evaluation(
         n=n,
         coverage=int(covered.sum()) / n,
         mean_size=int((np.arange(len(by_size)) * by_size).sum()) / n,
         singleton_rate=int(by_size[1:2].sum()) / n,
         empty_rate=int(by_size[0]) / n,
-        size_counts={size: int(by_size[size]) for size in occur},
-        size_coverage={size: float(covered[size] / by_size[size]) for size in occur},
+        size_counts={size: int(by_size[size]) for size in sizes},
+        size_coverage={size: float(covered[size] / by_size[size]) for size in sizes},
         class_counts=_named(counted.classes[0], classes, counted.classes[0]),
         class_coverage=_named(shares(counted.classes), classes, counted.classes[0]),
         group_counts=_named(counted.groups[0], names, counted.groups[0]),
@@ -360,5 +371,5 @@ def evaluate_counts(
 
 
 def _named(values: NDArray[Any], names: Sequence[str | int], counts: Codes) -> dict[str | int, Any]:
-    """The values of those that occur, by name."""
+    """Return the values by name, without names that do not occur."""
     return {name: value for name, value, n in zip(names, values.tolist(), counts.tolist(), strict=False) if n}

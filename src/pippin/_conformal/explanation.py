@@ -21,17 +21,17 @@ MOST_SHOWN = 12  # classes that a repr shows
 
 
 class ExplainedClass(NamedTuple):
-    """One class of the object: what speaks for it and against it.
+    """Explanation of one class of an object.
 
     Attributes:
         name: the class.
         rank: its rank by probability, from 1.
-        probability: what the classifier gave it.
-        score: how strange it would be as the true class.
-        threshold: what its score must not exceed.
-        p_value: the share of calibration examples at least as strange; None where there is none.
-        inside: whether it is in the set.
-        why: the same in words.
+        probability: its probability.
+        score: its nonconformity score.
+        threshold: the largest score of a class in the set.
+        p_value: its conformal p-value; None if the predictor has no p-values.
+        inside: True if the class is in the set.
+        why: the reason for `inside` in words.
     """
 
     name: str | int
@@ -46,11 +46,17 @@ class ExplainedClass(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """Every class of one object, the most probable first, and why it is in the set or not.
+    """Explanation of an object's prediction set, class by class; `ConformalPredictor.explain` returns it.
 
     Attributes:
         classes: one entry per class, the most probable first.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip", classes=data.classes)
+    >>> predictor.explain(data.probs[2001]).classes[0].why
+    'in: its score 0.0003092 is at most 1.729 (p = 0.867)'
     """
 
     classes: tuple[ExplainedClass, ...]
@@ -58,7 +64,7 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The set in a sentence."""
+        """Summary of the set in one sentence."""
         inside = [visible(one.name) for one in self.classes if one.inside]
         if not inside:
             best = self.classes[0]
@@ -73,15 +79,22 @@ class Explanation:
         return f"{len(inside):,} of {len(self.classes):,} classes {are} in the set: {named}."
 
     def to_frame(self) -> "polars.DataFrame":
-        """One row per class, the most probable first."""
+        """Convert the explanation to a polars frame with one row per class, the most probable first.
+
+        Returns:
+            A frame with the columns of `classes`: name, rank, probability, score, threshold, p_value, inside and why.
+        """
         table: polars.DataFrame = frame(dict(zip(ExplainedClass._fields, zip(*self.classes, strict=True), strict=True)))
         return table
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The score of every class beside its threshold, for the most probable classes; Matplotlib axes.
+        """Plot the scores and thresholds of the most probable classes.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: Matplotlib axes to draw on; new axes by default.
+
+        Returns:
+            The Matplotlib axes.
         """
         from pippin._plotting.calibration import plot_explanation
 
@@ -124,11 +137,11 @@ def explain(
 
     Args:
         request: the row.
-        score: the score that decides.
-        bounds: the limits of its classes.
-        inside: which classes are in the set.
-        p: the p-value of every class, if there are p-values.
-        alpha: the significance level.
+        score: the score that the bounds refer to.
+        bounds: the largest scores and ranks of classes in the set.
+        inside: flags of the classes in the set.
+        p: the p-value of each class; None if the predictor has no p-values.
+        alpha: significance level (miscoverage).
     """
     probs = request.rows.verified().block(0, 1)[0]
     scores = dispatch.class_scores(request.rows, score, request.draws.u)[0]
@@ -148,6 +161,7 @@ def explain(
 
 
 def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
+    """Return the reason for a class being in or out of the set; `most` is the rank limit of RC3P."""
     p_text = "" if p_value is None else f" (p = {p_value:.3g})"
     first, second = _apart(score, limit)
     if inside and np.isinf(limit):
@@ -160,7 +174,7 @@ def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: 
 
 
 def _apart(score: float, limit: float) -> tuple[str, str]:
-    """Both with four digits, or with as many as tell them apart.
+    """Format both numbers with four digits, or with all digits if they would look equal otherwise.
 
     >>> _apart(1.0000001, 1.0)
     ('1.0000001', '1.0')

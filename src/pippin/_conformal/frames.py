@@ -1,4 +1,4 @@
-"""Prediction sets and p-values as data frames; each library is imported only for its own users."""
+"""Conversion of prediction sets and p-values to pandas and polars frames; the libraries are imported on first use."""
 
 from functools import partial
 from typing import Any
@@ -19,13 +19,13 @@ def sets_frame(
     index: Any,
     novel: NDArray[np.bool_] | None = None,
 ) -> Any:
-    """A pandas frame where there is an index, else a polars frame: size, labels, novel, and a boolean per class."""
+    """Return the columns size, labels, novel and one per class; a pandas frame if there is an index, else polars."""
     columns: dict[str, Any] = {"size": sizes, "labels": labels} | ({} if novel is None else {"novel": novel})
     for k, name in enumerate(classes if mask is not None else ()):
         if str(name) in columns:
             raise InputError(
                 f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}",
-                "leave classes=True out, or rename that class",
+                "leave classes=True out, or rename the class",
             )
         columns[str(name)] = mask[:, k] if mask is not None else None
     if index is not None:
@@ -40,9 +40,9 @@ def sets_frame(
 
 
 def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
-    """Return numbers for every class of every row, or one per row, in the library of the rows' frame, if they had one.
+    """Convert (n, K) or (n,) numbers to a frame or series of the library that `rows` came from; NumPy stays NumPy.
 
-    pandas keeps the index, and both libraries the class names.
+    A pandas result has the index of the rows, and frames have the class names as columns.
     """
     if rows.library == "pandas":
         import pandas

@@ -1,4 +1,4 @@
-"""Prediction sets: for each object a size and its members, most probable first."""
+"""Prediction sets in compressed rows: the size of each set, and its members, most probable first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ from pippin._validation.rows import Rows, column_names, row_index
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # sets in a notebook
-MEMBERS_SHOWN = 12  # of a set there
+SHOWN = 10  # sets that a notebook shows
+MEMBERS_SHOWN = 12  # members of each set that a notebook shows
 SINGLETONS = "Size: classes in the set; singletons: sets with one class"
 
 
@@ -34,19 +34,19 @@ def _chips(members: list[str | int], novel: bool) -> Chips:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets:
-    """One set of classes per object, held as compressed rows.
+    """Prediction sets, one set of classes per object, in compressed rows.
 
-    The set of object i is `members[offsets[i]:offsets[i + 1]]`. Indexing gives names; a slice gives sets again. Where
-    objects came in a pandas frame, `sets["a.png"]` is the set of that label, or the sets of all that share it. As in
-    pandas, a whole number is a label where labels are whole numbers; elsewhere, and under the index 0 … n − 1, it is a
-    position. A slice always counts positions.
+    The set of object i is `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns the class names of one set, a slice
+    returns a `PredictionSets`. With a pandas index, `sets["a.png"]` returns the set of that label, or the sets of all
+    objects with the label. As in pandas, an integer is a label if the labels are integers, and a position otherwise
+    and for the index 0 … n − 1. A slice is by position.
 
     Attributes:
-        sizes: how many classes each set has.
+        sizes: the number of classes in each set.
         members: the class indices of all sets, row after row, most probable first.
         classes: the names of the columns, in their order.
-        index: the pandas index of the objects, where they came in a pandas frame.
-        novel: which objects are like none of the calibration objects, where somebody has looked: see `flagged`.
+        index: the pandas index of the objects; None unless the probabilities were a pandas frame.
+        novel: flags of objects that are unlike all calibration objects, set by `flagged`; None if they are unknown.
 
     >>> import pippin
     >>> import numpy as np
@@ -73,11 +73,17 @@ class PredictionSets:
 
     @classmethod
     def from_mask(cls, mask: ArrayLike, classes: Classes | None = None) -> "PredictionSets":
-        """Return the sets of a membership array, such as another library's, in the order of the columns.
+        """Create prediction sets from a membership array, such as the output of another library.
 
         Args:
-            mask: (n, K), true where a class is in the set; a data frame brings its names and index.
+            mask: (n, K) array, True where a class is in the set; the names and index of a data frame are kept.
             classes: names of the K columns.
+
+        Returns:
+            The sets; their members are in the order of the columns, since the array does not rank them.
+
+        Raises:
+            InputError: `mask` is not a matrix of truth values.
 
         >>> import pippin
         >>> pippin.PredictionSets.from_mask([[True, False], [True, True]], ["crop", "weed"]).labels()
@@ -86,37 +92,44 @@ class PredictionSets:
         array = np.asarray(mask)
         if array.ndim != 2 or array.dtype.kind not in "bui" or not np.isin(array, (0, 1)).all():
             raise InputError(
-                f"Expected a mask of shape (n, K), true where a class is in the set, got {array.dtype} of shape "
+                f"Expected a mask of shape (n, K), True where a class is in the set, got {array.dtype} of shape "
                 f"{array.shape}",
-                "pass probabilities to a predictor, and here what it returned",
+                "pass a membership array; probabilities go to the predict method of a predictor",
             )
         inside, names, index = array.astype(bool), column_names(mask), row_index(mask)
-        own = as_classes(classes, Rows(inside, names=names))
+        checked_classes = as_classes(classes, Rows(inside, names=names))
         members = np.nonzero(inside)[1].astype(np.int32)
-        return cls(inside.sum(axis=1), members, own, index)
+        return cls(inside.sum(axis=1), members, checked_classes, index)
 
     @classmethod
     def from_labels(cls, sets: Sequence[Sequence[str | int]], classes: Classes) -> "PredictionSets":
-        """Return sets given as lists of classes, the most probable first if that order is known.
+        """Create prediction sets from lists of classes.
 
         Args:
-            sets: for each object the classes in its set, as names or as indices, none twice.
+            sets: for each object the classes in its set, as names or as indices, the most probable first if known.
             classes: names of all classes, in the order of the columns; or a range.
+
+        Returns:
+            The sets, with the members in the given order.
+
+        Raises:
+            InputError: a list holds an unknown class, or a class twice.
 
         >>> import pippin
         >>> pippin.PredictionSets.from_labels([["weed"], [], ["crop", "weed"]], ["crop", "soil", "weed"]).sizes
         array([1, 0, 2])
         """
-        lists = [list(own) for own in sets]
-        flat = [name for own in lists for name in own]
+        lists = [list(members) for members in sets]
+        flat = [name for members in lists for name in members]
         names = classes if isinstance(classes, range) else tuple(classes)
         members = as_labels(flat, len(flat), names).astype(np.int32) if flat else np.empty(0, dtype=np.int32)
-        sizes = np.array([len(own) for own in lists], dtype=np.int64)
-        found = cls(sizes, members, names)
-        if int(found.mask.sum()) != len(flat):
-            row = int((found.mask.sum(axis=1) != sizes).argmax())
+        sizes = np.array(list(map(len, lists)), dtype=np.int64)
+        created = cls(sizes, members, names)
+        repeated = created.mask.sum(axis=1) != sizes
+        if repeated.any():
+            row = int(repeated.argmax())
             raise InputError("holds a class twice, expected each at most once", "leave the second out", row=row)
-        return found
+        return created
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -126,9 +139,10 @@ class PredictionSets:
         if isinstance(place, int):
             return [self.classes[k] for k in self.members[self.offsets[place] : self.offsets[place + 1]]]
         rows = np.arange(len(self))[place]
-        found = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
+        members = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
         index, novel = (None if part is None else part[rows] for part in (self.index, self.novel))
-        return PredictionSets(self.sizes[rows], np.concatenate([self.members[:0], *found]), self.classes, index, novel)
+        members_of_rows = np.concatenate([self.members[:0], *members])
+        return PredictionSets(self.sizes[rows], members_of_rows, self.classes, index, novel)
 
     def __iter__(self) -> Iterator[list[str | int]]:
         return iter(self.labels())
@@ -148,52 +162,71 @@ class PredictionSets:
         names = range(len(first)) if first.index is None else first.index
         novel = np.zeros(len(first), dtype=bool) if first.novel is None else first.novel
         rows = [
-            (str(name), str(len(one)), _chips(one, bool(new)))
-            for name, one, new in zip(names, first, novel, strict=True)
+            (str(name), str(len(members)), _chips(members, bool(is_novel)))
+            for name, members, is_novel in zip(names, first, novel, strict=True)
         ]
-        told = repr(self).removeprefix("PredictionSets(").removesuffix(")")
+        caption = repr(self).removeprefix("PredictionSets(").removesuffix(")")
         note = f"Most probable class first. {SINGLETONS}; blue: a singleton, amber: several classes."
-        return html_table(told, ("object", "size", "set"), rows, left_out=len(self) - len(first), note=note)
+        return html_table(caption, ("object", "size", "set"), rows, left_out=len(self) - len(first), note=note)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each set begins in `members`; one more entry than there are sets."""
+        """Start of each set in `members`, followed by the number of all members."""
         return read_only(np.concatenate([[0], np.cumsum(self.sizes)]))
 
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
-        """Membership as an n × K array, made when it is first asked for."""
+        """Membership as an (n, K) array of truth values, computed at the first access."""
         mask = np.zeros((len(self), len(self.classes)), dtype=bool)
         mask[np.repeat(np.arange(len(self)), self.sizes), self.members] = True
         return read_only(mask)
 
     def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each object's set holds the given label.
+        """Return True for each object whose set contains the given class.
 
         Args:
             labels: one class per object, as indices or as names.
+
+        Returns:
+            (n,) truth values.
+
+        Raises:
+            InputError: a label is not one of the classes, or the index differs from that of the sets.
+
+        >>> import pippin
+        >>> pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"]).contains(["weed", "weed"])
+        array([ True, False])
         """
         same_index("sets", self.index, labels=labels)
-        return self.hold(as_labels(labels, len(self), self.classes))
+        return self.contain_codes(as_labels(labels, len(self), self.classes))
 
-    def hold(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each object's set holds the class of that index.
+    def contain_codes(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return True for each object whose set contains the class of the given index; indices are not checked.
 
         Args:
-            wanted: one class index per object, known to be one.
+            codes: one class index per object.
+
+        Returns:
+            (n,) truth values.
         """
         inside = np.zeros(len(self), dtype=bool)
-        hit = self.members == np.repeat(wanted, self.sizes)
+        hit = self.members == np.repeat(codes, self.sizes)
         inside[np.repeat(np.arange(len(self)), self.sizes)[hit]] = True
         return inside
 
     def flagged(self, novel: ArrayLike) -> "PredictionSets":
-        """The same sets, of which some say that their object is like none of the calibration objects.
+        """Return the sets with flags for novel objects, which are unlike all calibration objects.
 
-        No set is promised to hold the true class of such an object: it may have none.
+        The guarantee does not extend to novel objects: their true class may be none of the classes.
 
         Args:
-            novel: which objects, one boolean each; such as what `discoveries` found among `novelty`.
+            novel: one truth value per object, such as the result of `pippin.shift.discoveries`.
+
+        Returns:
+            The same sets with `novel` filled in.
+
+        Raises:
+            InputError: `novel` does not have one truth value per set.
 
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
@@ -209,16 +242,27 @@ class PredictionSets:
         return replace(self, novel=read_only(marks))
 
     def labels(self) -> list[list[str | int]]:
-        """The names (or indices) in each set, most probable first."""
+        """Return the class names (or indices) in each set, most probable first.
+
+        Returns:
+            One list per object.
+
+        >>> import pippin
+        >>> pippin.PredictionSets.from_mask([[True, False], [True, True]], ["crop", "weed"]).labels()
+        [['crop'], ['crop', 'weed']]
+        """
         names = [self.classes[k] for k in self.members.tolist()]
         ends = self.offsets.tolist()
         return [names[a:b] for a, b in pairwise(ends)]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The share of sets of every size, singletons hatched; Matplotlib axes.
+        """Plot the share of sets of each size, with singletons hatched.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: Matplotlib axes to draw on; new axes by default.
+
+        Returns:
+            The Matplotlib axes.
 
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
@@ -230,12 +274,16 @@ class PredictionSets:
         return plot_sets(self, ax)
 
     def to_frame(self, classes: bool = False) -> Any:
-        """A data frame with the columns size and labels, novel where known, and with `classes=True` one per class.
-
-        pandas with its index kept, where the objects came in a pandas frame; polars otherwise.
+        """Convert the sets to a data frame with the columns size, labels and, if known, novel.
 
         Args:
-            classes: whether there is a column of its own for every class.
+            classes: if True, add a column of truth values per class.
+
+        Returns:
+            A pandas frame with the index of the objects if they have one, else a polars frame.
+
+        Raises:
+            InputError: with `classes=True`, a class has the name of another column.
 
         >>> import pippin
         >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([2, 0, 1]), ("crop", "soil", "weed"))
@@ -251,13 +299,13 @@ COLUMNS = ("labels", "confidence", "credibility")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PointPredictions:
-    """One class per object, the one with the largest p-value, and how far to trust it.
+    """The class with the largest p-value for each object, with its confidence and credibility.
 
     Attributes:
         labels: the class of each object.
-        confidence: 1 − the second largest p-value: the greatest 1 − α at which the prediction set has at most
-            this one class.
-        credibility: the largest p-value: small where no class looks like the calibration examples.
+        confidence: 1 − the second largest p-value, the largest 1 − α at which the prediction set has at most one
+            class.
+        credibility: the largest p-value; it is small if no class of the object resembles the calibration rows.
 
     >>> import numpy as np
     >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))
@@ -276,9 +324,9 @@ class PointPredictions:
         return len(self.labels)
 
     def _repr_html_(self) -> str:
-        told = repr(self).removeprefix("PointPredictions(").removesuffix(")")
+        caption = repr(self).removeprefix("PointPredictions(").removesuffix(")")
         note = "Confidence: 1 − the second largest p-value; credibility: the largest."
-        return html_columns(told, {name: getattr(self, name).tolist() for name in COLUMNS}, most=10, note=note)
+        return html_columns(caption, {name: getattr(self, name).tolist() for name in COLUMNS}, most=10, note=note)
 
     def __repr__(self) -> str:
         means = f"mean confidence {self.confidence.mean():.3f}, mean credibility {self.credibility.mean():.3f}"

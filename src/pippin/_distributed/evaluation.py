@@ -54,7 +54,7 @@ class EvaluationCounts:
 
 def count_sets(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLike | None = None) -> EvaluationCounts:
     """Count the prediction sets of some rows, and those that contain the true class, by class, group and size."""
-    covered = sets.hold(labels)
+    covered = sets.contain_codes(labels)
     codes = np.zeros(len(sets), dtype=np.int64)
     names: tuple[str | int, ...] = ()
     if groups is not None:

@@ -181,7 +181,7 @@ def photo_kinds(
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
     """Choose rows for each heading: rows of the first score, but empty sets of the first score that has any."""
     score, first = next(iter(sets.items()))
-    correct, single = first.hold(labels), first.sizes == 1
+    correct, single = first.contain_codes(labels), first.sizes == 1
     other, empty = next(((name, found) for name, found in sets.items() if (found.sizes == 0).any()), (score, first))
     return {
         "Singletons that are right": (first, _spread(single & correct)),
