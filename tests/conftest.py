@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 # Child processes import `support` too.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
-collect_ignore = ["support/small_pieces.py"]  # changes pieces for the process that imports it
+collect_ignore = ["support/small_parts.py"]  # changes pieces for the process that imports it
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def photographs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """Eighty windows of ten photographs, in four classes."""
-    from support.made_images import make_images
+    from support.synthetic_images import make_images
 
     return make_images(tmp_path_factory.mktemp("images"), 80, size=24, photos=10)
 
@@ -95,7 +95,7 @@ def one_thread(monkeypatch):
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
     """The embedded example's report, some of its classes renamed to be nasty."""
-    from support.made_report import nasty_report
+    from support.synthetic_report import nasty_report
 
     return nasty_report(tmp_path_factory.mktemp("report"))
 

@@ -8,7 +8,7 @@ import pytest
 
 import pippin
 from pippin._theory.level import warn_of_level
-from support.confused import confused_rows
+from support.confused_rows import confused_rows
 
 EXAMPLE = pippin.load_example()
 

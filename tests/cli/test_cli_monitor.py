@@ -9,7 +9,7 @@ import pytest
 
 import pippin
 from support.command import PIPPIN
-from support.killing import run_until
+from support.killed_processes import run_until
 
 DATA = pippin.load_example()
 

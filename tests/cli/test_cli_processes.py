@@ -12,7 +12,7 @@ import pippin
 from support.cli_data import LABELS, PROBS
 from support.command import PIPPIN, run
 from support.folders import tree
-from support.killing import run_until
+from support.killed_processes import run_until
 
 
 def test_the_installed_script():

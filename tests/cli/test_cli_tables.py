@@ -10,9 +10,9 @@ import pytest
 import pippin
 from pippin.tables import scanning
 from support.cli_data import GROUPS, LABELS, NAMES, PROBS
-from support.killing import killed_in_turn
+from support.killed_processes import killed_in_turn
 
-MODULES = ["pippin.cli", "polars", "numba", "support.small_pieces"]
+MODULES = ["pippin.cli", "polars", "numba", "support.small_parts"]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pippin
 from pippin.cli.report.page import EACH, first_split, photo_kinds, photo_section, thumbnail
 from pippin.cli.reproduce import run_step
 from pippin.tables.reading import read_data
-from support.made_images import CLASSES, make_images
+from support.synthetic_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,7 +11,7 @@ from pippin._compare.split_evaluation import AT_ONCE, METRICS
 from pippin._engine import dispatch
 from pippin._validation.rows import as_rows
 from support.engines import compiled, plain
-from support.killing import run_until
+from support.killed_processes import run_until
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE, every_score
 

@@ -12,7 +12,7 @@ from pippin._compare.report_data import study
 from pippin._compare.split_evaluation import check_methods
 from pippin._compare.splits import draw_split
 from pippin._compare.verdict import judge
-from support.confused import confused_rows
+from support.confused_rows import confused_rows
 from support.trials import trial_of
 
 

@@ -9,8 +9,8 @@ import pytest
 import pippin
 from pippin._conformal.mondrian import sort_into_categories
 from pippin._theory.level import exact_alpha, quantile_rank
-from support.farms import DATA, FARMS, calibrated, every_way, grouped, sets_of
-from support.reference import ranking
+from support.exact_scores import ranking
+from support.grouped_example import DATA, FARMS, calibrated, every_way, grouped, sets_of
 from support.rows import made_rows
 from support.scores import EVERY_SCORE, every_score
 

@@ -6,7 +6,7 @@ import pytest
 import pippin
 from pippin._conformal.predictor import mondrian_of
 from pippin._conformal.serialization import parse_file, write_file
-from support.farms import calibrated, every_way, sets_of
+from support.grouped_example import calibrated, every_way, sets_of
 
 
 @every_way

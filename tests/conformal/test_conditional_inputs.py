@@ -5,7 +5,7 @@ import pytest
 
 import pippin
 from pippin._conformal.predictor import mondrian_of
-from support.farms import DATA, FARMS, calibrated
+from support.grouped_example import DATA, FARMS, calibrated
 
 
 def test_one_row_of_a_frame_brings_its_names():

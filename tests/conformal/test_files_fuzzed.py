@@ -5,7 +5,7 @@ import re
 import pytest
 
 import pippin
-from support.damage import file_of, judge, search, sound_files
+from support.file_fuzzing import file_of, judge, search, sound_files
 
 
 def test_what_is_damaged_was_sound():
@@ -16,7 +16,7 @@ def test_what_is_damaged_was_sound():
 
 
 def test_damaged_files_are_used_or_told():
-    """Every kind of file, every sort of damage; `python tests/support/damage.py 1000000` looks longer."""
+    """Every kind of file, every sort of damage; `python tests/support/file_fuzzing.py 1000000` looks longer."""
     found, failures = search(6000)
     assert failures == {}
     assert found["refused"] > found["used"] > 500

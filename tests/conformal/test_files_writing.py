@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pippin
-from support.killing import run_until
+from support.killed_processes import run_until
 from support.predictor_files import held, save_one
 
 

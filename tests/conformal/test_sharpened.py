@@ -9,7 +9,7 @@ from pippin._conformal.predictor import mondrian_of
 from pippin._sharpening.sharpener import row_prints
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
-from support.confused import confused_rows
+from support.confused_rows import confused_rows
 
 
 @pytest.fixture(scope="module")

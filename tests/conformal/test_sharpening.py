@@ -10,7 +10,7 @@ import pippin
 from pippin._engine import dispatch
 from pippin._engine import numpy_engine as plain
 from pippin._engine.numba_engine import engine as compiled
-from support.confused import confused_rows
+from support.confused_rows import confused_rows
 
 NAMES = ("maize", "wheat", "thistle", "poppy")
 

@@ -8,7 +8,7 @@ import pippin
 import pippin.dask
 from pippin.dask import api, partitions
 from support.dask_rows import LABELS, PROBS, divided, words_in_small_pieces
-from support.workers import Killing, forks, workers_by_hand
+from support.dask_workers import Killing, forks, workers_by_hand
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask says of lost workers
 

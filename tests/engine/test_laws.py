@@ -11,8 +11,8 @@ import pippin
 from pippin._engine import dispatch
 from pippin._theory.scores import coefficients
 from support.engines import compiled, members, plain
+from support.exact_scores import ranking, score_of
 from support.one_threshold import one_threshold
-from support.reference import ranking, score_of
 from support.rows import probabilities
 from support.scores import every_score
 

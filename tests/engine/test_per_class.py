@@ -15,7 +15,7 @@ from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
 from pippin._validation.rows import as_rows
 from support.engines import compiled, plain
-from support.farms import calibrated, every_way, sets_of
+from support.grouped_example import calibrated, every_way, sets_of
 from support.rows import probabilities
 from support.scores import every_score
 

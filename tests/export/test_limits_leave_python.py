@@ -16,7 +16,7 @@ from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
 from pippin.export.onnx import appended_model, head_model
 from support.decisions import CROPS, field, utility_of
-from support.exported import compiled, decisions_in_c, run_onnx, sets_in_c
+from support.exported_code import compiled, decisions_in_c, run_onnx, sets_in_c
 from support.rows import KINDS, drawn_labels, made_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:torch")

@@ -15,7 +15,7 @@ from pippin._validation.rows import softmax
 from pippin.cli import main
 from pippin.export.onnx import OPSET, appended_model, head_model
 from support.engines import sets_of_core
-from support.exported import run_onnx
+from support.exported_code import run_onnx
 from support.one_threshold import one_threshold
 from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import EVERY_SCORE

@@ -7,9 +7,9 @@ import pytest
 import pippin
 from pippin.images import FieldModel
 from pippin.images.training import train
-from support.made_images import CLASSES
 from support.small_field import photograph
 from support.small_training import quiet, small_options
+from support.synthetic_images import CLASSES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

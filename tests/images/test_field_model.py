@@ -12,8 +12,8 @@ from PIL import Image
 import pippin
 from pippin.images import FieldModel
 from pippin.tables.reading import read_data
-from support.made_images import CLASSES
 from support.small_field import UTILITY, make_parts, photograph
+from support.synthetic_images import CLASSES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pippin.images import FieldModel
 from pippin.images.field_run import arriving
-from support.killing import killed_in_turn
+from support.killed_processes import killed_in_turn
 from support.small_field import make_parts, photograph
 from support.small_training import HEAVY
 

@@ -18,9 +18,9 @@ from pippin.cli import app
 from pippin.images import FieldModel
 from pippin.images.backends import check_logits, with_heads
 from pippin.images.field_model import write_manifest
-from support.exported import run_onnx
-from support.made_images import CLASSES
+from support.exported_code import run_onnx
 from support.small_field import make_parts, photograph
+from support.synthetic_images import CLASSES
 from support.without_torch import bare_python
 
 pytestmark = pytest.mark.usefixtures("one_thread")

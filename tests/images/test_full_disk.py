@@ -6,7 +6,7 @@ import pytest
 from pippin.images.training.folder import TrainingRecord
 from pippin.images.training.network import make_network
 from support.full_disk import files_of_at_most
-from support.made_images import CLASSES
+from support.synthetic_images import CLASSES
 
 TRAINING = TrainingRecord(tuple(CLASSES), (), np.array([""]), np.zeros((1, 4), np.float32), np.zeros(1, np.int64))
 

@@ -6,7 +6,7 @@ import pytest
 
 from pippin.images.training.folder import list_images
 from support.folders import content
-from support.pipes import untouched_pipe
+from support.named_pipes import untouched_pipe
 from support.we3ds_tree import IMAGES, MASKS, SMALL, made_files, write_folder
 
 pytestmark = pytest.mark.usefixtures("no_figures")

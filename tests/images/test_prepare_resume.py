@@ -9,7 +9,7 @@ import pytest
 from pippin.images.prepare import JOURNAL, prepare_we3ds
 from support.command import run
 from support.folders import content, times
-from support.killing import killed_and_told
+from support.killed_processes import killed_and_told
 from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)

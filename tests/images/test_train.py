@@ -15,8 +15,8 @@ from pippin.images.reading import read_image
 from pippin.images.training import train
 from pippin.images.training.network import make_network
 from pippin.tables.reading import read_data
-from support.made_images import CLASSES, make_images
 from support.small_training import quiet, small_options
+from support.synthetic_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

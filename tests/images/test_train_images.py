@@ -7,7 +7,7 @@ from PIL import Image
 
 from pippin.images.training.folder import Pixels, batches, divide, list_images, photo_of
 from pippin.images.training.network import augment
-from support.made_images import CLASSES, make_images
+from support.synthetic_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pippin.images.training import fit, train
-from support.killing import NEVER, killed_and_told
+from support.killed_processes import NEVER, killed_and_told
 from support.small_training import HEAVY, quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,8 +9,8 @@ import torch
 
 from pippin.images.training import network, train
 from support.command import PIPPIN
-from support.made_images import CLASSES, make_images
 from support.small_training import quiet, small_options
+from support.synthetic_images import CLASSES, make_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

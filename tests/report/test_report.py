@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pippin
-from support.made_report import SCORES, TITLE, evaluated, rows_of, written
+from support.synthetic_report import SCORES, TITLE, evaluated, rows_of, written
 
 
 def test_everything_is_written(report):

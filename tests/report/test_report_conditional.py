@@ -11,7 +11,7 @@ import pippin
 from pippin._compare.methods import parse_methods
 from pippin._compare.splits import draw_split
 from pippin.cli.report import write_report
-from support.made_report import TITLE, rows_of
+from support.synthetic_report import TITLE, rows_of
 from support.trials import study_of
 
 METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0.1, k_reg=2) per group nonempty")

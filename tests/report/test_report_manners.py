@@ -6,7 +6,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from support.made_report import rows_of
+from support.synthetic_report import rows_of
 
 
 def test_hovering_shows_the_numbers(report, visit):

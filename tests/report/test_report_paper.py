@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from support.paper import printed
+from support.pdf_text import printed
 
 A4 = {"format": "A4", "margin": dict.fromkeys(("top", "bottom", "left", "right"), "15mm")}
 FIGURES = {

@@ -10,7 +10,7 @@ from pippin._engine.martingale import new_martingale
 from pippin._engine.numba_engine.martingale import p_value
 from pippin._theory.martingale import BINS, bin_of
 from support.false_alarms import highest_evidence
-from support.killing import NEVER, killed_in_turn
+from support.killed_processes import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], classes=DATA.classes)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pippin
-from support.killing import NEVER, killed_in_turn
+from support.killed_processes import NEVER, killed_in_turn
 
 DATA = pippin.load_example()
 PREDICTOR = pippin.calibrate(DATA.probs[:500], DATA.labels[:500], "pip", classes=DATA.classes)

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.killing import AT_EVENT
+from support.killed_processes import AT_EVENT
 
 STEPS = """
 import sys, numpy as np, pippin

@@ -5,8 +5,8 @@ import pytest
 
 import pippin
 from pippin.images.training import train
-from support.made_images import CLASSES, draw
 from support.small_training import quiet, small_options
+from support.synthetic_images import CLASSES, draw
 
 KINDS = {"blob": "weed", "ring": "weed", "columns": "crop", "rows": "crop"}
 UTILITY = pippin.decisions.Utility(

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 FORKS = """
 import asyncio, os, signal, sys
-import numba, polars, pippin.cli.predict, pippin.dask, support.workers
+import numba, polars, pippin.cli.predict, pippin.dask, support.dask_workers
 from distributed import Worker
 
 async def work(address):

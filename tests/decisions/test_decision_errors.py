@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import pippin
-from support.confused import confused_rows
+from support.confused_rows import confused_rows
 
 PROBS, LABELS = confused_rows(300, seed=60)
 NAMES = ("maize", "wheat", "thistle", "poppy")

@@ -1,6 +1,6 @@
 """Damaged predictor files without end: each loads to a predictor that can be used, or is refused in one sentence.
 
-`python tests/support/damage.py 1000000` makes so many, from a seed, in memory: flipped
+`python tests/support/file_fuzzing.py 1000000` makes so many, from a seed, in memory: flipped
 bits and lost bytes; and values, types, keys and lengths changed under a checksum that fits.
 """
 

@@ -124,7 +124,7 @@ def processes_with(mark):
 READY = """
 import json, os, sys
 from importlib import import_module
-from support.killing import AT_EVENT, wait_for_workers
+from support.killed_processes import AT_EVENT, wait_for_workers
 
 for module in json.loads(sys.argv[1]):
     import_module(module)
