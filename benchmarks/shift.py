@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = ("little", "some", "much")
+SIZES = ("weak", "medium", "strong")
 
 
 def blur(pixels, size, rng):
@@ -69,7 +69,7 @@ def see(folder, probs, unseen, out):
     rng = np.random.default_rng(0)
     written = {"labels": labels, "classes": np.array(classes)}
     pixels = [read_image(path, size) for path in paths]
-    written["as it is"] = logits_of(network, pixels)
+    written["unchanged"] = logits_of(network, pixels)
     for name, change in CHANGES.items():
         for i, word in enumerate(SIZES):
             written[f"{name}, {word}"] = logits_of(network, [change(one, i, rng) for one in pixels])

@@ -1,6 +1,6 @@
 """What changes do to sets, what monitors say of them and when, and what repairs them.
 
-    python benchmarks/shift_tables.py [seen.npz] [--splits 20] [--figure shift.png]
+    python benchmarks/shift_tables.py [seen.npz] [--splits 20] [--figure PATH]
 
 Without a file the embedded example's probabilities are changed: less sure, too sure, or with noise on their logarithms.
 In each split 1,000 rows calibrate, at alpha = 0.1; streams have 300 of the other rows as they are, then changed ones.
@@ -15,7 +15,7 @@ import pippin
 
 SCORES = ("ip", "margin", "aps", "raps", "pip", "repip", "saps", "socop")
 WAYS = ("none", "grow", "window", "track", "aci", "dtaci")
-SIZES = ("little", "some", "much")
+SIZES = ("weak", "medium", "strong")
 OLD, GOOD = 1000, 300
 
 
@@ -36,9 +36,9 @@ def of_example():
     """The same of the embedded example."""
     data, rng = pippin.load_example(), np.random.default_rng(0)
     logs = np.log(np.maximum(data.probs.astype(float), 1e-12))
-    found = {"as it is": softmax(logs)}
+    found = {"unchanged": softmax(logs)}
     for size, word in enumerate(SIZES):
-        found[f"less sure, {word}"] = (1 - (0.1, 0.3, 0.5)[size]) * found["as it is"] + (0.1, 0.3, 0.5)[size] / 12
+        found[f"less sure, {word}"] = (1 - (0.1, 0.3, 0.5)[size]) * found["unchanged"] + (0.1, 0.3, 0.5)[size] / 12
     for size, word in enumerate(SIZES):
         found[f"too sure, {word}"] = softmax((1.5, 2, 3)[size] * logs)
     for size, word in enumerate(SIZES):
@@ -65,7 +65,7 @@ def more_of(new, probs, labels):
 
 def suffering(changes, labels, splits):
     """Coverage, size and singletons of every score under every change, means over the splits."""
-    plain, found = changes["as it is"], {}
+    plain, found = changes["unchanged"], {}
     for seed in range(splits):
         old, new = divided(labels, seed)
         shown = {name: (probs[new], labels[new]) for name, probs in changes.items()}
@@ -91,7 +91,7 @@ def first(monitor, rows):
 
 def delays(changes, labels, splits):
     """Of every change: rows until an alarm; and false alarms where nothing changed."""
-    plain, found, false = changes["as it is"], {}, {}
+    plain, found, false = changes["unchanged"], {}, {}
     kinds = ("labels", "no labels", "mean time", "misses")
     for seed in range(splits):
         old, new = divided(labels, seed)
@@ -107,7 +107,7 @@ def delays(changes, labels, splits):
             )
             for kind, (monitor, given) in zip(kinds, made, strict=True):
                 alarm = first(monitor, given)
-                if name == "as it is":
+                if name == "unchanged":
                     false.setdefault(kind, []).append(alarm is not None)
                 elif not (alarm is not None and alarm < GOOD):
                     found.setdefault((name, kind), []).append(np.inf if alarm is None else alarm - GOOD + 1)
@@ -118,7 +118,7 @@ def repairs(changes, labels, splits):
     """Coverage and size of every way after a change, from its 200th label on; and of weights without labels."""
     from pippin.sklearn import estimate_ratios
 
-    plain, found = changes["as it is"], {}
+    plain, found = changes["unchanged"], {}
     for seed in range(splits):
         old, new = divided(labels, seed)
         predictor = pippin.calibrate(plain[old], labels[old], "pip")
@@ -214,10 +214,10 @@ def tell(changes, labels, unseen, splits):
         (name, [f"{100 * mended[name, way][0]:.1f} / {mended[name, way][1]:.2f}" for way in ways]) for name in changes
     ]
     table("coverage, % / size from the 200th label after the change", ways, rows)
-    told = frequencies(changes["as it is"], labels, splits)
+    told = frequencies(changes["unchanged"], labels, splits)
     print("\nother frequencies:", {name: f"{100 * one[0]:.1f}% / {one[1]:.2f}" for name, one in told.items()})
     if unseen is not None:
-        size, singles, right, wrong, least = unseen_tables(changes["as it is"], labels, unseen, splits)
+        size, singles, right, wrong, least = unseen_tables(changes["unchanged"], labels, unseen, splits)
         print(
             f"unseen classes: size {size:.2f}, singletons {singles:.1%}; {right:.1%} discovered at level 0.2, "
             f"{wrong:.1%} of discoveries false; {least:.1%} have p ≤ 0.1"
@@ -225,24 +225,37 @@ def tell(changes, labels, unseen, splits):
     return found
 
 
+INK = {"light": ("#22262a", "#d5d2c9"), "dark": ("#e8e5de", "#454b50")}  # text and lines of a page
+
+
 def draw(found, names, path):
-    """Coverage and size of every score under every change."""
+    """Draw coverage and size of every score under every change as heat maps, into PATH-light.png and PATH-dark.png."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    from pippin._plotting.drawing import LOOKS
-
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
-    for score in SCORES:
-        look = {"color": LOOKS[score].colour, "marker": LOOKS[score].marker, "label": score}
-        for i, ax in enumerate((top, bottom)):
-            ax.plot(names, [found[name, score][i] for name in names], **look)
-    top.axhline(0.9, color="#d55e00", linestyle="--", linewidth=1)
-    top.set_ylabel("coverage")
-    bottom.set_ylabel("size")
-    bottom.tick_params(axis="x", rotation=60)
-    top.legend(ncols=4, frameon=False)
-    figure.savefig(path, dpi=110)
+    panels = (
+        ("coverage, % (90% requested)", 0, 100, ".0f", "RdYlBu", (25, 100)),
+        ("mean number of classes in a set", 1, 1, ".1f", "Blues", (1, 4)),
+    )
+    for theme, (ink, line) in INK.items():
+        figure = Figure(figsize=(9, 4.9))
+        for place, (title, i, scale, digits, colors, (low, high)) in zip((0.145, 0.575), panels, strict=True):
+            axes = figure.add_axes((place, 0.02, 0.415, 0.865))
+            values = np.array([[scale * found[name, score][i] for score in SCORES] for name in names])
+            shades = colormaps[colors](np.clip((values - low) / (high - low), 0, 1) * 0.8 + 0.1)
+            axes.imshow(shades, aspect="auto")
+            for (row, column), value in np.ndenumerate(values):
+                dark = shades[row, column, :3] @ (0.299, 0.587, 0.114) < 0.5
+                color = "#ffffff" if dark else "#22262a"
+                axes.text(column, row, f"{value:{digits}}", ha="center", va="center", fontsize=8.5, color=color)
+            axes.set_title(title, loc="left", fontsize=10.5, color=ink, pad=8)
+            axes.set_xticks(range(len(SCORES)), SCORES, fontsize=8.5, color=ink)
+            axes.set_yticks(range(len(names)), names if i == 0 else [], fontsize=9, color=ink)
+            axes.xaxis.tick_top()
+            axes.tick_params(length=0)
+            for spine in axes.spines.values():
+                spine.set_color(line)
+        figure.savefig(f"{path}-{theme}.png", dpi=180, transparent=True)
 
 
 def main():
@@ -250,7 +263,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seen", nargs="?")
     parser.add_argument("--splits", type=int, default=20)
-    parser.add_argument("--figure")
+    parser.add_argument("--figure", metavar="PATH")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # thresholds of few rows, and weights that are far from one, on purpose
     changes, labels, unseen = of_example() if given.seen is None else of_file(given.seen)

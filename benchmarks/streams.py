@@ -53,8 +53,8 @@ CHANGES = {f"less sure, {share}": (share, 1) for share in (0.03, 0.1, 0.3)}  # s
 CHANGES |= {f"too sure, {power}": (0, power) for power in (1.5, 2, 3)}  # p to this power, and normalised
 
 
-def detectors(predictor, seed):
-    """Each as a function of a row, its label and its score that tells an alarm; river's have seen the old scores."""
+def detectors(predictor, old, seed):
+    """Return each detector as a function of a row, its label and its score; river's start with the `old` scores."""
     from river import drift
 
     ville = pippin.online.Monitor(predictor, seed=seed)
@@ -64,7 +64,7 @@ def detectors(predictor, seed):
     )
     rivers = {"ADWIN (0.002)": drift.ADWIN(), "Page–Hinkley": drift.PageHinkley(threshold=50)}
     for one in rivers.values():
-        for score in np.random.default_rng(seed).permutation(predictor.scores).tolist():
+        for score in old:
             one.update(score)
 
     def told(one):
@@ -85,10 +85,12 @@ def delays(streams):
     for seed in range(streams):
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(data.labels))
-        predictor = pippin.calibrate(data.probs[order[:2000]], data.labels[order[:2000]], "pip")
+        calibration = data.probs[order[:2000]], data.labels[order[:2000]]
+        predictor = pippin.calibrate(*calibration, "pip")
+        old = pippin.scores.score(*calibration, "pip").tolist()
         new, later = order[2000:], rng.choice(order[2000:], 1500)
         given = seen(data, new)
-        watching = detectors(predictor, seed)
+        watching = detectors(predictor, old, seed)
         alarms = dict.fromkeys(watching, 0)
         for row in given:
             for name, feed in watching.items():
@@ -97,7 +99,7 @@ def delays(streams):
             false.setdefault(name, []).append(n)
         for word, change in CHANGES.items():
             rows, good = seen(data, later, *change), seen(data, new[:500])
-            for name, feed in detectors(predictor, seed).items():
+            for name, feed in detectors(predictor, old, seed).items():
                 for row in good:
                     feed(*row)
                 when = next((i + 1 for i, row in enumerate(rows) if feed(*row)), np.inf)
