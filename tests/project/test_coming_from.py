@@ -38,7 +38,7 @@ def test_the_page_has_every_pair():
     """What people call most, of each package."""
     told = "".join(PAIRS)
     for name in ("lac", "top_k", "aps", "raps"):
-        assert f'"{name}", prefit=True' in told
+        assert f'conformity_score="{name}"' in told
     for name in (
         "CrossConformalClassifier",
         "LAC",
