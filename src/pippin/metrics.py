@@ -97,7 +97,9 @@ def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
 
 
 def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
-    """Compute the mean over classes of `|coverage − (1 − alpha)|` (Ding et al. 2023).
+    """Compute the mean over classes of `|coverage − (1 − alpha)|` (CovGap).
+
+    Reference: `Ding et al. (2023) <https://arxiv.org/abs/2306.09335>`__.
 
     Args:
         sets: prediction sets.
@@ -118,10 +120,12 @@ def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
 
 
 def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
-    """Compute the size-stratified coverage violation (Angelopoulos et al. 2021).
+    """Compute the size-stratified coverage violation (SSCV).
 
     This is the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2 to 3, 4 to 10, 11 to 100, and more
     than 100 classes.
+
+    Reference: `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__.
 
     Args:
         sets: prediction sets.

@@ -87,36 +87,45 @@ def calibrate(
     """Calibrate a predictor whose sets contain the true class with probability at least 1 − alpha.
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉. The guarantee holds on
-    average over calibration and test rows that are exchangeable: use rows the classifier was not trained on.
+    average over calibration and test rows that are exchangeable: use rows the classifier was not trained on
+    (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__).
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory, as `pippin.scan`
             returns them, which bring their classes, labels and groups; of more than a million rows, the scores are not
             kept.
         labels: the true classes, as indices or as names.
-        score: a score or its spelling; "ip/ms" is the combination of margin and IP.
+        score: a score or its spelling; "ip/ms" is the combination of margin and IP
+            (`Aleksandrova and Chertov 2021 <https://arxiv.org/abs/2108.05677>`__).
         alpha: significance level (miscoverage); where the guarantee is per kind, one for all or {kind: alpha}.
         classes: names of the K columns; a data frame brings its own.
         per: Mondrian taxonomy, for a guarantee in each category beyond that for all objects together: every "class",
-            "group", or "class and group"; "cluster" joins rare classes with similar ones, "rc3p" bounds the rank of a
-            class as well; {class: kind} is for every kind of classes. See docs/guarantees.md.
+            "group", or "class and group" (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" joins rare
+            classes with similar ones (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__), "rc3p" bounds the rank
+            of a class as well (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__); {class: kind} is for every
+            kind of classes. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group.
         unseen: what `predict` does with a group that is not among them: an "error", or the "marginal" threshold of
             all groups together.
         units: the unit of each row where rows are clustered, such as the photograph of each window: the guarantee is
-            then for a row drawn at random from a new unit.
+            then for a row drawn at random from a new unit (`Lee, Barber and Willett 2023
+            <https://arxiv.org/abs/2306.06342>`__;
+            `Dunn, Wasserman and Ramdas 2022 <https://arxiv.org/abs/1809.07441>`__).
         weights: likelihood ratios dP_test/dP_calibration of the rows (covariate shift), up to a factor that they share
-            with those given to `predict`; or `LabelRatios` (label shift). Tibshirani, Barber, Candès, Ramdas (2019);
-            Podkopaev, Ramdas (2021).
+            with those given to `predict`; or `LabelRatios` (label shift). `Tibshirani et al. (2019)
+            <https://arxiv.org/abs/1904.06019>`__;
+            `Podkopaev and Ramdas (2021) <https://arxiv.org/abs/2103.03323>`__.
         folds: the fold of each row, 0 to F − 1, drawn without looking at labels, where row i of `probs` comes from the
-            model that did not see fold `folds[i]` (cross-conformal prediction, CV+). Coverage is usually about
+            model that did not see fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
+            `CV+ <https://arxiv.org/abs/2006.02544>`__). Coverage is usually about
             1 − alpha; less is proven, see `ConformalPredictor.guarantee`.
         sharpen: a Sharpener that improves probabilities first, fitted by `pippin.sharpen` on other rows; or "split"
             (or True) to fit one on half of these rows and calibrate on the rest, "mixture" to fit five, each
             calibrated on the fifth it did not learn on, of which every object draws one, "cross" for the same folds
             without a draw (cross-conformal). "split(learning_fraction=0.3)" divides the rows otherwise.
         features: what the sharpener is shown beside the probabilities, one row per object, such as an embedding.
-        confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
+        confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC;
+            `Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); by default
             coverage is at least 1 − alpha on average over them.
         seed: for the randomized scores (APS, RAPS, SAPS), for clusters, and for dividing rows; a seed or a Generator.
         from_logits: whether `probs` are logits, of which a softmax is taken.

@@ -119,7 +119,10 @@ class ConformalPredictor(Calibrated):
     def guarantee(self) -> float:
         """Proven coverage: 1 − alpha; less for cross-conformal prediction, and for the published IP/MS combination.
 
-        With weights it holds if the weights are right.
+        With weights it holds if the weights are correct. With folds it is the larger of two bounds: one for
+        exchangeable rows (`Vovk and Wang 2020 <https://arxiv.org/abs/1212.4966>`__), and one for folds of equal size,
+        independent rows and a training algorithm that is symmetric in its rows
+        (`Barber et al. 2021 <https://arxiv.org/abs/1905.02928>`__).
         """
         return self._rule.guarantee(self)
 

@@ -47,7 +47,9 @@ def calibrate(
     that maximizes v_l + β·m_l, with its action and its certificate ν = v_l. The nonconformity score of a labeled row is
     the smallest β beyond which U(action, y) ≥ ν always holds. The calibrated β is the k-th smallest score,
     k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha for any probabilities, right or
-    wrong. Kiyani, Pappas, Roth, Hassani (2025), Decision theoretic foundations for conformal prediction.
+    wrong.
+
+    Reference: `Kiyani, Pappas, Roth and Hassani (2025) <https://arxiv.org/abs/2502.02561>`__.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.

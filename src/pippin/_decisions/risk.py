@@ -55,8 +55,9 @@ def control_risk(
     """Calibrate prediction sets whose expected loss is at most `level` (conformal risk control).
 
     The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, for the losses of the calibration rows
-    and the largest possible loss B. Then E[loss] ≤ level for exchangeable rows. Angelopoulos, Bates, Fisch, Lei,
-    Schuster (2024), Conformal risk control.
+    and the largest possible loss B. Then E[loss] ≤ level for exchangeable rows.
+
+    Reference: `Angelopoulos, Bates, Fisch, Lei and Schuster (2024) <https://arxiv.org/abs/2208.02814>`__.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.

@@ -68,6 +68,10 @@ class Monitor(state.Resumable):
     For a Mondrian predictor (thresholds per class, kind or group), a score is ranked among those of its own category.
     Class and group frequencies may then change without an alarm.
 
+    References: `Vovk et al. (2021) <https://arxiv.org/abs/2102.10439>`__;
+    `Fedorova et al. (2012) <https://arxiv.org/abs/1204.3251>`__;
+    `Volkhonskiy et al. (2017) <https://arxiv.org/abs/1706.03415>`__.
+
     Args:
         predictor: the predictor; with labels, its calibration scores are the first scores.
         delta: probability of a false alarm over the whole life of the monitor; 0.01 without delta and mean_time.

@@ -26,6 +26,8 @@ class RiskMonitor(Resumable):
     then P(any alarm ever) ≤ delta. `lower_bound` is a confidence bound on a constant miss rate that holds at all times
     at once with probability 1 − delta.
 
+    Reference: `Waudby-Smith and Ramdas (2024) <https://arxiv.org/abs/2010.09686>`__.
+
     Args:
         alpha: significance level (miscoverage) of the predictor.
         tolerance: excess over alpha that raises no alarm; n calibration rows alone cause about √(alpha(1 − alpha)/n).

@@ -70,6 +70,10 @@ class Stream(state.Resumable):
     With thresholds per class, kind or group, each threshold is updated by its own labels only, and has these
     properties.
 
+    References: "track" `Angelopoulos, Barber and Bates (2024) <https://arxiv.org/abs/2402.01139>`__;
+    "aci" `Gibbs and Candès (2021) <https://arxiv.org/abs/2106.00170>`__;
+    "dtaci" `Gibbs and Candès (2022) <https://arxiv.org/abs/2208.08401>`__.
+
     Args:
         predictor: predictor with calibration scores, with one threshold or thresholds per class, kind or group.
         update: the update rule.

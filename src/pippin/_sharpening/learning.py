@@ -55,8 +55,12 @@ def sharpen(
     """Fit a recalibration map on labeled rows, which corrects the confusions of a classifier.
 
     The map is a mixture of q = softmax(a₁·z + a₂·l + b + φ·W), where z = log max(p, 1e-6), l = log(p + 0.01) and φ
-    are smooth functions of the whole row. The weights of the mixture are fitted out of fold; with few
-    rows the map is close to temperature scaling. Prediction sets from sharpened probabilities keep their guarantee
+    are smooth functions of the whole row
+    (`random Fourier features
+    <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__).
+    The weights of the mixture are fitted out of fold; with few
+    rows the map is close to temperature scaling (`Guo et al. 2017 <https://arxiv.org/abs/1706.04599>`__). Prediction
+    sets from sharpened probabilities keep their guarantee
     if the calibration rows are not among the training rows. See docs/sharpening.md.
 
     Args:

@@ -22,6 +22,8 @@ SMALLEST = 1e-12  # lower bound on class frequencies, since EM cannot leave zero
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
     """Compute w(x) = p/(1 − p) · n_source/n_target from a classifier that separates target rows from source rows.
 
+    Reference: `Tibshirani et al. (2019) <https://arxiv.org/abs/1904.06019>`__.
+
     Args:
         p_target: probability of each object that it comes from the target distribution (prediction) rather than from
             the source distribution (calibration).
@@ -59,6 +61,8 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
 
 class LabelRatios(NamedTuple):
     """Ratio of the class frequencies at prediction to those at calibration.
+
+    Reference: `Podkopaev and Ramdas (2021) <https://arxiv.org/abs/2103.03323>`__.
 
     Attributes:
         ratios: P_new(y)/P(y) of each class.
@@ -137,6 +141,9 @@ def label_ratios(
     black-box shift estimation). It is consistent for any classifier; standard errors follow from the delta method.
     "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x) (Saerens, Latinne, Decaestecker 2002). It is
     more precise for calibrated probabilities, but biased for others, and its standard errors do not include the bias.
+
+    References: "confusion" `Lipton, Wang and Smola (2018) <https://arxiv.org/abs/1802.03916>`__;
+    "em" `Saerens, Latinne and Decaestecker (2002) <https://doi.org/10.1162/089976602753284446>`__.
 
     Args:
         probs: (n, K) probabilities of labeled rows; logits with `from_logits=True`.

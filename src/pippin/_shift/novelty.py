@@ -40,6 +40,8 @@ def novelty(
     at least the p-value of the true class. With a reference, it is p = (1 + #{s_i ≥ s})/(n + 1), the rank of the
     strangeness s of the row among those of the reference rows. `discoveries` selects among many p-values.
 
+    Reference: `Bates et al. (2023) <https://arxiv.org/abs/2104.08279>`__.
+
     Args:
         predictor: predictor with its calibration scores; with a reference, only its classes are used.
         probs: (m, K) probabilities of the objects to test; logits with `from_logits=True`.
@@ -133,8 +135,10 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
 
     With p_(1) ≤ … ≤ p_(m), select all up to the largest k with p_(k) ≤ k·level/m. If m₀ of the m objects are not novel,
     the false discovery rate is at most level·m₀/m, for independent p-values and for those of `novelty` with a common
-    reference, which are positively dependent. Benjamini and Hochberg (1995); Bates, Candès, Lei, Romano, Sesia (2023),
-    Testing for outliers with conformal p-values.
+    reference, which are positively dependent.
+
+    References: `Benjamini and Hochberg (1995) <https://doi.org/10.1111/j.2517-6161.1995.tb02031.x>`__;
+    `Bates et al. (2023) <https://arxiv.org/abs/2104.08279>`__.
 
     Args:
         p: p-values, one per object.

@@ -170,6 +170,8 @@ class Plan:
 def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | None = None) -> Plan:
     """Compute the distribution of coverage with n calibration examples, and as measured on `test` rows.
 
+    Coverage given the calibration set is Beta(k, n + 1 − k): `Vovk (2012) <https://arxiv.org/abs/1209.2673>`__.
+
     Args:
         alpha: the share of errors allowed.
         n: the number of calibration examples; for a guarantee per class or group, of those in it.

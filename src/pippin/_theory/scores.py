@@ -69,7 +69,9 @@ class Score:
 
 
 def ip() -> Score:
-    """Inverse probability (LAC, THR, hinge): 1 − p^y. The smallest sets.
+    """Inverse probability (LAC, THR, hinge): 1 − p^y. The smallest sets if the probabilities are correct.
+
+    `Sadinle, Lei and Wasserman (2019) <https://arxiv.org/abs/1609.00451>`__.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.3, 0.2]], None, pippin.scores.ip())
@@ -79,7 +81,9 @@ def ip() -> Score:
 
 
 def margin() -> Score:
-    """Margin score: the largest other probability minus p^y. The most singletons.
+    """Margin score: the largest other probability minus p^y; favors singletons.
+
+    `Johansson et al. (2017) <https://doi.org/10.1109/IJCNN.2017.7966105>`__.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.margin())
@@ -91,7 +95,8 @@ def margin() -> Score:
 def aps(randomized: bool = True) -> Score:
     """Adaptive prediction sets: Σ_{r<R} p[r] + u·p[R]; u = 1 when not randomized.
 
-    Romano, Sesia, Candès (2020), Classification with valid and adaptive coverage.
+    `Romano, Sesia and Candès (2020) <https://arxiv.org/abs/2006.02544>`__, Classification with valid and adaptive
+    coverage.
 
     Args:
         randomized: draw u for each object; else it is 1.
@@ -106,7 +111,7 @@ def aps(randomized: bool = True) -> Score:
 def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
     """Regularized APS: APS + λ·(R − k_reg)⁺.
 
-    Angelopoulos, Bates, Malik, Jordan (2021), Uncertainty sets for image classifiers.
+    `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__, Uncertainty sets for image classifiers.
 
     Args:
         lam: λ, the penalty of each rank beyond k_reg.
@@ -125,7 +130,7 @@ def pip(beta: float = 1.0) -> Score:
 
     IP at rank 1, 1 + margin at rank 2, between 0 and 2 when β = 1 (the paper's score).
     β = 0 adds the whole mass above y; a large β gives 1 + margin below rank 1.
-    Melki et al. (2024).
+    `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:
         beta: β, the exponent by which the weights of the classes above y fall with their rank.
@@ -138,7 +143,9 @@ def pip(beta: float = 1.0) -> Score:
 
 
 def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
-    """Regularized PIP: PIP + γ·(R − k_reg)⁺. PIP's singletons in smaller sets.
+    """Regularized PIP: PIP + γ·(R − k_reg)⁺. Smaller sets than PIP, often with fewer singletons.
+
+    `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:
         gamma: γ, the penalty of each rank beyond k_reg.
@@ -155,7 +162,8 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
 def saps(lam: float = 0.1, randomized: bool = True) -> Score:
     """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomized.
 
-    Huang et al. (2024), Conformal prediction for deep classifier via label ranking.
+    `Huang et al. (2024) <https://arxiv.org/abs/2310.06430>`__, Conformal prediction for deep classifier via label
+    ranking.
 
     Args:
         lam: λ, the penalty of each rank beyond the first.
@@ -171,6 +179,8 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
 def topk() -> Score:
     """Rank of the class: every set has the same size.
 
+    `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__.
+
     >>> import pippin
     >>> pippin.scores.score([[0.2, 0.5, 0.3]], None, pippin.scores.topk())
     array([[3., 1., 2.]])
@@ -182,7 +192,7 @@ def socop(mu: float = 8.0) -> Score:
     """Singleton-optimized: the cheapest sets if a set that is no singleton costs μ classes more.
 
     s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
-    μ = 0 gives IP's sets. Wang, Sun, Dobriban (2025), arXiv 2509.24095.
+    μ = 0 gives IP's sets. `Wang, Sun and Dobriban (2025) <https://arxiv.org/abs/2509.24095>`__.
 
     Args:
         mu: μ, the cost of a set that is no singleton, in classes.

@@ -22,6 +22,8 @@ def estimate_ratios(
     w are the true ratios and w' the estimated ones, coverage can fall below 1 − alpha by up to half the mean of
     `|w' − w|` over the source (Lei and Candès 2021).
 
+    Reference: `Lei and Candès (2021) <https://arxiv.org/abs/2006.06138>`__.
+
     Args:
         X_source: rows distributed like the calibration rows.
         X_target: rows distributed like the rows to predict; no labels are needed.
