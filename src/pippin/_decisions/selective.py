@@ -69,9 +69,9 @@ def select(
 ) -> "SelectiveClassifier":
     """Calibrate a selective classifier, whose error rate *among accepted objects* is at most `error`.
 
-    Coverage does not bound that rate by alpha. This bound holds with probability `confidence` over the calibration rows,
-    which must be independent and identically distributed with later rows. Each threshold of a fixed decreasing sequence is
-    certified by the binomial p-value P(Bin(accepted, error) ≤ wrong).
+    Coverage does not bound that rate by alpha. This bound holds with probability `confidence` over the calibration
+    rows, which must be independent and identically distributed with later rows. Each threshold of a fixed decreasing
+    sequence is certified by the binomial p-value P(Bin(accepted, error) ≤ wrong).
 
     Reference: `Angelopoulos et al. (2021), Learn then test <https://arxiv.org/abs/2110.01052>`__.
 
