@@ -27,7 +27,7 @@ import pippin
 
 DOCS = Path(__file__).parent
 WIDTH = 8.4  # inches
-SHOWN = ((1, True), (2, True), (1, True), (1, False), (3, True), (1, True), (2, True), (1, True))  # size, contains
+SHOWN = ((1, True), (2, True), (1, True), (1, False), (3, True), (1, True))  # size, contains
 NAMES = {"margin": "margin", "pip": "PIP", "repip": "RePIP", "topk": "top-k"}
 OFFSETS = {"socop": (-4, 10), "aps": (9, 2), "raps": (9, -11), "margin": (-20, 10)}
 GROUPS = {"lac": "IP / LAC", "hinge": "IP / LAC", "margin": "margin", "aps": "APS", "raps": "RAPS"}
@@ -55,7 +55,7 @@ THEMES = (
 
 
 class DigitSets(NamedTuple):
-    """Prediction sets of handwritten digits: the eight rows shown, and coverage over all new rows."""
+    """Prediction sets of handwritten digits: the rows shown, and coverage over all new rows."""
 
     images: np.ndarray
     sets: list[list[int]]
@@ -102,10 +102,11 @@ def first_rows(sizes: np.ndarray, contains: np.ndarray, labels: np.ndarray) -> I
 
 
 def draw_digits(theme: Theme, found: DigitSets) -> Figure:
-    """Draw eight digits with their sets, and the coverage of all new sets as a bar."""
-    figure = Figure((WIDTH, 2.7))
+    """Draw some digits with their sets, and the coverage of all new sets as a bar."""
+    n = len(SHOWN)
+    figure = Figure((1.05 * n, 2.7))
     for k, (image, members, label) in enumerate(zip(found.images, found.sets, found.labels, strict=True)):
-        axes = figure.add_axes((0.008 + k / 8, 0.55, 1 / 8 - 0.016, 0.43))
+        axes = figure.add_axes((0.01 + k / n, 0.55, 1 / n - 0.02, 0.43))
         covered = label in members
         color = theme.good if covered else theme.bad
         axes.imshow(np.pad(image, 1), cmap=theme.digits, interpolation="catrom", vmin=0, vmax=15)
@@ -114,16 +115,16 @@ def draw_digits(theme: Theme, found: DigitSets) -> Figure:
             spine.set(color=color, linewidth=2)
         write_set(axes, theme, members, label)
         text = f"true class: {label}" if covered else f"misses the {label}"
-        figure.text((k + 0.5) / 8, 0.375, text, ha="center", fontsize=9, color=theme.quiet if covered else theme.bad)
-    axes = figure.add_axes((0.008, 0.165, 0.984, 0.075))
+        figure.text((k + 0.5) / n, 0.375, text, ha="center", fontsize=9, color=theme.quiet if covered else theme.bad)
+    axes = figure.add_axes((0.01, 0.165, 0.98, 0.075))
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
     axes.barh(0.5, 1, 1, color=theme.bad, alpha=0.4)
     axes.barh(0.5, found.coverage, 1, color=theme.good)
     axes.plot((0.9, 0.9), (-0.4, 1.4), color=theme.ink, linewidth=2, clip_on=False)
     share, _, rest = found.caption.partition(" of ")
-    figure.text(0.008, 0.065, share, va="center", fontsize=13, fontweight="bold", color=theme.good)
-    figure.text(0.096, 0.065, f"of {rest}", va="center", fontsize=13, color=theme.ink)
+    figure.text(0.01, 0.065, share, va="center", fontsize=13, fontweight="bold", color=theme.good)
+    figure.text(0.128, 0.065, f"of {rest}", va="center", fontsize=13, color=theme.ink)
     return figure
 
 
@@ -286,7 +287,7 @@ def main(names: list[str]) -> None:
         for theme in THEMES:
             path = DOCS / "_static" / f"{name}-{theme.name}.png"
             metadata = {"Software": None, "Description": caption}
-            draw(theme).savefig(path, dpi=180, transparent=True, metadata=metadata)
+            draw(theme).savefig(path, dpi=200, transparent=True, metadata=metadata)
 
 
 def digits_picture() -> Picture:
