@@ -132,4 +132,4 @@ def visit(tabs):
     yield opened
     for page in pages:
         tabs.leave(page)
-    assert tabs.told() == []
+    assert tabs.new_complaints() == []

@@ -14,7 +14,7 @@ from scipy import stats
 import pippin
 from pippin._theory.level import exact_alpha, quantile_rank
 from support import peers
-from support.predictor_files import brought_back, check_wrong_parts
+from support.predictor_files import check_wrong_parts, reloaded
 from support.rows import KINDS, made_rows
 from support.scores import EVERY_SCORE
 
@@ -271,7 +271,7 @@ def test_its_file_brings_it_back(tmp_path):
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, folds=folds, classes=["a", "b", "c", "d"])
-    content, back = brought_back(predictor, "cross", tmp_path)
+    content, back = reloaded(predictor, "cross", tmp_path)
     for same in back:
         assert np.array_equal(same.p_values(new), predictor.p_values(new))
     check_wrong_parts("cross", content, fold_scores=[part[::-1] for part in content["fold_scores"]])

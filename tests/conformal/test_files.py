@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pippin
-from support.predictor_files import CONTENT, LABELS, PROBS, held, made, same, write
+from support.predictor_files import CONTENT, LABELS, PROBS, made, predictor_with_scores, same, write
 
 
 def infinite():
@@ -33,7 +33,7 @@ PREDICTORS = {
     "infinite scores": impossible,
     "text names": lambda: made(classes=["crop", "maïs 🌽", '"quoted"\n', "\ud800"]),
     "numbers for names": lambda: made(classes=[3, 2, 1, 0], alpha=0.2),
-    "huge numbers for names": lambda: held(classes=(2**70, -1)),
+    "huge numbers for names": lambda: predictor_with_scores(classes=(2**70, -1)),
     "custom weights": lambda: made(pippin.scores.linear((1, 0.1 + 0.2, 1e-300), (0, 0.1, 1 / 3))),
 }
 
@@ -75,7 +75,7 @@ NUMBERS = st.floats(allow_nan=False)
 def test_any_floats_come_back(tmp_path_factory, scores, alpha):
     """Signed zeros, subnormals and infinities among the scores as well."""
     path = tmp_path_factory.mktemp("floats") / "p.json"
-    predictor = held(sorted(scores), alpha)
+    predictor = predictor_with_scores(sorted(scores), alpha)
     predictor.save(path)
     assert same(pippin.load(path), predictor)
 
@@ -84,7 +84,7 @@ def test_any_floats_come_back(tmp_path_factory, scores, alpha):
 def test_any_names_come_back(tmp_path_factory, names):
     """Class names are any text: empty, with line breaks, in any script."""
     path = tmp_path_factory.mktemp("names") / "p.json"
-    held(classes=tuple(names)).save(path)
+    predictor_with_scores(classes=tuple(names)).save(path)
     assert list(pippin.load(path).classes) == names
 
 
@@ -118,5 +118,5 @@ def test_the_file_is_strict_json_in_ascii(make, tmp_path):
 def test_a_file_from_elsewhere_loads(tmp_path):
     """Layout and order of keys are free: the format's description is enough to write it."""
     write(tmp_path / "p.json", CONTENT)
-    wanted = held([0.5, 1.0, 1.5, np.inf], 0.4, ("crop", "weed"), pippin.scores.pip(2))
+    wanted = predictor_with_scores([0.5, 1.0, 1.5, np.inf], 0.4, ("crop", "weed"), pippin.scores.pip(2))
     assert same(pippin.load(tmp_path / "p.json"), wanted)

@@ -9,13 +9,13 @@ import pytest
 
 import pippin
 from support.killed_processes import run_until
-from support.predictor_files import held, save_one
+from support.predictor_files import predictor_with_scores, save_one
 
 
 def test_saving_leaves_one_file(tmp_path):
     """After each success there is the file and nothing else."""
     for threshold in (1.0, 2.0, 3.0):
-        held([threshold, threshold]).save(tmp_path / "p.json")
+        predictor_with_scores([threshold, threshold]).save(tmp_path / "p.json")
         assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
         assert pippin.load(tmp_path / "p.json").threshold == threshold
 
@@ -27,16 +27,16 @@ def test_a_failed_save_leaves_nothing(tmp_path):
     before = sorted(saved.parent.rglob("*")), saved.read_bytes()
     for target in ("nowhere/p.json", "predictor.json/p.json", "folder"):
         with pytest.raises(OSError, match=r".+"):
-            held().save(saved.parent / target)
+            predictor_with_scores().save(saved.parent / target)
     assert (sorted(saved.parent.rglob("*")), saved.read_bytes()) == before
 
 
 FULL_DISK = """
 import resource, sys
 import numpy as np
-from support.predictor_files import held
+from support.predictor_files import predictor_with_scores
 
-big = held(np.linspace(0, 1, 50_000))
+big = predictor_with_scores(np.linspace(0, 1, 50_000))
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     big.save(sys.argv[1])
@@ -58,9 +58,9 @@ def test_the_old_file_survives_a_write_that_fails_halfway(tmp_path):
 SAVE = """
 import sys
 import numpy as np
-from support.predictor_files import held
+from support.predictor_files import predictor_with_scores
 
-held(np.linspace(0, 2, 20_000)).save(sys.argv[1])
+predictor_with_scores(np.linspace(0, 2, 20_000)).save(sys.argv[1])
 """
 
 
@@ -77,7 +77,7 @@ held(np.linspace(0, 2, 20_000)).save(sys.argv[1])
 def test_a_killed_save_leaves_a_whole_file(tmp_path, event, after, renamed):
     """kill -9 at every step of writing: the file is the old one or the new one, entire."""
     path = tmp_path / "p.json"
-    held(np.linspace(0, 1, 20_000)).save(path)
+    predictor_with_scores(np.linspace(0, 1, 20_000)).save(path)
     assert run_until(event, 1, path, after=after, code=SAVE).returncode == -9
     top = 2 if renamed else 1
     assert pippin.load(path).calibration_scores.tobytes() == np.linspace(0, top, 20_000).tobytes()
@@ -88,13 +88,13 @@ def test_a_killed_save_leaves_a_whole_file(tmp_path, event, after, renamed):
 def test_threads_may_save_to_one_path(tmp_path):
     """Savers in several threads do not trip over each other, and readers see whole files."""
     path = tmp_path / "p.json"
-    held().save(path)
+    predictor_with_scores().save(path)
     failures = []
 
     def work(top):
         try:
             for _ in range(25):
-                held(np.linspace(0, top, 2000)).save(path)
+                predictor_with_scores(np.linspace(0, top, 2000)).save(path)
                 pippin.load(path)
         except Exception as error:
             failures.append(error)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import pippin
-from support.predictor_files import brought_back, check_wrong_parts
+from support.predictor_files import check_wrong_parts, reloaded
 from support.rows import KINDS
 from support.scores import EVERY_SCORE
 from support.weighted_rows import some
@@ -101,7 +101,7 @@ def test_its_file_brings_it_back(tmp_path):
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, weights=weights, classes=["a", "b", "c", "d"])
-    content, back = brought_back(predictor, "weighted", tmp_path)
+    content, back = reloaded(predictor, "weighted", tmp_path)
     for same in back:
         assert np.array_equal(same.p_values(probs, weights=weights), predictor.p_values(probs, weights=weights))
     reversed_scores = content["calibration_scores"][::-1]

@@ -16,7 +16,7 @@ import pippin
 import pippin.dask
 from pippin._runtime import progress
 from pippin._theory.formula import FAMILIES
-from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, words_in_small_pieces, write_tables
+from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, predict_command_in_small_parts, write_tables
 from support.partitions import PER
 
 PREDICT = import_module("pippin.cli.predict")
@@ -154,7 +154,7 @@ def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, en
 
 def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call):
     """What one machine began, a cluster ends: pieces that are there are not made again."""
-    words = words_in_small_pieces(tmp_path, monkeypatch, call)
+    words = predict_command_in_small_parts(tmp_path, monkeypatch, call)
     assert call(f"{words} whole.csv")[0] == 0
 
     def stopped(*given):

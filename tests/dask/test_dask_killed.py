@@ -7,7 +7,7 @@ import pytest
 import pippin
 import pippin.dask
 from pippin.dask import api, partitions
-from support.dask_rows import LABELS, PROBS, divided, words_in_small_pieces
+from support.dask_rows import LABELS, PROBS, divided, predict_command_in_small_parts
 from support.dask_workers import Killing, forks, workers_by_hand
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask says of lost workers
@@ -46,7 +46,7 @@ def test_every_worker_is_killed_while_scores_are_made_and_gathered(processes, tm
 
 def test_every_worker_is_killed_while_sets_are_written(processes, tmp_path, monkeypatch, call):
     """The file of one machine, to the last byte."""
-    words = words_in_small_pieces(tmp_path, monkeypatch, call)
+    words = predict_command_in_small_parts(tmp_path, monkeypatch, call)
     call(f"{words} here.csv")
     in_order = partitions.in_order
 

@@ -9,7 +9,7 @@ import pytest
 from pippin.images.prepare import JOURNAL, prepare_we3ds
 from support.command import run
 from support.folders import content, times
-from support.killed_processes import killed_and_told
+from support.killed_processes import killed_with_stderr
 from support.we3ds_tree import OPTIONS, SMALL, broken_files, made_files, write_zip
 
 SLOWER = (400, 640)
@@ -37,7 +37,7 @@ def test_killed_anywhere(uninterrupted, tmp_path):
     shutil.copy(folder / "in.zip", tmp_path)
     out = tmp_path / "out"
     events = [(NOTED, 1, "before"), (NOTED, 3, "after"), (RESULT, 8, "before"), (RESULT, 4, "after")]
-    assert killed_and_told(events, *LINE, modules=["pippin.cli", "PIL.Image"], folder=tmp_path)[0] == [9] * 4
+    assert killed_with_stderr(events, *LINE, modules=["pippin.cli", "PIL.Image"], folder=tmp_path)[0] == [9] * 4
     earlier = {name: when for name, when in times(out).items() if name.endswith(".png") and "/" in name}
     assert earlier
     run(*LINE, folder=tmp_path, check=True)

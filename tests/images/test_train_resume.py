@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pippin.images.training import fit, train
-from support.killed_processes import NEVER, killed_and_told
+from support.killed_processes import NEVER, killed_with_stderr
 from support.small_training import HEAVY, quiet, small_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -24,7 +24,7 @@ def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
     options = f"--weights {tiny} --epochs {EPOCHS} --size 24 --batch 16 --learning-rate 0.01"
     command = ["train", str(images), "--out", str(tmp_path / "killed/p.npz"), *shlex.split(options)]
     events = [("write", 2, "before"), (KEEP, 2, "after"), NEVER]
-    ends, told = killed_and_told(events, *command, modules=HEAVY)
+    ends, told = killed_with_stderr(events, *command, modules=HEAVY)
     assert ends == [9, 9, 0]
     numbers = [int(line.split()[1]) for line in told]
     assert numbers == [1, 2, 4, 5]  # the third was kept, and killed before it was told

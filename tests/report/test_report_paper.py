@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from support.pdf_text import printed
+from support.pdf_text import page_texts
 
 A4 = {"format": "A4", "margin": dict.fromkeys(("top", "bottom", "left", "right"), "15mm")}
 FIGURES = {
@@ -38,7 +38,7 @@ def on_paper(tabs, path, paper, **settings):
     """The letters on every page of the report, printed on this paper."""
     page = tabs.take(1280, 720, **settings)
     page.goto(path.as_uri())
-    found = [letters(text) for text in printed(page.pdf(**paper))]
+    found = [letters(text) for text in page_texts(page.pdf(**paper))]
     tabs.leave(page)
     return found
 

@@ -1,4 +1,4 @@
-"""The same probabilities in every kind of array that people have."""
+"""Equal probabilities and labels in every supported kind of array."""
 
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ NAMES = ["soil", "maïs", "weed", "pea", "rye"]
 
 
 class OnlyArray:
-    """Knows nothing but `__array__`."""
+    """Array-like object that only has `__array__`."""
 
     def __init__(self, array):
         self._array = array
@@ -25,7 +25,7 @@ class OnlyArray:
 
 
 class OnlyDlpack:
-    """Knows nothing but the DLPack protocol."""
+    """Array-like object that only has the DLPack protocol."""
 
     def __init__(self, array):
         self._array = array

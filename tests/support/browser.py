@@ -1,4 +1,4 @@
-"""A real browser for the tests of the report."""
+"""Chromium for tests of the report and the site."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scr
 
 
 def find_browser() -> str:
-    """The path of an installed Chromium or Chrome."""
+    """Return the path of an installed Chromium or Chrome."""
     if Path("/usr/bin/chromium").exists():
         return "/usr/bin/chromium"
     found = next(filter(None, map(shutil.which, NAMES)), None)
@@ -26,7 +26,7 @@ def find_browser() -> str:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """The browser, without a window; however long it takes to start on a busy machine."""
+    """Start a headless browser, without a time limit."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS), timeout=0)
         try:
@@ -36,10 +36,9 @@ def open_browser() -> Iterator[Browser]:
 
 
 class Tabs:
-    """Tabs of a browser, and what their pages asked of the network or complained about.
+    """Pool of browser tabs that records console messages, errors and network requests of their pages.
 
-    A tab that is left is taken again: its page is new each time, its process, which takes longer to start than most
-    pages to load, is not.
+    Tabs are reused, because a new process takes longer to start than most pages to load.
     """
 
     def __init__(self, browser: Browser) -> None:
@@ -47,35 +46,35 @@ class Tabs:
         self.settings, self.free = dict[Page, Any](), list[Page]()
 
     def take(self, width: int, height: int, color_scheme: Any = "light", **settings: Any) -> Page:
-        """An empty page of this size."""
-        page = next((page for page in self.free if self.settings[page] == settings), None) or self._opened(settings)
+        """Return an empty page of this size."""
+        page = next((page for page in self.free if self.settings[page] == settings), None) or self._open(settings)
         self.free = [other for other in self.free if other is not page]
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(media="null", color_scheme=color_scheme)
         return page
 
     def leave(self, page: Page) -> None:
-        """Nothing of what it shows goes on, nor does the mouse stand where it stood."""
+        """Return a page to the pool, emptied and with the mouse at the origin."""
         page.mouse.move(0, 0)
         page.goto("about:blank")
         self.free.append(page)
 
-    def told(self) -> list[str]:
-        """The complaints since it was asked before."""
-        told, self.complaints = self.complaints, []
-        return told
+    def new_complaints(self) -> list[str]:
+        """Return and clear the recorded complaints."""
+        complaints, self.complaints = self.complaints, []
+        return complaints
 
-    def _opened(self, settings: dict[str, Any]) -> Page:
+    def _open(self, settings: dict[str, Any]) -> Page:
         context = self.browser.new_context(**settings)
         context.set_default_timeout(0)
-        context.route("**/*", self._asked)
+        context.route("**/*", self._on_request)
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.settings[page] = settings
         return page
 
-    def _asked(self, route: Route) -> None:
+    def _on_request(self, route: Route) -> None:
         if not route.request.url.startswith(("file:", "data:")):
             self.complaints.append(route.request.url)
         route.continue_() if route.request.url.startswith("file:") else route.abort()

@@ -1,4 +1,4 @@
-"""A small set of probabilities, labels and groups in every format, for the tests of the command line."""
+"""Small probabilities, labels and groups in all file formats, for tests of the command line."""
 
 import numpy as np
 import polars
@@ -12,7 +12,7 @@ DATA = ["data.npz", "data.csv", "data.parquet", "data.npy --labels data-labels.n
 
 
 def write_data(folder, probs=PROBS, labels=LABELS, stem="data"):
-    """The same data in every format."""
+    """Write the data in all formats."""
     np.savez(folder / f"{stem}.npz", probs=probs, labels=labels, classes=NAMES)
     np.save(folder / f"{stem}.npy", probs)
     np.save(folder / f"{stem}-labels.npy", labels)
@@ -20,13 +20,13 @@ def write_data(folder, probs=PROBS, labels=LABELS, stem="data"):
 
 
 def write_grouped(folder, groups=GROUPS, stem="grouped"):
-    """Data with groups in every format that holds them."""
+    """Write data with groups in all formats that support them."""
     np.savez(folder / f"{stem}.npz", probs=PROBS, labels=LABELS, classes=NAMES, groups=groups)
     write_frames(folder / stem, PROBS, LABELS, group=polars.Series(groups))
 
 
 def write_frames(path, probs, labels, **columns):
-    """One column per class, one of labels, and more."""
+    """Write a table with a column per class, labels, and further columns."""
     frame = polars.DataFrame(probs, schema=list(NAMES)).with_columns(label=polars.Series(NAMES[labels]), **columns)
     frame.write_csv(path.with_suffix(".csv"))
     frame.write_parquet(path.with_suffix(".parquet"))

@@ -1,4 +1,4 @@
-"""The command line in a process of its own."""
+"""The command line in a subprocess."""
 
 import subprocess
 import sys
@@ -7,5 +7,5 @@ PIPPIN = [sys.executable, "-m", "pippin.cli"]
 
 
 def run(*args, folder, **options):
-    """A real process."""
+    """Run a pippin command in a subprocess."""
     return subprocess.run([*PIPPIN, *args], cwd=folder, capture_output=True, text=True, **options)

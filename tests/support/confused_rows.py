@@ -1,10 +1,10 @@
-"""Rows of a classifier that confuses classes in ways that can be learnt."""
+"""Probabilities of a classifier with systematic confusions, which a sharpener can correct."""
 
 import numpy as np
 
 
 def confused_rows(n, n_classes=4, seed=0):
-    """Probabilities that take every odd class for the one before it, and labels."""
+    """Draw labels, and probabilities that confuse every odd class with the preceding one."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, n_classes, n)
     logits = rng.normal(0, 1, (n, n_classes))

@@ -1,4 +1,4 @@
-"""Rows for tests of clusters, in parts of very different sizes and in tables."""
+"""Rows for tests of Dask clusters, as partitions of unequal sizes and as tables."""
 
 import gzip
 from importlib import import_module
@@ -17,12 +17,12 @@ CUTS = [0, 1, 1, 900, 2500, 2501, N]
 
 
 def divided(array):
-    """In parts of very different sizes, one of them empty."""
+    """Divide an array into delayed partitions of unequal sizes, one of them empty."""
     return [dask.delayed(np.array(array[a:b])) for a, b in pairwise(CUTS)]
 
 
 def write_tables(folder):
-    """All rows in four tables, with groups and ids: Parquet, text, packed text, and Parquet."""
+    """Write all rows with groups and ids to four tables: .parquet, .csv, .csv.gz and .parquet."""
     names = [f"class {k}" for k in range(12)]
     frame = polars.DataFrame(PROBS, schema=names).with_columns(
         label=polars.Series(np.array(names)[LABELS]),
@@ -36,8 +36,8 @@ def write_tables(folder):
     frame[2400:].write_parquet(folder / "3.parquet")
 
 
-def words_in_small_pieces(folder, monkeypatch, call):
-    """The words of a command that predicts all tables, here and in small pieces, but for the file it writes."""
+def predict_command_in_small_parts(folder, monkeypatch, call):
+    """Return a command, up to its output file, that predicts all tables in parts of 300 rows."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(import_module("pippin.cli.predict"), "PART", 300)
     write_tables(folder / "tables")

@@ -1,7 +1,7 @@
-"""A Dask cluster whose workers are processes that a test starts and ends itself, at events and at no hour.
+"""Dask cluster whose worker processes are started and killed by the test, at events rather than times.
 
-Nobody replaces a worker that is killed but the test. One process imports what a worker needs, which
-takes long, and forks whenever one is to join.
+Killed workers are not replaced automatically. A fork server imports the modules of a worker once, which takes long, and
+forks for each worker.
 """
 
 import os
@@ -39,32 +39,32 @@ for child in children:
 
 @contextmanager
 def forks():
-    """A process that makes workers."""
+    """Start the fork server of workers."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, "-c", FORKS], text=True, env=environment, **pipes) as made:
-        yield made  # which ends its workers and itself when nobody writes to it any more
+    with subprocess.Popen([sys.executable, "-c", FORKS], text=True, env=environment, **pipes) as server:
+        yield server  # ends its workers and itself when its standard input is closed
 
 
 class Workers:
-    """The cluster: who asks it, and its workers in the order in which they joined."""
+    """Client of the cluster, and its workers in the order in which they joined."""
 
     def __init__(self, client, forks):
         self.client, self.forks, self.joined, self.killed = client, forks, [], []
 
     def join(self):
-        """One more; it is there when this ends."""
+        """Add a worker, and wait until it has joined."""
         print(self.client.scheduler.address, file=self.forks.stdin, flush=True)
         self.joined.append(int(self.forks.stdout.readline()))
         self.client.wait_for_workers(len(self.joined) - len(self.killed))
 
     def victim(self):
-        """The process of the worker that joined first, of those that live; it is to be killed now."""
+        """Return the process id of the oldest live worker, which the caller kills."""
         self.killed.append(self.joined[len(self.killed)])
         return self.killed[-1]
 
     def kill(self):
-        """Ends that worker; the scheduler knows it when this ends. Otherwise Dask may knock at its door for 30 s."""
+        """Kill the oldest worker, and wait until the scheduler has noticed; otherwise Dask may retry it for 30 s."""
         os.kill(self.victim(), signal.SIGKILL)
         while len(self.client.nthreads()) > len(self.joined) - len(self.killed):
             pass
@@ -72,7 +72,7 @@ class Workers:
 
 @contextmanager
 def workers_by_hand(forks):
-    """A cluster without workers, until they join."""
+    """Start a cluster without workers."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 100}),
         LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as made,
@@ -82,7 +82,7 @@ def workers_by_hand(forks):
 
 
 class Killing:
-    """A function that ends a process when it is called first, be it the one that calls it or another."""
+    """Function that kills a process at its first call in any process, then runs."""
 
     def __init__(self, function, process, mark):
         self.function, self.process, self.mark = function, process, mark

@@ -1,4 +1,4 @@
-"""A field of crops and weeds, utilities to decide about it, and a slow transcription of the calibration."""
+"""Utilities for the embedded example, and an exact but slow implementation of risk-averse decisions."""
 
 from fractions import Fraction
 
@@ -15,14 +15,14 @@ WORTH = {
 
 
 def field():
-    """The embedded example and its utility."""
+    """Return the embedded example and a utility for it."""
     data = pippin.load_example()
     kinds = {name: "crop" if name in CROPS else "weed" for name in data.classes}
     return data, pippin.decisions.Utility(WORTH, kinds=kinds)
 
 
 def utility_of(values):
-    """A utility of numbered classes, whatever there is to tell of it."""
+    """Return a utility of unnamed classes, without its warnings."""
     import warnings
 
     with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def utility_of(values):
 
 
 def slow_lines(row, utilities):
-    """Every line v + β·m by falling v, by the definition, in exact arithmetic: (v, m, the first action that has m)."""
+    """Return every line v + β·m by decreasing v, in exact arithmetic: (v, m, the first action with mass m)."""
     p, table = [Fraction(float(x)) for x in row], [[Fraction(float(x)) for x in u] for u in utilities]
     lines = []
     for v in sorted({x for u in table for x in u}, reverse=True):
@@ -42,14 +42,14 @@ def slow_lines(row, utilities):
 
 
 def slow_choice(lines, beta):
-    """(action, v) of the line with the largest v + β·m, of equal ones the larger m, then v."""
+    """Return action and v of the line with the largest v + β·m; of equal ones, that with the larger m, then v."""
     beta = Fraction(beta)
     v, _, action = max(lines, key=lambda line: (line[0] + beta * line[1], line[1]))
     return action, v
 
 
 def slow_score(row, label, utilities):
-    """The smallest β from which on the label keeps every certificate, by the definition between all crossings."""
+    """Return the smallest β beyond which every certificate holds for the label, from all crossings of lines."""
     lines, own = slow_lines(row, utilities), [Fraction(float(u[label])) for u in utilities]
     crossings = {Fraction(0)}
     for i, (v, m, _) in enumerate(lines):

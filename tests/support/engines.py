@@ -1,4 +1,4 @@
-"""Both engines, and the sets that one of them computes under a single threshold."""
+"""The NumPy and the numba engine, and sets for a single threshold."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
-"""The scores as the papers define them, for one object, in exact fractions and slow loops.
+"""Nonconformity scores of one object by their definitions in the papers, in exact fractions.
 
-Written from the definitions alone: no coefficient table, no sorting trick, no sum in floats.
+Without coefficient tables, sorting tricks or floating-point sums.
 """
 
 from fractions import Fraction
@@ -9,12 +9,12 @@ import pippin
 
 
 def ranking(row):
-    """Classes from the most to the least probable; equal ones by index."""
+    """Return the classes by decreasing probability; ties by index."""
     return sorted(range(len(row)), key=lambda k: (-float(row[k]), k))  # floats compare exactly
 
 
 def score_of(score: pippin.Score, row, label: int, u: float) -> Fraction | float:
-    """The exact score of one class; infinity where a probability of 0 is inverted."""
+    """Compute the exact score of one class; infinite where a probability of 0 is inverted."""
     p = [Fraction(float(x)) for x in row]
     order = ranking(row)
     rank = order.index(label) + 1

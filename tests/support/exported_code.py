@@ -1,4 +1,4 @@
-"""What left Python, run again: C by a compiler, ONNX by onnxruntime."""
+"""Execution of exported predictors: C headers with a compiler, ONNX models with onnxruntime."""
 
 import ctypes
 import subprocess
@@ -13,7 +13,7 @@ STRICT = [*STRICT, "-ffp-contract=off"]
 
 
 def compiled(predictors, folder):
-    """Their headers as one library; the names of the i-th begin `head{i}_`."""
+    """Compile the headers of predictors into one library; names of the i-th begin with `head{i}_`."""
     source, target = folder / "heads.c", folder / "heads.so"
     source.write_text("".join(c_header(one, f"head{i}") for i, one in enumerate(predictors)), encoding="utf-8")
     defines = [f"-DHEAD{i}_API=" for i in range(len(predictors))]
@@ -22,7 +22,7 @@ def compiled(predictors, folder):
 
 
 def sets_in_c(library, number, probs, u, group=None):
-    """(n, K) members of every row, then −1, as the i-th head gives them."""
+    """Return the set members (n, K) of each row, padded with −1, from the i-th header."""
     predict = library[f"head{number}_predict{'_float' if probs.dtype == np.float32 else ''}"]
     predict.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
     found = np.full(probs.shape, -1, np.int32)
@@ -34,7 +34,7 @@ def sets_in_c(library, number, probs, u, group=None):
 
 
 def decisions_in_c(library, number, probs, group=None):
-    """Actions and certificates of every row."""
+    """Return the action and certificate of each row."""
     decide = library[f"head{number}_decide{'_float' if probs.dtype == np.float32 else ''}"]
     decide.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
     actions, certificates = np.empty(len(probs), int), np.empty(len(probs))
@@ -45,7 +45,7 @@ def decisions_in_c(library, number, probs, group=None):
 
 
 def run_onnx(model, **feed):
-    """What onnxruntime makes of it on the CPU, by output name."""
+    """Run a model with onnxruntime on the CPU; return its outputs by name."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,7 +1,7 @@
-"""How often a monitor alarms though nothing has changed: python tests/support/false_alarms.py STREAMS ROWS.
+"""False alarm probability of monitors: python tests/support/false_alarms.py STREAMS ROWS.
 
-Exchangeable rows of three classes, 500 of which calibrate; with labels and without, as they are and
-with probabilities rounded to tenths, so that nearly all scores tie.
+Exchangeable rows of three classes, of which 500 calibrate, with and without labels. In half of the cases probabilities
+are rounded to tenths, so that nearly all scores tie.
 """
 
 import sys
@@ -16,7 +16,7 @@ N_CALIBRATION = 500
 
 
 def made(rng: np.random.Generator, n: int, tied: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, and a class drawn from each."""
+    """Draw rows of probabilities, and a class from each row."""
     probs = rng.dirichlet([0.5, 0.5, 0.5], n)
     labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)[:, :2]).sum(axis=1)
     if tied:
@@ -27,18 +27,18 @@ def made(rng: np.random.Generator, n: int, tied: bool) -> tuple[np.ndarray, np.n
 
 
 def highest_evidence(rng: np.random.Generator, n: int, labelled: bool, tied: bool) -> float:
-    """The largest evidence along one stream."""
+    """Return the largest evidence of a monitor along one stream."""
     probs, labels = made(rng, N_CALIBRATION + n, tied)
     old, new = probs[:N_CALIBRATION], np.ascontiguousarray(probs[N_CALIBRATION:])
     predictor = pippin.calibrate(old, labels[:N_CALIBRATION], "pip")
     seed = int(rng.integers(2**62))
     monitor = pippin.online.Monitor(predictor, reference=None if labelled else old, seed=seed)
-    told = labels[N_CALIBRATION:].tolist() if labelled else [None] * n
-    return max(monitor.update(row, label).evidence for row, label in zip(new, told, strict=True))
+    given = labels[N_CALIBRATION:].tolist() if labelled else [None] * n
+    return max(monitor.update(row, label).evidence for row, label in zip(new, given, strict=True))
 
 
 def main(streams: int, rows: int) -> None:
-    """Prints a line per kind of stream."""
+    """Print the share of streams with an alarm, for each kind of stream."""
     warnings.simplefilter("ignore")
     print(f"{streams:,} streams of {rows:,} rows: share with an alarm")
     print(f"{'delta':<24}" + "".join(f"{delta:>9g}" for delta in DELTAS))

@@ -1,7 +1,7 @@
-"""Damaged predictor files without end: each loads to a predictor that can be used, or is refused in one sentence.
+"""Fuzzing of predictor files: each damaged file loads as a usable predictor, or raises a one-sentence InputError.
 
-`python tests/support/file_fuzzing.py 1000000` makes so many, from a seed, in memory: flipped
-bits and lost bytes; and values, types, keys and lengths changed under a checksum that fits.
+`python tests/support/file_fuzzing.py 1000000` makes a million files in memory from a seed: with flipped bits and lost
+bytes, or with changed values, types, keys and lengths and a matching checksum.
 """
 
 import copy
@@ -80,7 +80,7 @@ ODD = [
 
 @cache
 def sound_files():
-    """The content of a small file of every kind, by what it is."""
+    """Return the content of a small valid file of each kind."""
     rng = np.random.default_rng(0)
     probs, labels = rng.dirichlet(np.ones(K), N), rng.integers(0, K, N)
     farms = np.array(["east", "west"])[np.arange(N) % 2]
@@ -114,7 +114,7 @@ def sound_files():
 
 
 def file_of(content, **changes):
-    """The bytes of a file by the format's description alone, its checksum right."""
+    """Return the bytes of a file with a valid checksum, written from the format description alone."""
     content = _spelled(content)
     text = _nested(json.dumps(content, sort_keys=True, separators=(",", ":")))
     head = {"format": "pippin predictor", "version": 2 if "kind" in content else 1}
@@ -123,7 +123,7 @@ def file_of(content, **changes):
 
 
 def damaged(content, rng):
-    """The bytes of the file after some damage, and what the damage was."""
+    """Return the bytes of the damaged file, and the kind of damage."""
     way = rng.choice(["bits", "bytes", "head", "value", "value", "value", "values", "key", "length", "scores"])
     if way in ("bits", "bytes"):
         return _broken(bytearray(file_of(content)), way, rng), way
@@ -138,7 +138,7 @@ def damaged(content, rng):
 
 
 def judge(text):
-    """ "used" or "refused"; raises an AssertionError or what came instead."""
+    """Load a file; return "used" or "refused", or raise any other error."""
     try:
         predictor = parse(text, "predictor.json")
     except pippin.InputError as error:
@@ -152,7 +152,7 @@ def judge(text):
 
 
 def use(predictor):
-    """Sets of two rows, and its words."""
+    """Predict the sets of two rows, and describe the predictor."""
     assert predictor.describe()
     assert repr(predictor)
     assert 0 <= predictor.guarantee <= 1  # 1 − 5e-324 is 1
@@ -174,7 +174,7 @@ def use(predictor):
 
 
 def search(n, seed=0):
-    """Judges n damaged files; how many of each kind were refused or used, and the first failures of each sort."""
+    """Load n damaged files; return counts of used and refused files, and one failure of each kind."""
     rng, files, found, failures = random.Random(seed), list(sound_files().items()), Counter(), {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -183,14 +183,14 @@ def search(n, seed=0):
             text, way = damaged(content, rng)
             try:
                 found[judge(text)] += 1
-            except Exception as error:  # anything else than the project's error is what is looked for
+            except Exception as error:  # any error other than InputError is a failure
                 failures.setdefault((type(error).__name__, str(error)[:60]), (kind, way, text[-1500:], repr(error)))
                 found["failed"] += 1
     return found, failures
 
 
 def _nested(text):
-    """With lists in lists, deeper than Python would write them, where they are asked for."""
+    """Replace marks by deeply nested lists, deeper than Python would write them."""
     if "@" in text:
         for mark, lists in DEEP.items():
             text = text.replace(f'"{mark}"', lists)
@@ -198,7 +198,7 @@ def _nested(text):
 
 
 def _spelled(value):
-    """Infinity as a file has it."""
+    """Encode infinity as in a file."""
     if isinstance(value, dict):
         return {key: _spelled(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -221,7 +221,7 @@ def _broken(text, way, rng):
 
 
 def _change(content, way, rng):
-    """One place of the tree, found by going down at random, is not what it was."""
+    """Change one random node of the tree."""
     holder = content
     while True:
         keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
@@ -245,7 +245,7 @@ def _change(content, way, rng):
 
 
 def _near(value, rng):
-    """Much the same, in another type or a little further."""
+    """Return a similar value: another type, sign or length."""
     near = [[value], str(value), None]
     if isinstance(value, int | float) and abs(value) < 2**60:
         near += [value + 1, -value, float(value), int(value), value * 1e300]
@@ -255,9 +255,9 @@ def _near(value, rng):
 
 
 if __name__ == "__main__":
-    asked, began = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, time.monotonic()
-    counted, wrong = search(asked, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    print(f"{asked:,} damaged files: {dict(counted)}, in {time.monotonic() - began:.0f} s")
+    count, started = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, time.monotonic()
+    counted, wrong = search(count, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    print(f"{count:,} damaged files: {dict(counted)}, in {time.monotonic() - started:.0f} s")
     for sort, example in wrong.items():
         print(*sort, *example, sep="\n    ")
     sys.exit(bool(wrong))

@@ -1,4 +1,4 @@
-"""A limit of the system's that meets every write as a full disk does."""
+"""Simulation of a full disk by a limit on the size of files."""
 
 import resource
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_of_at_most(size):
-    """In this process and those it starts, no file gets longer than that."""
+    """Limit the size of files that this process and its children write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""The embedded example on three made farms: predictors per class, per group or both, and their sets."""
+"""Embedded example with three farms as groups: predictors per class, per group or both, and their sets."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ FARMS = np.array(["north", "south", "west"])[np.arange(len(DATA.labels)) * 7 % 5
 
 
 def grouped(per):
-    """Whether thresholds differ between groups."""
+    """Return True if the taxonomy depends on groups."""
     return "group" in per
 
 
 def calibrated(per, score="pip", alpha=0.1, **options):
-    """A predictor from the first 2,000 rows."""
+    """Calibrate a predictor on the first 2,000 rows."""
     probs, labels, groups = DATA.probs[:2000], DATA.labels[:2000], FARMS[:2000] if grouped(per) else None
     return pippin.calibrate(
         probs, labels, score, alpha, classes=DATA.classes, seed=5, per=per, groups=groups, **options
@@ -24,6 +24,6 @@ def calibrated(per, score="pip", alpha=0.1, **options):
 
 
 def sets_of(predictor, rows=slice(2000, 2200), **options):
-    """Its sets of later rows."""
+    """Predict the sets of later rows."""
     groups = FARMS[rows] if predictor.groups is not None else None
     return predictor.predict(DATA.probs[rows], seed=6, groups=groups, **options)

@@ -1,7 +1,6 @@
-"""Processes that end themselves by a signal, kill -9 unless told otherwise, at a chosen event and at no hour.
+"""Subprocesses that kill themselves by a signal (SIGKILL by default) at a chosen event rather than at a time.
 
-An event is the n-th call of a function, before or after it; or the n-th write into a file
-that was opened for writing, when half of it is written.
+An event is the n-th call of a function, before or after it, or the n-th write to a file, after half of the data.
 """
 
 import atexit
@@ -86,7 +85,7 @@ COMMAND = "from pippin.cli import main\nmain()"
 
 
 def run_until(event, number, *args, after=False, code=COMMAND, folder=None, by=9):
-    """Runs the code (the command line, if not given) until the event; the completed process."""
+    """Run code (by default the command line) until the event; return the completed process."""
     when = "after" if after else "before"
     command = [sys.executable, "-c", AT_EVENT, event, str(number), when, code, str(by), *map(str, args)]
     mark = uuid.uuid4().hex
@@ -98,9 +97,9 @@ def run_until(event, number, *args, after=False, code=COMMAND, folder=None, by=9
 
 
 def wait_for_workers(mark):
-    """Workers of a killed process end by themselves; the kernel says when."""
+    """Wait until the worker processes of a killed process have ended."""
     while found := processes_with(mark):
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # ended in the meantime
             process = os.pidfd_open(found[0])
             try:
                 select([process], [], [])
@@ -109,7 +108,7 @@ def wait_for_workers(mark):
 
 
 def processes_with(mark):
-    """Live processes that inherited the mark."""
+    """Return live processes whose environment contains the mark."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -154,17 +153,17 @@ NEVER = ("write", 10**9, "before")
 
 
 def killed_in_turn(events, *args, modules, code=COMMAND):
-    """Runs the code (the command line, if not given) once for each (event, number, "before" or "after").
+    """Run code (by default the command line) once for each (event, number, "before" or "after").
 
-    How each ended: 9, if it was killed.
+    Returns the exit status of each run: 9 if it was killed.
     """
-    return killed_and_told(events, *args, modules=modules, code=code)[0]
+    return killed_with_stderr(events, *args, modules=modules, code=code)[0]
 
 
-def killed_and_told(events, *args, modules, code=COMMAND, folder=None):
-    """As `killed_in_turn`; and all lines that were told on standard error.
+def killed_with_stderr(events, *args, modules, code=COMMAND, folder=None):
+    """Like `killed_in_turn`, but also return all lines of standard error.
 
-    One process imports the modules, which takes long, once for all who ask; it forks for every event, and uses none.
+    A fork server imports the modules once, which takes long, and forks for every event.
     """
     ready, environment = _ready(tuple(modules)), {**os.environ, "PYTHONPATH": _paths()}
     with tempfile.NamedTemporaryFile("r") as told:
@@ -178,7 +177,7 @@ def killed_and_told(events, *args, modules, code=COMMAND, folder=None):
 
 @cache
 def _ready(modules):
-    """A process that has imported them; it ends with this one."""
+    """Start a fork server that has imported the modules; it ends with this process."""
     command, pipe = [sys.executable, "-c", READY, json.dumps(modules)], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": _paths()})
     atexit.register(process.communicate)

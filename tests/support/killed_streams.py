@@ -1,7 +1,7 @@
 """Streams and monitors killed -9 at random events and resumed: python tests/support/killed_streams.py KILLS.
 
-Every child is a fork that goes on from the two state files, and ends itself at a random write (half of it done),
-sync, renaming, update or label; in the end the states must be those of a run without a break, byte by byte.
+Every child process continues from the two state files, and kills itself at a random write (after half of the data),
+sync, rename, update or label. The final states must equal those of an uninterrupted run, byte by byte.
 """
 
 import os
@@ -37,7 +37,7 @@ EVENTS = ("write", "os:replace", "os:fsync", "pippin:Monitor.update", "pippin:St
 
 
 def run(folder: Path, event: str, number: int, after: bool, steps: int) -> int:
-    """How a child that was to end itself at the event ended: 9, if it was killed."""
+    """Run a child process until the event; return its exit status, 9 if it was killed."""
     child = os.fork()
     if child == 0:
         when = "after" if after else "before"
@@ -50,7 +50,7 @@ def run(folder: Path, event: str, number: int, after: bool, steps: int) -> int:
 
 
 def main(kills: int, steps: int = 2000) -> None:
-    """Prints how many children were killed, and whether both states are as if none had been."""
+    """Print the number of kills, and a comparison of both states with those of an uninterrupted run."""
     import pippin
 
     rng, killed = np.random.default_rng(0), 0
@@ -59,7 +59,7 @@ def main(kills: int, steps: int = 2000) -> None:
         whole.mkdir()
         broken.mkdir()
         sys.argv = ["-c", str(whole), str(steps)]
-        exec(compile(STEPS, "<steps>", "exec"), {})  # here, so that every child has the compiled loops
+        exec(compile(STEPS, "<steps>", "exec"), {})  # compiles the loops before forking
         while killed < kills:
             event = EVENTS[int(rng.integers(len(EVENTS)))]
             number = int(rng.integers(1, 40 if "pippin" in event else 5))

@@ -1,4 +1,4 @@
-"""A named pipe that nobody may open: a reader would wait for ever."""
+"""Named pipes that no code may open, since a reader would block forever."""
 
 import os
 import threading
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def untouched_pipe(path):
-    """Makes the pipe; at the end nobody may have opened it. Who does is given an end of file, and so does not wait."""
+    """Make a named pipe, and fail at the end if it was opened; readers get an end of file instead of blocking."""
     os.mkfifo(path)
-    opened, over = [], threading.Event()
+    opened, finished = [], threading.Event()
 
     def wait_for_readers():
-        while not over.is_set():
+        while not finished.is_set():
             os.close(os.open(path, os.O_WRONLY))
-            if not over.is_set():
+            if not finished.is_set():
                 opened.append(path)
 
     waiting = threading.Thread(target=wait_for_readers)
@@ -22,7 +22,7 @@ def untouched_pipe(path):
     try:
         yield path
     finally:
-        over.set()
+        finished.set()
         end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         waiting.join()
         os.close(end)

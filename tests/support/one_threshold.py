@@ -1,4 +1,4 @@
-"""Predictors with a given threshold, without calibration scores."""
+"""Marginal predictors with a given threshold, without calibration scores."""
 
 import pippin
 from pippin._conformal.mondrian import single_category

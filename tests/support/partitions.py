@@ -1,4 +1,4 @@
-"""Rows divided into parts, and predictors made from them."""
+"""Rows divided into parts, and predictors merged from them."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ PER = (None, "class", "group", "class and group", "cluster", "rc3p", KINDS)
 
 
 def divided(n, how, pieces, rng):
-    """Return the first and last rows of parts: even, of random sizes (some empty), or of one row each but the last."""
+    """Return cuts into parts: of equal sizes, of random sizes (some empty), or of one row each except the last."""
     if how == "even":
         cuts = np.linspace(0, n, pieces + 1).astype(int)
     elif how == "one row":
@@ -20,7 +20,7 @@ def divided(n, how, pieces, rng):
 
 
 def whole_and_merged(probs, labels, score, per, groups, unseen, cuts, most_scores):
-    """Return the contents of the predictor of all rows at once, and of the one from parts."""
+    """Return the contents of the predictor from all rows at once, and of the predictor from parts."""
     by_group = isinstance(per, str) and "group" in per
     groups = groups if by_group else None
     options = {"per": per, "unseen": unseen if by_group else "error", "seed": 5}

@@ -1,11 +1,11 @@
-"""What a browser has printed: the letters on each page of a PDF file."""
+"""Text of PDF files printed by a browser."""
 
 import re
 import zlib
 
 
-def printed(pdf: bytes) -> list[str]:
-    """The letters of every page, in the order of drawing and without spaces."""
+def page_texts(pdf: bytes) -> list[str]:
+    """Return the text of each page, in drawing order and without spaces."""
     objects = {int(number): body for number, body in re.findall(rb"(?s)\n(\d+) 0 obj(.*?)\nendobj", pdf)}
     pages = [body for body in objects.values() if re.search(rb"/Type\s*/Page\b", body)]
     return ["".join(_letters(objects, page).split()) for page in pages]
@@ -27,13 +27,13 @@ def _letters(objects: dict[int, bytes], page: bytes) -> str:
 
 
 def _fonts(objects: dict[int, bytes], page: bytes) -> bytes:
-    """The page's resources, wherever they are written."""
+    """Return the fonts in the resources of a page."""
     elsewhere = re.search(rb"/Resources (\d+) 0 R", page)
     return objects[int(elsewhere[1])] if elsewhere else page
 
 
 def _alphabet(objects: dict[int, bytes], font: int) -> dict[bytes, str]:
-    """The letter of every code of a font."""
+    """Return the character of each code of a font."""
     known = re.search(rb"/ToUnicode (\d+) 0 R", objects[font])
     table = _stream(objects[int(known[1])]) if known else b""
     found: dict[bytes, str] = {}

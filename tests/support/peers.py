@@ -1,4 +1,4 @@
-"""Other packages asked the same question: calibrate on P and y, then one mask of sets per T.
+"""Conformal predictors of MAPIE, TorchCP and crepes: calibrate on P and y, then return a mask of sets for each T.
 
 Each function returns `predict(T) -> (n, K) bool`. P, y and T are writable NumPy arrays and
 y holds class indices. An absent peer shows as an ImportError.
@@ -18,7 +18,7 @@ Predict = Callable[[NDArray[Any]], Mask]
 
 
 def mapie(score: str, P, y, alpha: float = 0.1, seed: int = 7) -> Predict:
-    """MAPIE's "lac", "aps" or "raps"; it draws u from RandomState(seed) to calibrate, and again to predict.
+    """Calibrate MAPIE's "lac", "aps" or "raps", with u from RandomState(seed) at calibration and again at prediction.
 
     Its "raps" keeps a fifth of the rows to choose λ and k itself.
     """
@@ -32,7 +32,7 @@ def mapie(score: str, P, y, alpha: float = 0.1, seed: int = 7) -> Predict:
 
 
 def mapie_cross(P, y, folds, alpha: float = 0.1) -> Predict:
-    """MAPIE's LAC with agg_scores="crossval": `predict` takes what each fold's model says of T, (F, n, K).
+    """Calibrate MAPIE's LAC with agg_scores="crossval"; `predict` takes probabilities by fold, (F, n, K).
 
     MAPIE fits its models itself. Here row i is the number i, and a model knows which rows it was
     not fitted on, and so whose it is; numbers from n on are the new objects.
@@ -69,22 +69,22 @@ def mapie_cross(P, y, folds, alpha: float = 0.1) -> Predict:
 
 
 def mapie_uniforms(n: int, seed: int = 7) -> NDArray[np.float64]:
-    """The paper's u of MAPIE's n objects: MAPIE takes u' = 1 − u off the sum that includes the class."""
+    """Return u as the paper defines it for MAPIE's n objects; MAPIE subtracts u' = 1 − u from the full sum."""
     return 1.0 - np.random.RandomState(seed).uniform(size=n)
 
 
 def torchcp(score: str, P, y, alpha: float = 0.1, **options: Any) -> Predict:
-    """TorchCP's LAC, Margin, APS, RAPS or SAPS on probabilities as they are."""
+    """Calibrate TorchCP's LAC, Margin, APS, RAPS or SAPS on probabilities."""
     torch, scores, SplitPredictor = _torchcp()  # noqa: N806 - a class
     predictor = SplitPredictor(getattr(scores, score)(score_type="identity", **options), alpha=alpha)
     table = torch.from_numpy(P)
-    # Margin writes −1 into the matrix that it calibrates on.
+    # Margin modifies the calibration matrix.
     predictor.calculate_threshold(table.clone() if score == "Margin" else table, torch.from_numpy(y).long())
     return lambda T: predictor.predict_with_logits(torch.from_numpy(T)).numpy().astype(bool)
 
 
 def torchcp_predictor(kind: str, alpha: float = 0.1) -> Any:
-    """TorchCP's ClassConditionalPredictor, ClusteredPredictor or RC3PPredictor of LAC, which is our IP."""
+    """Return TorchCP's ClassConditionalPredictor, ClusteredPredictor or RC3PPredictor with LAC, which equals IP."""
     _, scores, _ = _torchcp()
     from torchcp.classification import predictor
 
@@ -92,7 +92,7 @@ def torchcp_predictor(kind: str, alpha: float = 0.1) -> Any:
 
 
 def crepes(score: str, P, y, alpha: float = 0.1) -> Predict:
-    """crepes' hinge or margin."""
+    """Calibrate crepes with its hinge or margin score."""
     from crepes import ConformalClassifier, extras
 
     measure = getattr(extras, score)
@@ -101,7 +101,7 @@ def crepes(score: str, P, y, alpha: float = 0.1) -> Predict:
 
 
 def crepes_from_scores(calibration, test, alpha: float = 0.1) -> Mask:
-    """crepes' sets from anybody's scores: those of the true labels, and those of every class."""
+    """Return crepes' sets for given scores of the true labels and of every class."""
     from crepes import ConformalClassifier
 
     model = ConformalClassifier().fit(calibration)
@@ -109,7 +109,7 @@ def crepes_from_scores(calibration, test, alpha: float = 0.1) -> Mask:
 
 
 def crepes_scores(score: str, P, y, T) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """crepes' hinge or margin: of the true labels, and of every class."""
+    """Return crepes' hinge or margin scores of the true labels and of every class."""
     from crepes import extras
 
     measure = getattr(extras, score)
@@ -117,7 +117,7 @@ def crepes_scores(score: str, P, y, T) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def crepes_p_values(calibration, test, y=None, smoothing: bool = False, seed: int | None = None):
-    """crepes' p-values from anybody's scores; with y per class, as its classifier's class_cond does."""
+    """Return crepes' p-values for given scores; with y per class, like `class_cond` of its classifier."""
     from crepes import ConformalClassifier
 
     if y is None:
@@ -128,7 +128,7 @@ def crepes_p_values(calibration, test, y=None, smoothing: bool = False, seed: in
 
 
 def _given(n_classes: int):
-    """A classifier whose inputs are its probabilities already."""
+    """Return a classifier that returns its inputs as probabilities."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
     class Given(ClassifierMixin, BaseEstimator):
@@ -147,13 +147,13 @@ def _given(n_classes: int):
 
 
 def _torchcp():
-    """torchsort cannot be installed without a compiler and no score needs it: an empty module takes its place."""
+    """Import TorchCP with an empty module for torchsort, which needs a compiler and is not used by any score."""
     if "torchsort" not in sys.modules:
         empty = types.ModuleType("torchsort")
         empty.soft_rank = empty.soft_sort = None
         sys.modules["torchsort"] = empty
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its imports, not of its scores
+        warnings.simplefilter("ignore")  # warnings of imports only
         import torch
         from torchcp.classification import score
         from torchcp.classification.predictor import SplitPredictor

@@ -1,4 +1,4 @@
-"""Predictors to save, equality to the last bit, and a file by the format's description alone."""
+"""Predictors for tests of files, bitwise equality, and files written from the format description alone."""
 
 import hashlib
 import json
@@ -22,15 +22,15 @@ def made(score="repip", **options):
     return pippin.calibrate(PROBS, LABELS, score, seed=0, **options)
 
 
-def held(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
-    """A predictor that holds any scores at all, and their threshold."""
+def predictor_with_scores(scores=(0.5, 1.0), alpha=0.4, classes=range(2), score=pippin.scores.repip()):  # noqa: B008 - scores are frozen
+    """Return a predictor with given calibration scores and their threshold."""
     numbers = np.array(scores, dtype=np.float64)
     rule, level = marginal_rule(single_category(numbers, len(numbers), len(classes)), 0.0).at(alpha)
     return ConformalPredictor(score, level, len(numbers), classes, rule)
 
 
 def same(a, b):
-    """Every field equal, to the last bit and to the type of each class name."""
+    """Return True if all fields are equal, including bits of floats and types of class names."""
     return (
         repr(a.score.parameters) == repr(b.score.parameters)
         and a.score == b.score
@@ -41,8 +41,8 @@ def same(a, b):
     )
 
 
-def brought_back(predictor, kind, folder):
-    """The content of its file, which is of this kind, and what file and pickle give, each with the same file again."""
+def reloaded(predictor, kind, folder):
+    """Return the content of a predictor's file and its copies from file and pickle, whose files must be equal."""
     predictor.save(folder / "p.json")
     whole = json.loads((folder / "p.json").read_text())
     assert (whole["version"], whole["predictor"].pop("kind")) == (2, kind)
@@ -54,7 +54,7 @@ def brought_back(predictor, kind, folder):
 
 
 def check_wrong_parts(kind, content, **parts):
-    """A file in which one of the parts is wrong, or what every file has, makes no sense."""
+    """Check that a file with one wrong part, specific or shared, is refused."""
     n, names = content["n_calibration"], content["classes"]
     wrong = {"alpha": 1.5, "n_calibration": n - 1, "n_classes": len(names) - 1, "classes": [names[0], *names[:-1]]}
     for part, value in {**wrong, **parts}.items():
@@ -74,14 +74,14 @@ CONTENT = {
 
 
 def write(path, content, **changes):
-    """A file by the format's description alone, its checksum right."""
+    """Write a file with a valid checksum, from the format description alone."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     whole = {"predictor": content, "sha256": hashlib.sha256(text.encode()).hexdigest(), "version": 1}
     path.write_text(json.dumps({**whole, "format": "pippin predictor", **changes}))
 
 
 def save_one(folder):
-    """The file of a predictor with named classes."""
+    """Save a predictor with named classes; return its file."""
     path = folder / "predictor.json"
     made(classes=["crop", "soil", "weed", "rye"]).save(path)
     return path

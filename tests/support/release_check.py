@@ -1,9 +1,9 @@
-"""What a release must pass: packages that build, and a wheel that works in an empty environment without extras.
+"""Release check: the packages build, and the wheel works in an empty environment without extras.
 
     make release-check
 
-Builds sdist and wheel (the wheel from the sdist), installs the wheel alone, and there runs README's first example and
-`pippin compare`, and asks for everything that needs an extra: each must say so in one sentence.
+Builds sdist and wheel (the wheel from the sdist) and installs the wheel alone. There it runs the first example of
+README and `pippin compare`, and calls everything that needs an extra, which must be named in one sentence.
 """
 
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PREPARED = "import pippin; d = pippin.load_example(); p = pippin.calibrate(d.probs[:200], d.labels[:200], 'ip'); "
-EXTRAS = {  # what is called, and the extra that it must name
+EXTRAS = {  # extra that the error of each call must name
     "p.plot()": "report",
     "pippin.sharpen(d.probs[:200], d.labels[:200])": "sharpen",
     "import pippin.sklearn": "sklearn",
@@ -29,15 +29,15 @@ EXTRAS = {  # what is called, and the extra that it must name
 
 
 def main() -> None:
-    """Every step, each told; the first that fails ends it."""
-    told = agreement()
-    print(f"version, CHANGELOG and CITATION agree on {told}")
+    """Run and report each step; stop at the first failure."""
+    version = agreement()
+    print(f"version, CHANGELOG and CITATION agree on {version}")
     dist = ROOT / "dist"
     for old in dist.glob("*"):
         old.unlink()
     run([sys.executable, "-m", "build", "--outdir", str(dist), str(ROOT)])
     wheel, sdist = next(dist.glob("*.whl")), next(dist.glob("*.tar.gz"))
-    assert all(told in package.name for package in (wheel, sdist)), (wheel.name, sdist.name)
+    assert all(version in package.name for package in (wheel, sdist)), (wheel.name, sdist.name)
     print(f"built {wheel.name} ({wheel.stat().st_size:,} bytes) and {sdist.name} ({sdist.stat().st_size:,} bytes)")
     check_contents(wheel, sdist)
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def agreement(root: Path = ROOT) -> str:
-    """The version, if the package, the top of the changelog and the citation name the same.
+    """Return the version, after a check that package, changelog and citation agree.
 
     Raises:
         AssertionError: they differ.
@@ -62,7 +62,7 @@ def agreement(root: Path = ROOT) -> str:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
-    """The wheel is the package with its data and nothing else; the sdist has what a maintainer needs."""
+    """Check that the wheel contains only the package and its data, and the sdist all sources."""
     names = zipfile.ZipFile(wheel).namelist()
     strange = [name for name in names if not re.match(r"pippin/|pippin_conformal-[^/]+\.dist-info/", name)]
     assert not strange, strange
@@ -80,7 +80,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_installed(wheel: Path, folder: Path) -> None:
-    """The wheel alone in an empty environment."""
+    """Check the wheel in an empty environment."""
     venv.create(folder / "env", with_pip=True)
     bin_ = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
     run([str(bin_ / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)])
@@ -108,14 +108,14 @@ def check_installed(wheel: Path, folder: Path) -> None:
 
 
 def run(command: list[str], folder: Path | None = None) -> str:
-    """What a command prints; it must succeed."""
+    """Run a command, which must succeed; return its output."""
     done = subprocess.run(command, cwd=folder, env=clean(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
 
 def clean() -> dict[str, str]:
-    """The environment without what would show another copy of the package."""
+    """Return the environment without variables that make another copy of the package visible."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
 

@@ -1,4 +1,4 @@
-"""Rows of probabilities of every awkward kind."""
+"""Rows of probabilities: spread, peaked, tied, sparse and degenerate."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pippin
 
 
 def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
-    """Rows of probabilities in float64: spread, tied, sparse, (nearly) certain or all equal."""
+    """Draw rows of probabilities in float64: spread, tied, sparse, (nearly) certain or all equal."""
     rng = np.random.default_rng(seed)
     if kind == "spread":
         p = rng.dirichlet(np.full(n_classes, 0.3), n) + 1e-12
@@ -30,12 +30,12 @@ def made_rows(kind: str, n: int, n_classes: int, seed: int) -> np.ndarray:
 
 
 def drawn_labels(probs, rng):
-    """A class of every row, drawn by its probabilities."""
+    """Draw a class from the probabilities of each row."""
     return np.array([rng.choice(len(row), p=row / row.sum()) for row in probs.astype(float)])
 
 
 def check_bad_row_is_named(score, n, row, wrong):
-    """Among n rows of 12 classes, by what predicts and what calibrates, where one has a wrong entry."""
+    """Check that prediction and calibration name an invalid row among n rows of 12 classes."""
     pippin.warm_up()
     probs = made_rows("spread", n, 12, 5)
     labels = probs.argmax(axis=1)
@@ -54,7 +54,7 @@ KINDS = ("spread", "peaked", "tied", "zeros", "equal", "certain", "almost certai
 
 @st.composite
 def probabilities(draw, sizes=(2, 3, 5, 12, 70, 1000), max_rows=8):
-    """(probs, labels): a few rows of one kind, in float32 or float64, with labels at any rank."""
+    """Draw (probs, labels): a few rows of one kind, in float32 or float64, with labels of any rank."""
     n_classes = draw(st.sampled_from(sizes))
     n = draw(st.integers(1, max_rows))
     seed = draw(st.integers(0, 2**32 - 1))

@@ -1,4 +1,4 @@
-"""Every score that the laws are held against."""
+"""Scores for which properties are tested."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A field model that takes seconds: a very small network, its predictor and its decider."""
+"""Field model that is fast to make: a very small network with its predictor and decider."""
 
 import numpy as np
 import pytest
@@ -15,10 +15,10 @@ UTILITY = pippin.decisions.Utility(
 
 
 def make_parts(images, tiny, folder, **options):
-    """Weights, logits, a predictor and a decider below the folder; every other image held out calibrates."""
+    """Write weights, logits, a predictor and a decider; half of the held-out images calibrate."""
     folder.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIPPIN_NUM_THREADS", "1")  # as the tests of the field, whose logits are then the same
+        patch.setenv("PIPPIN_NUM_THREADS", "1")  # as in tests of the field command, for equal logits
         train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), tell=quiet)
     with np.load(folder / "probs.npz") as kept:
         logits, labels = kept["logits"][::2], kept["labels"][::2]
@@ -29,7 +29,7 @@ def make_parts(images, tiny, folder, **options):
 
 
 def photograph(seed, rows=2, columns=3, side=24, margin=7):
-    """A photograph of random windows, (height, width, 3), with something left over at the right and at the bottom."""
+    """Draw a photograph (height, width, 3) of random windows, with margins at the right and at the bottom."""
     rng = np.random.default_rng(seed)
     picture = np.full((rows * side + margin, columns * side + margin, 3), 90, np.uint8)
     for row in range(rows):

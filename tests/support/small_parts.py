@@ -1,4 +1,4 @@
-"""Imported by a process that is to be killed: a few rows make a part there, so that small tables have many."""
+"""Import this in a subprocess to reduce the size of output parts, so that small tables have several parts."""
 
 from importlib import import_module
 

@@ -1,15 +1,15 @@
-"""A training that takes seconds: a very small network, few epochs, small images."""
+"""Fast training: a very small network, few epochs, small images."""
 
 import torch
 
 from pippin.images.training import Options
 
-# What a process imports that trains or sees.
+# Modules of processes that train or predict images.
 HEAVY = ["transformers.models.auto.modeling_auto", "transformers.models.resnet.modeling_resnet", "pippin.cli"]
 
 
 def make_weights(folder):
-    """A folder of weights of a very small network, which knows seven classes."""
+    """Write a folder with the weights of a very small network of seven classes."""
     from transformers import AutoModelForImageClassification, ResNetConfig
 
     config = ResNetConfig(depths=[1, 1], hidden_sizes=[8, 16], layer_type="basic", embedding_size=8, num_labels=7)
@@ -23,4 +23,4 @@ def small_options(weights, **more):
 
 
 def quiet(epoch):
-    """Tells nothing."""
+    """Ignore the progress of an epoch."""

@@ -1,4 +1,4 @@
-"""Small pictures of made classes, drawn from a seed: stripes, blobs and rings in noise."""
+"""Small synthetic images of several classes: stripes, blobs and rings in noise."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ CLASSES = ("blob", "columns", "ring", "rows")
 
 
 def draw(name: str, rng: np.random.Generator, size: int, noise: float) -> np.ndarray:
-    """One picture (size, size, 3) of the class."""
+    """Draw one image (size, size, 3) of a class."""
     y, x = np.mgrid[:size, :size] / size
     shift, (cx, cy) = rng.uniform(0, 2 * np.pi), rng.uniform(0.35, 0.65, 2)
     radius = np.hypot(x - cx, y - cy)
@@ -24,7 +24,7 @@ def draw(name: str, rng: np.random.Generator, size: int, noise: float) -> np.nda
 
 
 def make_images(folder: Path, count: int, size: int = 32, noise: float = 30, photos: int = 0, seed: int = 0) -> Path:
-    """`count` pictures, shared out among the classes; with `photos`, named as windows of so many photographs."""
+    """Write `count` images of all classes; with `photos`, named as windows of that many photographs."""
     rng = np.random.default_rng(seed)
     for i in range(count):
         name = CLASSES[i % len(CLASSES)]

@@ -1,4 +1,4 @@
-"""A report with awkward names, what it must show, and what its tables show."""
+"""Reports for tests, with class names that need escaping, and the content of their tables."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ SCORES = (*pippin.scores.PAPER, pippin.scores.socop())
 
 
 def evaluated(data, trial, score, alpha):
-    """The sets of the first split, by the public functions."""
+    """Compute the sets of the first split with public functions."""
     split = draw_split(trial, 0)
     calibration, generator = split.calibration, split.generator()
     probs, labels = data.probs, data.labels
@@ -28,7 +28,7 @@ def evaluated(data, trial, score, alpha):
 
 
 def written(out, data, scores, splits, alpha=0.1):
-    """A report of the data."""
+    """Write a report."""
     comparison = pippin.compare(data.probs, data.labels, scores, alpha, splits=splits, classes=data.classes)
     trial = trial_of(data.probs, data.labels, alpha)
     judged = verdict.judge(trial, comparison)
@@ -49,12 +49,12 @@ def written(out, data, scores, splits, alpha=0.1):
 
 
 def nasty_report(out):
-    """The embedded example, some of its classes renamed to be nasty."""
+    """Write a report of the embedded example with class names that need escaping."""
     data = pippin.load_example()
     renamed = SimpleNamespace(probs=data.probs, labels=data.labels, classes=(*NASTY, *data.classes[len(NASTY) :]))
     return written(out, renamed, SCORES, splits=30)
 
 
 def rows_of(page, table):
-    """The texts of a table's body."""
+    """Return the texts of the cells of a table body."""
     return page.eval_on_selector_all(f"{table} tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))")

@@ -1,4 +1,4 @@
-"""Rows whose results by `pippin.torch` on a device differ from those of the core on the same probabilities.
+"""Comparison of `pippin.torch` on a device with the NumPy core on equal probabilities.
 
     PYTHONPATH=src:tests TRITON_INTERPRET=1 python3 -m support.torch_device
 
@@ -25,7 +25,7 @@ KINDS_OF_THRESHOLDS = (None, "class", "group", "class and group", "cluster", "rc
 
 
 def labels_at_any_rank(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One class per row: mostly one of the most probable, sometimes one far down."""
+    """Draw one class per row, mostly of small rank, sometimes of large rank."""
     far = np.where(rng.random(len(probs)) < 0.3, 0.01, 0.3)
     rank = np.minimum(rng.geometric(far) - 1, probs.shape[1] - 1)
     return np.argsort(-probs, axis=1, kind="stable")[np.arange(len(probs)), rank]
@@ -39,7 +39,7 @@ def differing(
     alpha: float = 0.2,
     confidence: float | None = None,
 ) -> dict[str, int]:
-    """Number of thresholds, calibration scores, sets and p-values (rows of them) that differ from the core's."""
+    """Count thresholds, calibration scores, rows of sets and rows of p-values that differ from the core's."""
     probs = (pt.probabilities(x) if logits else x).cpu()
     host, rng, n = probs.numpy(), np.random.default_rng(1), len(probs)
     labels, grouped = labels_at_any_rank(host, rng), per is not None and "group" in per
@@ -82,7 +82,7 @@ def _members(classes: list[int]) -> np.ndarray:
 
 
 def rows_of(n_classes: int, each: int) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Names, rows, and whether they are logits: every kind of probabilities, and logits of every float type."""
+    """Yield the name of a case, rows, and True for logits: probabilities of all kinds, logits of all float types."""
     probs = np.concatenate([made_rows(kind, each, n_classes, 1) for kind in KINDS])
     for dtype in (np.float32, np.float64):
         yield np.dtype(dtype).name, torch.from_numpy(probs.astype(dtype)), False
@@ -94,7 +94,7 @@ def rows_of(n_classes: int, each: int) -> Iterator[tuple[str, torch.Tensor, bool
 
 
 def interpreted_cases() -> Iterator[tuple[str, dict[str, int]]]:
-    """Cases for the interpreter: few rows, of less, of more, and of many more classes than the kernel lists."""
+    """Yield cases for Triton's interpreter, with fewer, more and many more classes than the kernel lists."""
     for n_classes, each, names in ((3, 1, None), (12, 2, None), (150, 1, ("float32", "logits torch.bfloat16"))):
         for name, x, logits in rows_of(n_classes, each):
             if names is None or name in names:
@@ -112,14 +112,14 @@ def interpreted_cases() -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def long_rows() -> torch.Tensor:
-    """Logits of 2,500 classes with a few likely ones, in bfloat16."""
+    """Return bfloat16 logits of 2,500 classes, a few of them probable."""
     x = 2 * torch.randn((4, 2_500), generator=torch.Generator().manual_seed(3))
     x[:, 7::500] += 9 + 3 * torch.randn((4, 5), generator=torch.Generator().manual_seed(4))
     return x.bfloat16()
 
 
 def rows_left_by_kernel() -> int:
-    """Number of long rows with small sets whose set or label score the row kernel leaves to a full ranking."""
+    """Count long rows with small sets for which the row kernel falls back to a full ranking."""
     x, data = long_rows(), one_threshold(pippin.scores.repip(), 0.1, 1.4, 99, range(2_500))
     head, n = pt.ConformalHead(data), len(x)
     views = (bits.view(torch.float64) for bits in (head.table_bits, head.number_bits, head.limit_bits))
@@ -133,7 +133,7 @@ def rows_left_by_kernel() -> int:
 
 
 def errors() -> list[str]:
-    """Messages about rows and labels that are wrong, counted from the first batch."""
+    """Return error messages for invalid rows and labels, whose row numbers count from the first batch."""
     good, labels = torch.full((4, 5), 0.2), torch.zeros(4, dtype=torch.int64)
     off, broken = good.clone(), torch.zeros((6, 2))
     off[2, 1], broken[5, 0] = 0.9, torch.nan

@@ -1,4 +1,4 @@
-"""Rows to be split, from arrays, and all that a report tells of them."""
+"""Trials (rows to be split) and studies (data of a report) from arrays."""
 
 from pippin._compare.methods import parse_methods
 from pippin._compare.report_data import study

@@ -1,4 +1,4 @@
-"""A small tree in the exact layout of WE3DS, whole or with files broken in every way, as a folder or a zip file."""
+"""Small data set in the layout of WE3DS, valid or with broken files, as a folder or a zip file."""
 
 import io
 import zipfile
@@ -14,13 +14,13 @@ from pippin.images.windows import WindowOptions
 
 NAMES = [known.name for known in mask_classes()]
 SIZE = (1144, 1600)
-SMALL, OPTIONS = (200, 330), WindowOptions(window=32, soil=40)  # what takes little time
+SMALL, OPTIONS = (200, 330), WindowOptions(window=32, soil=40)  # fast to process
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 VOID, SOIL, LAST = 0, 1, 18
 
 
 def png(pixels: np.ndarray, mode: str | None = None) -> bytes:
-    """A PNG file, of the palette kind if mode is P."""
+    """Encode a PNG file; with mode "P" as a palette image."""
     image = Image.fromarray(pixels)
     if mode == "P":
         image = Image.frombytes("P", image.size, pixels.tobytes())
@@ -31,7 +31,7 @@ def png(pixels: np.ndarray, mode: str | None = None) -> bytes:
 
 
 def made_mask(seed: int, size: tuple[int, int] = SIZE, cell: int = 16) -> np.ndarray:
-    """Soil with a void edge, patches of plants of every class, a field of void, and small plants that tie."""
+    """Draw a mask of soil with a void edge, patches of plants of every class, a void area, and small tied plants."""
     rng = np.random.default_rng(seed)
     mask = np.full(size, SOIL, np.uint8)
     height, width = size
@@ -40,16 +40,16 @@ def made_mask(seed: int, size: tuple[int, int] = SIZE, cell: int = 16) -> np.nda
         h, w = rng.integers(4, max(5, height // 6), 2)
         mask[y : y + h, x : x + w] = rng.integers(SOIL + 1, LAST + 1)
     y, x = cell * (rng.integers(0, height, 2) // cell)
-    for value in rng.permutation(np.arange(SOIL + 1, LAST + 1))[:2]:  # as many pixels of the one as of the other
+    for value in rng.permutation(np.arange(SOIL + 1, LAST + 1))[:2]:  # equal numbers of pixels
         mask[y : y + 4, x : x + 4] = value
         y += 4
     mask[: height // 3, : width // 3] = VOID
-    mask[-9:] = rng.integers(VOID, LAST + 1, (9, width))  # in what is left over, of no matter
+    mask[-9:] = rng.integers(VOID, LAST + 1, (9, width))  # in the margin outside all windows
     return mask
 
 
 def made_photograph(mask: np.ndarray) -> np.ndarray:
-    """Smooth colours that follow the mask and the place, so that every window is another."""
+    """Draw smooth colors that depend on mask and position, so that all windows differ."""
     y, x = np.indices(mask.shape)
     return np.stack([mask * 13, x // 8 % 256, y // 8 % 256], axis=-1).astype(np.uint8)
 
@@ -61,7 +61,7 @@ def photo_name(i: int) -> str:
 def made_files(
     seeds: Iterable[int], size: tuple[int, int] = SIZE, mode: str | None = None
 ) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
-    """The files of a sound tree by their names, and the masks by photograph."""
+    """Return the files of a valid data set by name, and the masks by photograph."""
     files, masks = {}, {}
     for i, seed in enumerate(seeds):
         mask = made_mask(seed, size)
@@ -72,7 +72,7 @@ def made_files(
 
 
 def broken_files(size: tuple[int, int]) -> tuple[dict[str, bytes], dict[str, str]]:
-    """One photograph for every kind of bad data; what must be said of which file."""
+    """Return one photograph for each kind of invalid data, and the expected message for its file."""
     mask = made_mask(99, size)
     photo = made_photograph(mask)
     good = {"image": png(photo), "mask": png(mask)}
@@ -98,7 +98,7 @@ def broken_files(size: tuple[int, int]) -> tuple[dict[str, bytes], dict[str, str
         "shallow mask": ({"mask": grey4}, "mask", "is 4-bit grey"),
         "grey photograph": ({"image": png(mask)}, "image", "is 8-bit grey, but a photograph is 8-bit RGB"),
         "small": ({"image": png(photo[:31, :31]), "mask": png(mask[:31, :31])}, "image", "is 31 × 31, smaller than"),
-        # Sound to its checksums; found only when it is decoded.
+        # Valid checksums; the error is found only at decoding.
         "undecodable": ({"image": _chunked(good["image"], IDAT=lambda data: data[:40])}, "image", "cannot be decoded"),
     }
     files, reasons = {}, {}
@@ -112,7 +112,7 @@ def broken_files(size: tuple[int, int]) -> tuple[dict[str, bytes], dict[str, str
 
 
 def _chunked(data: bytes, **changes) -> bytes:
-    """The PNG file with chunks changed and their checksums right."""
+    """Change chunks of a PNG file, with valid checksums."""
     out, place = bytearray(data[:8]), 8
     while place < len(data):
         length, kind = int.from_bytes(data[place : place + 4]), data[place + 4 : place + 8]
@@ -123,23 +123,23 @@ def _chunked(data: bytes, **changes) -> bytes:
 
 
 def write_folder(folder: Path, files: dict[str, bytes], top: str = "") -> Path:
-    """The tree on disk, with files beside it that are to be overlooked."""
-    for name, content in (files | _beside()).items():
+    """Write the data set to a folder, together with files to be ignored."""
+    for name, content in (files | _ignored_files()).items():
         (folder / top / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / top / name).write_bytes(content)
     return folder
 
 
 def write_zip(path: Path, files: dict[str, bytes], top: str = "", method: int = zipfile.ZIP_DEFLATED) -> Path:
-    """The tree in a zip file."""
+    """Write the data set to a zip file, together with files to be ignored."""
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.mkdir(f"{top}{IMAGES}")
-        for name, content in (files | _beside()).items():
+        for name, content in (files | _ignored_files()).items():
             archive.writestr(top + name, content)
     return path
 
 
-def _beside() -> dict[str, bytes]:
+def _ignored_files() -> dict[str, bytes]:
     return {
         "README.md": b"WE3DS",
         "depth/img_00000.png": b"not used",

@@ -1,4 +1,4 @@
-"""Rows with weights, for the tests of weighted calibration."""
+"""Rows with weights, for tests of weighted calibration."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from support.rows import made_rows
 
 
 def some(n, n_classes=4, seed=0, kind="spread"):
-    """Rows, labels drawn from them, and weights."""
+    """Draw rows, labels from their probabilities, and weights."""
     rng = np.random.default_rng(seed)
     probs = made_rows(kind, n, n_classes, seed)
     labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)

@@ -1,4 +1,4 @@
-"""A Python in which torch and what comes with it are not installed: its packages are all others."""
+"""Python environment with all installed packages except torch and its companions."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ LEFT_OUT = ("torch", "transformers", "safetensors", "huggingface_hub", "onnx", "
 
 
 def bare_python(folder):
-    """(command, environment) of an interpreter that finds every package but those left out."""
+    """Return command and environment of an interpreter that finds all packages except the excluded ones."""
     packages = folder / "packages"
     packages.mkdir()
     for path in Path(sysconfig.get_paths()["purelib"]).iterdir():
