@@ -10,7 +10,7 @@ from pippin._compare.evidence import difference
 from pippin._compare.methods import parse_methods
 from pippin._compare.report_data import study
 from pippin._compare.splits import make_trial
-from pippin._compare.verdict import on_sample
+from pippin._compare.verdict import describe_sample
 from pippin._validation.labels import as_labelled
 
 MOST = 1500
@@ -25,18 +25,18 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
     """The splits are those of all rows; what is told beyond them rests on the sample, and says so."""
     methods = parse_methods(["ip", "repip", "aps"])
     whole = study(made_trial(), methods, 300)
-    assert on_sample(whole.comparison) == ""
+    assert describe_sample(whole.comparison) == ""
     monkeypatch.setattr(splits, "MOST_ROWS", MOST)
     found = study(made_trial(), methods, 300)
     assert np.array_equal(found.comparison.values, whole.comparison.values)
-    near = found.comparison.closer
-    assert near is found.comparison.closer
+    near = found.comparison.sample
+    assert near is found.comparison.sample
     assert near.n == MOST
     assert found.comparison.pooled == 100
     assert {front.n for front in found.verdict.fronts.values()} == {MOST}
     assert {one.n for one in found.evaluations.values()} == {near.n_test}
     assert {curve.n_test for curve in found.curves} == {near.n_test}
-    assert on_sample(found.comparison).startswith("All 4,986 rows were split. Fronts, curves over levels, sizes")
+    assert describe_sample(found.comparison).startswith("All 4,986 rows were split. Fronts, curves over levels, sizes")
     assert found.verdict.take == whole.verdict.take
     for one, other in zip(found.comparison.tallies, whole.comparison.tallies, strict=True):
         assert np.array_equal(one.classes, other.classes)

@@ -69,7 +69,7 @@ def test_each_candidate_once_and_plain_ones_as_scores():
     [
         (
             "pip per species",
-            "Cannot read 'per species' in 'pip per species': after the score write sharpened",
+            "Cannot read 'per species' in 'pip per species': after the score write, each optional",
         ),
         ("pip per", "Cannot read 'per'"),
         ("pip nonempty per class", "Cannot read 'nonempty per class'"),

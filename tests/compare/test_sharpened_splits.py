@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin._compare.comparison import compare_in
+from pippin._compare.comparison import compare_trial
 from pippin._compare.report_data import study
 from pippin._compare.split_evaluation import check_methods
 from pippin._compare.splits import draw_split
@@ -39,7 +39,7 @@ def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
     probs, labels = confused_rows(200, seed=40)
     name, _, per = spelling.partition(" ")
     trial = trial_of(probs, labels, alpha=0.2, fraction=0.5)
-    found = compare_in(trial, (pippin.scores.parse_method(f"{name} sharpened {per}".strip()),), 2)
+    found = compare_trial(trial, (pippin.scores.parse_method(f"{name} sharpened {per}".strip()),), 2)
     for index in range(2):
         split = draw_split(trial, index)
         inner = np.flatnonzero(split.calibration)
@@ -87,15 +87,15 @@ def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
     true = rng.dirichlet(np.full(4, 0.5), 600)
     labels = (rng.random(600)[:, None] > true.cumsum(axis=1)).sum(axis=1).clip(max=3)
     trial = trial_of(true, labels, alpha=0.1, fraction=0.5)
-    verdict = judge(trial, compare_in(trial, methods, 8))
+    verdict = judge(trial, compare_trial(trial, methods, 8))
     assert str(verdict.take) == "socop"
-    assert any("Sharpening wins nothing clear here, so keep socop" in sentence for sentence in verdict.sentences)
+    assert any("Sharpening gains nothing clear here, so keep socop" in sentence for sentence in verdict.sentences)
 
 
 def test_what_splits_remember_goes_with_their_trial():
     """Nothing of a comparison stays in memory once nobody has it."""
     trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
-    compare_in(trial, (pippin.scores.parse_method("ip sharpened"),), 1)
+    compare_trial(trial, (pippin.scores.parse_method("ip sharpened"),), 1)
     known = weakref.ref(trial)
     del trial
     gc.collect()
@@ -107,5 +107,5 @@ def test_too_few_rows_or_many_splits_are_told():
     probs, labels = confused_rows(60, seed=43)
     with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
         pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)
-    with pytest.warns(UserWarning, match="a sharpener is learned anew in each of 101 splits"):
+    with pytest.warns(UserWarning, match="a sharpener is fitted in each of 101 splits"):
         check_methods(trial_of(probs, labels), [pippin.scores.parse_method("ip sharpened")], 101)

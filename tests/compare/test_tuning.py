@@ -90,7 +90,7 @@ def test_what_is_sharpened_learns_on_the_rows_that_chose():
     ("options", "message"),
     [
         ({"prefer": "speed"}, "'size' or 'singletons', got 'speed'"),
-        ({"prefer": "size", "max_size": 2}, "goes with prefer='singletons'"),
+        ({"prefer": "size", "max_size": 2}, "max_size only with prefer='singletons'"),
         ({"max_size": 0.5}, "No candidate has size 0.5 or less: the smallest is 1"),
         ({"tuning_fraction": 1}, "strictly between 0 and 1, got 1"),
     ],

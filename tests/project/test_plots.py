@@ -304,9 +304,9 @@ def test_label_ratios_show_what_has_grown():
 
 def test_a_comparison_of_decisions_shows_promises():
     found = pippin.decisions.compare(P, Y, UTILITY, "ip", splits=2, classes=C)
-    promised, came = found.plot()
-    assert promised.lines[0].get_ydata().tolist() == found.curves[0].promised.tolist()
-    assert came.lines[0].get_ydata().tolist() == found.curves[0].came.tolist()
+    certificates, utilities = found.plot()
+    assert certificates.lines[0].get_ydata().tolist() == found.curves[0].certificate.tolist()
+    assert utilities.lines[0].get_ydata().tolist() == found.curves[0].utility.tolist()
 
 
 def test_without_matplotlib_it_is_one_sentence():

@@ -44,26 +44,28 @@ def compare(
     from_logits: bool = False,
     checkpoint: str | None = None,
 ) -> "Comparison":
-    """Calibrate and test every score on the same random splits.
+    """Compare scores on the same random splits into calibration and test rows.
 
-    A method is a score with a guarantee beyond the marginal one, as in "pip per class", "pip per
-    group", "pip per class and group", "pip per cluster" and "pip rc3p", with sets that
-    are never empty, "pip nonempty", or behind a sharpener, "pip sharpened"; "ip/ms" is the combination of IP and the
-    margin.
+    A method is a score with options: a Mondrian taxonomy ("pip per class", "pip per group", "pip per class and group",
+    "pip per cluster", "pip rc3p"), sets that are never empty ("pip nonempty"), or recalibrated probabilities
+    ("pip sharpened"). "ip/ms" is the combination of IP and the margin.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
-        labels: the true classes; a pandas Series with the index of probs.
+        labels: true class of each row, as index or name.
         scores: scores or methods, or their spellings.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
             since each split fits a sharpener.
-        calibration_fraction: the share of rows that calibrates; the rest tests.
+        calibration_fraction: share of the rows that calibrate; the others are test rows.
         classes: names of the K columns; a data frame brings its own.
         groups: the group of each row, for methods per group and for `Comparison.conditional`.
         seed: the seed of the splits; split i is the same for every score.
-        from_logits: `probs` are logits, of which a softmax is taken.
-        checkpoint: a file with the finished splits, from which a stopped run continues.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+        checkpoint: a file that stores finished splits, from which a stopped run continues.
+
+    Returns:
+        A Comparison with the metrics of every method on every split.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -77,18 +79,12 @@ def compare(
     same_index("probs", data.rows.index, groups=groups)
     methods = parse_methods(scores)
     trial = make_trial(data, alpha, calibration_fraction, seed, groups)
-    return compare_in(trial, methods, usual_splits(methods) if splits is None else splits, checkpoint)
+    return compare_trial(trial, methods, default_splits(methods) if splits is None else splits, checkpoint)
 
 
-def usual_splits(methods: Sequence[Method]) -> int:
+def default_splits(methods: Sequence[Method]) -> int:
     """Return the default number of splits."""
     return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
-
-
-def compare_in(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> "Comparison":
-    """Compare methods on rows that are already ranked."""
-    values = measure(trial, methods, splits, checkpoint)
-    return Comparison(methods, trial.alpha, trial.seed, trial.n, trial.n_calibration, values, trial)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,14 +93,14 @@ class Comparison:
 
     Attributes:
         scores: the methods.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         seed: the seed of the splits.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: values[score, split, metric], with the metrics threshold, coverage, mean_size, singleton_rate,
-            empty_rate and singleton_accuracy, the share of singletons that hold the true class. The threshold is NaN
-            for a method that has several, the accuracy where there are no singletons.
-        trial: the rows, prepared for splits; None in a comparison that was not made by `pippin.compare`.
+        values: `values[score, split, metric]`, where the metrics are threshold, coverage, mean_size, singleton_rate,
+            empty_rate and singleton_accuracy (the share of singletons that contain the true class). The threshold is
+            NaN for a method with several thresholds, singleton_accuracy for a split without singletons.
+        trial: the rows, prepared for splits; None if the comparison was not made by `pippin.compare`.
     """
 
     scores: tuple[Method, ...]
@@ -129,10 +125,21 @@ class Comparison:
         return self.n - self.n_calibration
 
     def metric(self, name: str) -> Vector:
-        """Return one metric, (scores, splits).
+        """Return one metric of every score and split.
 
         Args:
             name: "threshold", "coverage", "mean_size", "singleton_rate", "empty_rate" or "singleton_accuracy".
+
+        Returns:
+            Array of shape (scores, splits).
+
+        Raises:
+            InputError: there is no such metric.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=20).metric("coverage").shape
+        (2, 20)
         """
         if name not in METRICS:
             raise InputError(f"Expected a metric ({', '.join(METRICS)}), got {name!r}")
@@ -140,7 +147,7 @@ class Comparison:
 
     @property
     def table(self) -> "polars.DataFrame":
-        """One row per score and split, as a data frame."""
+        """All metrics as a polars data frame with one row per score and split."""
         import polars
 
         names = np.repeat([str(score) for score in self.scores], self.splits)
@@ -151,9 +158,12 @@ class Comparison:
         )
 
     def summary(self) -> "polars.DataFrame":
-        """Compute the mean and standard deviation of every metric over the splits, one row per score.
+        """Compute the mean and standard deviation of every metric over the splits.
 
-        Those of the singletons' accuracy are over the splits with singletons.
+        For singleton_accuracy, splits without singletons are left out.
+
+        Returns:
+            A polars data frame with one row per score; the standard deviation of `coverage` is in `coverage_sd`.
         """
         import polars
 
@@ -170,11 +180,14 @@ class Comparison:
         return polars.DataFrame(columns)
 
     def conditional(self) -> "polars.DataFrame":
-        """Compute the worst class, CovGap, SSCV and the worst group of each score, pooled over the first 100 splits.
+        """Compute conditional coverage of each score: worst class, CovGap, SSCV, and with groups the worst group.
 
-        Of more than 100,000 rows there are fewer of these splits: 5 of two million rows.
-        `covgap` is the mean over classes of `|coverage − (1 − α)|`; `sscv` the largest such gap
-        over strata of set sizes.
+        Counts are pooled over the first 100 splits, or fewer if there are more than 100,000 rows (5 for two million).
+        `covgap` is the mean over classes of `|coverage − (1 − α)|`, and `sscv` the largest such gap over strata of set
+        sizes.
+
+        Returns:
+            A polars data frame with one row per score.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -187,19 +200,30 @@ class Comparison:
         """
         import polars
 
-        trial = self.known_trial()
+        trial = self.require_trial()
         return polars.DataFrame(
             conditional_columns(self.scores, self.tallies, trial.classes, trial.group_names, self.alpha)
         )
 
     def class_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each score and class over the same splits, with the number of rows."""
-        trial = self.known_trial()
+        """Compute the coverage of each class under each score, pooled over the splits that `conditional` uses.
+
+        Returns:
+            A polars data frame with one row per score and class, and the number of rows of the class.
+        """
+        trial = self.require_trial()
         return self._coverage("class", trial.classes, trial.labels)
 
     def group_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each score and group over the same splits, with the number of rows."""
-        trial = self.known_trial()
+        """Compute the coverage of each group under each score, pooled over the splits that `conditional` uses.
+
+        Returns:
+            A polars data frame with one row per score and group, and the number of rows of the group.
+
+        Raises:
+            InputError: the rows were compared without groups.
+        """
+        trial = self.require_trial()
         if trial.group_names is None:
             raise InputError("These rows were compared without groups", "pass groups= to compare, one per row")
         return self._coverage("group", trial.group_names, trial.group)
@@ -215,29 +239,29 @@ class Comparison:
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """Coverage by class, group and set size of each score, pooled over the first splits."""
-        trial = self.known_trial()
+        """Counts of covered rows by class, group and set size under each score, pooled over the first splits."""
+        trial = self.require_trial()
         return trial.cached(
             ("tallies", self.scores, self.pooled), lambda: tally_splits(trial, self.scores, self.pooled)
         )
 
     @property
     def pooled(self) -> int:
-        """Number of splits over which coverage by class is pooled: 100, or fewer if there are very many rows."""
+        """Number of splits over which conditional coverage is pooled: at most 100, and fewer if there are many rows."""
         return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
 
     @property
-    def closer(self) -> "Comparison":
-        """Comparison on `Trial.closer`, a sample if there are very many rows."""
-        trial, splits = self.known_trial(), min(self.splits, MOST_SPLITS)
-        if trial.closer is trial:
+    def sample(self) -> "Comparison":
+        """Comparison of the same scores on `Trial.sample`; this comparison itself if that holds all rows."""
+        trial, splits = self.require_trial(), min(self.splits, MOST_SPLITS)
+        if trial.sample is trial:
             return self
-        return trial.cached(("closer", self.scores, splits), lambda: compare_in(trial.closer, self.scores, splits))
+        return trial.cached(("sample", self.scores, splits), lambda: compare_trial(trial.sample, self.scores, splits))
 
     @property
     def influences(self) -> dict[str, Influence]:
-        """Influence of the rows on each metric."""
-        trial = self.known_trial()
+        """Influence of the rows on each metric, for intervals of differences."""
+        trial = self.require_trial()
         return trial.cached(
             ("influences", self.scores, self.splits), lambda: influences(trial, self.scores, self.splits)
         )
@@ -249,13 +273,16 @@ class Comparison:
         what: Literal["front", "coverage", "mean_size", "singleton_rate"] = "front",
         families: bool = False,
     ) -> "Axes":
-        """Plot mean size against singletons (up and left is better), or one metric over all splits; Matplotlib axes.
+        """Plot mean size against the singleton rate (up and left is better), or one metric of every split.
 
         Args:
-            ax: where to draw; new axes, if not given.
-            what: the "front" of size against singletons, or "coverage", "mean_size" or "singleton_rate" by split.
-            families: add the lines that RePIP, SOCOP, PIP and RAPS trace as their parameters vary. They are compared
-                first, on the same splits.
+            ax: the axes; new ones by default.
+            what: "front" for size against singleton rate, or the metric "coverage", "mean_size" or "singleton_rate".
+            families: whether to add RePIP, SOCOP, PIP and RAPS with varying parameters, each as a line. They are
+                compared first, on the same splits.
+
+        Returns:
+            Matplotlib axes.
         """
         from pippin._plotting.comparison import PANELS, plot_front, plot_metric
 
@@ -267,31 +294,37 @@ class Comparison:
 
     @cached_property
     def families(self) -> "dict[str, Comparison]":
-        """Comparisons of whole families of scores on the same rows, on up to 100 splits."""
-        from pippin._compare.tuning import families_in
+        """Comparisons of RePIP, SOCOP, PIP and RAPS with many parameters each, on at most 100 of the splits."""
+        from pippin._compare.tuning import compare_families
 
-        return families_in(self.known_trial().closer, min(POOLED, self.splits))
+        return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
-    def known_trial(self) -> Trial:
-        """Return the rows that were compared.
+    def require_trial(self) -> Trial:
+        """Return the trial.
 
         Raises:
-            InputError: they are not known, as in a comparison read from a file.
+            InputError: the comparison has none.
         """
         if self.trial is None:
-            raise InputError("This comparison does not know its rows", "make it with pippin.compare")
+            raise InputError("Expected a comparison with its rows, got one without", "make it with pippin.compare")
         return self.trial
 
     def _repr_html_(self) -> str:
-        title = f"{self!r}, {100 * (1 - self.alpha):g}% asked for: means over the splits"
+        title = f"{self!r}, {100 * (1 - self.alpha):g}% requested: means over the splits"
         return html_columns(title, shown_means(self.summary()), most=len(self.scores), note=MEANINGS)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
 
 
+def compare_trial(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Comparison:
+    """Compare methods on the splits of a trial."""
+    values = measure(trial, methods, splits, checkpoint)
+    return Comparison(methods, trial.alpha, trial.seed, trial.n, trial.n_calibration, values, trial)
+
+
 def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
-    """Format the means of a summary under their usual names."""
+    """Format the means of a summary as columns with readable headings."""
     columns = {name: values for name, values in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
     for name in METRICS:
         columns[name] = [format_metric(name, value) for value in columns[name]]

@@ -1,4 +1,4 @@
-"""Decisions on the same random splits: calibrated decisions, the worst case over prediction sets, the best response."""
+"""Comparison of decision rules on random splits: calibrated, worst case over prediction sets, and best response."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ EXPECTED = "best response"
 MEASURES = ("kept", "certificate", "utility")
 LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
-Actions = tuple[Codes | Indices, Vector]  # actions and certificates of the test rows
-DecisionRule = Callable[[Split, float], Actions]  # split and alpha -> actions
+Actions = tuple[Codes | Indices, Vector]  # action and certificate of every test row
+DecisionRule = Callable[[Split, float], Actions]  # arguments: split and alpha
 
 
 def compare_decisions(
@@ -48,26 +48,30 @@ def compare_decisions(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "DecisionComparison":
-    """Compare decisions of every kind on the same random splits.
+    """Compare three kinds of decision rules on the same random splits.
 
-    They are those of `pippin.decisions.calibrate`, the worst case over the sets of each score (empty
-    sets take the safe action and certify nothing), and the best response, which has no certificates.
+    These are the rule of `pippin.decisions.calibrate`, the action with the best worst case over the prediction set of
+    each score (for an empty set, the safe action without a certificate), and the best response, which maximizes
+    expected utility and has no certificates.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
-        labels: the true classes; a pandas Series with the index of probs.
-        utility: what each action is worth if each class is the true one.
-        scores: scores, or their spellings, with one threshold for all.
-        alpha: the share of broken certificates allowed.
+        labels: true class of each row, as index or name.
+        utility: utility of each action under each true class.
+        scores: scores, or their spellings; methods with several thresholds are not supported.
+        alpha: significance level (miscoverage): the share of certificates that may be broken.
         splits: the number of random splits.
-        calibration_fraction: the share of rows that calibrates; the rest tests.
-        seed: the seed of the splits; split i is that of `compare`.
+        calibration_fraction: share of the rows that calibrate; the others are test rows.
+        seed: the seed of the splits; split i is the same as in `pippin.compare`.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: `probs` are logits, of which a softmax is taken.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    Returns:
+        A DecisionComparison with the measures of every rule on every split.
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
-    >>> worth = [*np.eye(12), np.full(12, 0.3)]  # to name the plant rightly, and to ask
+    >>> worth = [*np.eye(12), np.full(12, 0.3)]  # utility 1 for the right name, 0.3 for asking
     >>> utility = pippin.decisions.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
     >>> options = {"splits": 20, "classes": data.classes}
     >>> comparison = pippin.decisions.compare(data.probs, data.labels, utility, "ip", 0.02, **options)
@@ -79,60 +83,41 @@ def compare_decisions(
     """
     data = as_labelled(probs, labels, classes, from_logits)
     trial = make_trial(data, alpha, calibration_fraction, seed)
-    return decisions_in(trial, parse_methods(scores), utility, splits)
-
-
-def decisions_in(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> "DecisionComparison":
-    """Compare decisions on rows that are already ranked."""
-    if odd := [method for method in methods if not method.plain]:
-        what = f"Expected scores with one threshold for all rows, got {odd[0]}"
-        raise InputError(what, "leave it out: other methods cannot be compared here")
-    check_splits(splits)
-    utilities = utility.of(trial.classes)
-    rules = _rules(trial, methods, utility)
-    values = np.empty((len(rules), splits, len(MEASURES) + 2 * len(utility.actions)))
-    with progress_bar("splits of decisions", splits) as advance:
-        for index in range(splits):
-            split = draw_split(trial, index)
-            for number, rule in enumerate(rules.values()):
-                values[number, index] = _measures(rule(split, trial.alpha), utilities, trial.labels[split.test_rows])
-            advance(1)
-    curves = _curves(trial, methods, rules, utilities)
-    return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
+    return evaluate_decisions(trial, parse_methods(scores), utility, splits)
 
 
 class DecisionCurve(NamedTuple):
-    """Mean certificate and mean utility on the first split, at many levels.
+    """Mean certificate and mean utility of a decision rule on the first split, at many levels.
 
     Attributes:
-        name: the kind of decisions.
-        method: the method whose sets they rest on; None for others.
+        name: the name of the rule.
+        method: the method whose prediction sets the rule uses; None for other rules.
         levels: the values of alpha.
-        promised: the mean certificate; None for decisions without certificates.
-        came: the mean utility.
+        certificate: the mean certificate at each level; None for a rule without certificates.
+        utility: the mean utility at each level.
     """
 
     name: str
     method: Method | None
     levels: tuple[float, ...]
-    promised: Vector | None
-    came: Vector
+    certificate: Vector | None
+    utility: Vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecisionComparison:
-    """Measures of every kind of decisions on every split.
+    """Measures of every decision rule on every split.
 
     Attributes:
-        names: the kinds of decisions.
+        names: the names of the rules.
         actions: the names of the actions.
-        alpha: the share of certificates that may be broken.
+        alpha: significance level (miscoverage): the share of certificates that may be broken.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: values[kind, split, measure]; the measures are certificates kept, the mean certificate, the mean
-            utility, then the share of each action, and of each action the share of errors: objects on which it
-            was worth less than the best worst case.
-        curves: mean certificate and mean utility at many levels, for each kind.
+        values: `values[rule, split, measure]`. The measures are the share of certificates kept, the mean certificate,
+            the mean utility, the share of each action, and the error rate of each action: the share of objects with
+            this action whose utility was below the best worst case of all actions.
+        curves: mean certificate and mean utility of each rule at many levels.
     """
 
     names: tuple[str, ...]
@@ -150,13 +135,14 @@ class DecisionComparison:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures in their order."""
+        """Names of the measures, in the order of `values`."""
         return (*MEASURES, *self.actions, *(f"errors of {action}" for action in self.actions))
 
     def summary(self) -> "polars.DataFrame":
-        """Compute the mean of every measure over the splits and the standard error of `kept`, one row per kind.
+        """Compute the mean of every measure over the splits, and the standard deviation of `kept`.
 
-        The standard error is that of one split's share; splits of the same rows overlap.
+        Returns:
+            A polars data frame with one row per rule.
         """
         import polars
 
@@ -168,7 +154,11 @@ class DecisionComparison:
         return polars.DataFrame(columns)
 
     def plot(self) -> "tuple[Axes, ...]":
-        """Plot the mean certificate and the mean utility at every level: two Matplotlib axes."""
+        """Plot the mean certificate and the mean utility of every rule at every level.
+
+        Returns:
+            Two Matplotlib axes.
+        """
         from pippin._plotting.decisions import plot_promises
 
         return plot_promises(self)
@@ -176,25 +166,44 @@ class DecisionComparison:
     def _repr_html_(self) -> str:
         means = self.summary().drop("kept_sd").to_dict(as_series=False)
         shares = {"kept", *self.actions, *(f"errors of {action}" for action in self.actions)}
-        columns = {name: [_told(value, name in shares) for value in values] for name, values in means.items()}
-        note = "Kept: certificates that came true. An error: an action that was worth less than playing safe."
-        return html_columns(f"{self!r}, {100 * (1 - self.alpha):g}% asked for: means", columns, note=note)
+        columns = {name: [_format_measure(value, name in shares) for value in values] for name, values in means.items()}
+        note = "Kept: certificates that held. An error: an action with less utility than the best worst case."
+        return html_columns(f"{self!r}, {100 * (1 - self.alpha):g}% requested: means", columns, note=note)
 
     def __repr__(self) -> str:
         return f"DecisionComparison({', '.join(self.names)}; {self.splits:,} splits of {self.n:,} rows)"
 
 
-def _told(value: Any, share: bool) -> str:
+def evaluate_decisions(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> DecisionComparison:
+    """Compare decision rules on the splits of a trial."""
+    if odd := [method for method in methods if not method.plain]:
+        what = f"Expected scores with one threshold for all rows, got {odd[0]}"
+        raise InputError(what, "leave it out: other methods cannot be compared here")
+    check_splits(splits)
+    utilities = utility.of(trial.classes)
+    rules = _rules(trial, methods, utility)
+    values = np.empty((len(rules), splits, len(MEASURES) + 2 * len(utility.actions)))
+    with progress_bar("splits of decisions", splits) as advance:
+        for index in range(splits):
+            split = draw_split(trial, index)
+            for number, rule in enumerate(rules.values()):
+                values[number, index] = _measures(rule(split, trial.alpha), utilities, trial.labels[split.test_rows])
+            advance(1)
+    curves = _curves(trial, methods, rules, utilities)
+    return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
+
+
+def _format_measure(value: Any, share: bool) -> str:
     if isinstance(value, str):
         return value
     return "–" if np.isnan(value) else format_share(value) if share else f"{value:.3f}"
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
-    """Return every kind of decisions by name."""
+    """Return the decision rules by name."""
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
     betas = dispatch.decision_scores(trial.rows, trial.labels, policy)
-    answers = dispatch.best_response(trial.rows, utilities)
+    best_responses = dispatch.best_response(trial.rows, utilities)
     actions, certificates = _worst_cases(dispatch.row_orders(trial.rows), utilities)
 
     def calibrated(split: Split, alpha: float) -> Actions:
@@ -203,20 +212,20 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 
     def worst_case(method: Method, split: Split, alpha: float) -> Actions:
         calibrated = calibrate_on_split(trial, method, split)
-        here = split.test_rows, predict_rows(trial, method, calibrated.at(alpha), split.test_rows, calibrated.u).sizes
-        return actions[here], certificates[here]
+        sizes = predict_rows(trial, method, calibrated.at(alpha), split.test_rows, calibrated.u).sizes
+        return actions[split.test_rows, sizes], certificates[split.test_rows, sizes]
 
     def expected(split: Split, alpha: float) -> Actions:
-        return answers[split.test_rows], np.full(trial.n_test, np.nan)
+        return best_responses[split.test_rows], np.full(trial.n_test, np.nan)
 
     over_sets = {f"worst case over {method}": partial(worst_case, method) for method in methods}
     return {CALIBRATED: calibrated, **over_sets, EXPECTED: expected}
 
 
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
-    """Return the action with the best worst case over the first r classes of each row, and its value, (n, K + 1).
+    """Return the action with the best worst case over the first r classes of each row, and that worst case, (n, K + 1).
 
-    For an empty set it is the best worst case over all classes, without a certificate.
+    Column 0, for empty sets, holds the action with the best worst case over all classes, and a certificate of −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
@@ -230,16 +239,17 @@ def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     return actions, certificates
 
 
-def _measures(acted: Actions, utilities: Vector, labels: Codes) -> Vector:
-    codes, certificates = acted
-    worth, kept, error = action_outcomes(codes, certificates, utilities, labels)
-    promised, nothing = np.isfinite(certificates), np.isnan(certificates).all()
+def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
+    """Compute the measures of the decisions on the test rows of one split."""
+    codes, certificates = decided
+    utility, kept, error = action_outcomes(codes, certificates, utilities, labels)
+    certified, nothing = np.isfinite(certificates), np.isnan(certificates).all()
     by_action = [codes == a for a in range(len(utilities))]
     return np.array(
         [
             np.nan if nothing else kept.mean(),
-            certificates[promised].mean() if promised.any() else np.nan,
-            worth.mean(),
+            certificates[certified].mean() if certified.any() else np.nan,
+            utility.mean(),
             *(chosen.mean() for chosen in by_action),
             *(error[chosen].mean() if chosen.any() else np.nan for chosen in by_action),
         ]
@@ -253,6 +263,8 @@ def _curves(
     labels = trial.labels[split.test_rows]
     curves = []
     for (name, rule), method in zip(rules.items(), (None, *methods, None), strict=True):
-        kept, promised, came, *_ = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS]).T
-        curves.append(DecisionCurve(name, method, LEVELS, None if np.isnan(kept).all() else promised, came))
+        kept, certificate, utility, *_ = np.array(
+            [_measures(rule(split, level), utilities, labels) for level in LEVELS]
+        ).T
+        curves.append(DecisionCurve(name, method, LEVELS, None if np.isnan(kept).all() else certificate, utility))
     return tuple(curves)

@@ -1,12 +1,12 @@
-"""Intervals for differences between methods, from the influence of each row, and tests of the law of coverage.
+"""Confidence intervals for differences between methods, and tests of coverage against its exact distribution.
 
-A row influences the mean of a metric over all splits in two ways: as a test row by its own set (t), as a calibration
-row by the threshold (c). To first order the variance over new data is Var(t + c)/n, whatever the split. One split
-deviates from the mean by mean_test(t) + mean_cal(c), where a row is either; with r = calibration/test rows,
+Every row has two influences on the mean of a metric over all splits: t, as a test row, through its own set, and c, as a
+calibration row, through the threshold. To first order the variance of that mean over new data is Var(t + c)/n. A single
+split deviates from the mean by mean_test(t) + mean_cal(c). With r = number of calibration rows / number of test rows,
 
     Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m.
 
-t is known for each row from thresholds that all rows calibrate; m and e are observed in the splits.
+t is computed for each row from thresholds that all rows calibrate; m and e are observed in the splits.
 """
 
 import math
@@ -29,27 +29,27 @@ from pippin._theory.scores import Score
 if TYPE_CHECKING:
     from pippin._compare.comparison import Comparison
 
-MEANS = METRICS[1:5]  # means over test rows
-MOST_SPLITS = 200  # give a variance to within a tenth
+MEANS = METRICS[1:5]  # metrics that are means over the test rows
+MOST_SPLITS = 200  # splits for a variance, which give it to within 10%
 CHUNK = 20  # splits in one matrix product
 DRAWS = 8  # draws of u over which the sets of a randomized score are averaged
-BLOCKS = 10  # pieces of the file, in its order, each tested against the others
+BLOCKS = 10  # consecutive pieces of the file, each tested against all others
 SUSPICIOUS = 0.001  # p-value below which a test fails
 
 
 class Influence(NamedTuple):
-    """Influence of the rows on one metric.
+    """Influence of the rows, as test rows, on one metric.
 
     Attributes:
-        covariance: covariances of t between methods.
-        tested: mean_test(t) of each method and split.
+        covariance: covariance matrix of t between methods.
+        tested: mean_test(t) for each method and split.
     """
 
     covariance: Floats
     tested: Floats
 
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """Variance over new rows of a mean over all splits; `gaps` is one method's metric minus the other's."""
+        """Return the variance over new rows of the mean difference `gaps` of two methods' metric over all splits."""
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
         together = np.cov(tested, rest)
@@ -60,13 +60,15 @@ class Influence(NamedTuple):
 
 
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
-    """Return the influence on each metric; a test row has none on the threshold."""
+    """Return the influence of the test rows on each metric; it is zero for the threshold."""
     used = min(splits, MOST_SPLITS)
     rows = np.zeros((len(MEANS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
-        if not method.sharpened:  # the influence of a row through the sharpener is unknown
+        if not method.sharpened:  # how a row influences the sharpener is unknown
             rows[:, number] = _row_metrics(trial, method)
-    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)  # sums of small numbers are exact
+    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(
+        np.float32
+    )  # centered numbers lose less in float32 sums
     tested = np.empty((*rows.shape[:2], used))
     for start in range(0, used, CHUNK):
         stop = min(start + CHUNK, used)
@@ -78,7 +80,7 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
 
 
 def _row_metrics(trial: Trial, method: Method) -> Floats:
-    """Metrics of each row's set, (metrics, n), when all rows calibrate; means over u for a randomized score."""
+    """Compute the metrics of each row's set, (metrics, n), if all rows calibrate; averaged over u if randomized."""
     generator = np.random.default_rng([trial.seed, trial.n])
     state, rows = np.random.default_rng(trial.seed).bit_generator.state, np.arange(trial.n)
     repeats = DRAWS if method.score.randomized else 1
@@ -94,15 +96,15 @@ def _row_metrics(trial: Trial, method: Method) -> Floats:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of first − second over the splits, with an interval.
+    """Mean difference of a metric between two methods over the splits, with a confidence interval.
 
     Attributes:
         first: the first method.
         second: the second method.
         metric: the name of the metric.
-        mean: the mean difference.
-        low: the lower end of its interval.
-        high: the upper end.
+        mean: the mean of first − second.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
     """
 
     first: Method
@@ -119,29 +121,38 @@ class Difference:
 
 
 def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -> list[Difference]:
-    """Compute first − second of every pair of scores over the splits, with an interval.
+    """Compute the mean difference of a metric between all pairs of scores, with confidence intervals.
 
-    The truth that the interval is about is the mean difference over new rows of the same
-    kind, for as many calibration rows; see docs/scores.md.
+    An interval covers the mean difference over new data from the same distribution, with as many calibration rows.
 
     Args:
         comparison: a result of `compare`.
         metric: "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy" or "threshold".
-        level: the confidence level of the interval.
+        level: the confidence level of the intervals.
+
+    Returns:
+        A Difference for each pair of scores.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=50)
+    >>> (gap,) = pippin.differences(comparison, "singleton_rate")
+    >>> gap.mean < 0, gap.clear
+    (True, True)
     """
     scores = comparison.scores
     return [difference(comparison, metric, a, b, level) for i, a in enumerate(scores) for b in scores[i + 1 :]]
 
 
 def difference(comparison: "Comparison", metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
-    """Compute first − second over the splits, with a t interval.
+    """Compute the mean of first − second over the splits, with a t interval.
 
-    The splits of one data set overlap, so their spread alone says little about other rows.
-    The variance is that of the rows' influence as test rows and as calibration rows (`influences`), plus that of a
-    finite number of splits. It covers neither other data sets nor a classifier trained anew. If there are very many
-    rows, the influence is estimated on a sample. If it is unknown, in a comparison read from a file, behind a sharpener
-    or for the accuracy of singletons, the variance over splits times the ratio of the larger to the smaller part is
-    used, which is rougher and mostly wider.
+    The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is
+    that of the rows' influence as test and calibration rows (module docstring), plus that of the mean over a finite
+    number of splits. It does not include a change of distribution or training the classifier again. For very many rows,
+    the influence is estimated on a sample. Where it is unknown (a comparison without its rows, a sharpened method,
+    singleton_accuracy), the variance over splits is multiplied by the ratio of the larger to the smaller part of a
+    split, which is less accurate and mostly wider.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)
@@ -154,9 +165,9 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:
-        near = comparison.closer
+        near = comparison.sample
         gaps_near = near.metric(metric)[one] - near.metric(metric)[other]
-        over_rows = near.influences[metric].variance_over_rows(one, other, gaps_near, near.known_trial())
+        over_rows = near.influences[metric].variance_over_rows(one, other, gaps_near, near.require_trial())
         variance = over_rows * near.n / comparison.n + float(gaps.var(ddof=1)) / j
     from scipy.special import stdtrit
 
@@ -173,16 +184,15 @@ class CoverageCheck:
 
 
 def check_spread(comparison: "Comparison") -> CoverageCheck:
-    """Test coverage over random splits against its exact law, the beta-binomial.
+    """Test coverage over random splits against its exact distribution, the beta-binomial.
 
-    Given the rows, the splits are independent draws, and without ties the number of
-    covered test rows follows the law exactly. So a mean or a spread that strays from it
-    by more than chance points to ties or to repeated rows.
+    Without tied scores, the number of covered test rows of a random split has exactly this distribution. A mean or
+    standard deviation that differs by more than chance explains indicates ties or repeated rows.
     """
     m, n = comparison.n_test, comparison.n_calibration
     k = quantile_rank(n, comparison.alpha)
     if k > n:
-        return CoverageCheck(True, "The threshold is infinite: every set holds all classes.")
+        return CoverageCheck(True, "The threshold is infinite: every set contains all classes.")
     mean = k / (n + 1)
     spread = math.sqrt(mean * (1 - mean) * (m + n + 1) / (m * (n + 2)))
     coverage = comparison.metric("coverage")
@@ -204,12 +214,11 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
 
 
 def check_order(trial: Trial, score: Score) -> CoverageCheck:
-    """Test coverage in the order of the file: each tenth of the rows against all others.
+    """Test exchangeability in the order of the file: coverage of each tenth of the rows if all others calibrate.
 
-    Random splits are exchangeable whatever the rows are, so they cannot show drift. If
-    the rows are exchangeable as they stand, the covered rows of a piece follow the
-    beta-binomial law; a piece that does not (after correction for looking at ten) means
-    that the rows change along the file: sorted by class, or drifting in time.
+    Random splits cannot show drift, since they shuffle the rows. If the rows are exchangeable, the number of covered
+    rows of a piece has the beta-binomial distribution. A p-value below 0.001, after Bonferroni correction for ten
+    pieces, indicates that the rows change along the file, for instance that they are sorted by class.
     """
     n = trial.n
     scores = dispatch.label_scores(trial.ranked, trial.ranks, score, draws(score, n, trial.seed))
@@ -218,7 +227,7 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
         rest = np.delete(scores, piece)
         k = quantile_rank(len(rest), trial.alpha)
         if k > len(rest):
-            return CoverageCheck(True, "Too few rows to look at coverage along the file.")
+            return CoverageCheck(True, "There are too few rows to test coverage along the file.")
         covered = int(np.count_nonzero(scores[piece] <= dispatch.smallest(rest, k)))
         law = beta_binomial(len(piece), k, len(rest) + 1 - k)
         chance = min(1.0, BLOCKS * 2 * float(min(law[: covered + 1].sum(), law[covered:].sum())))

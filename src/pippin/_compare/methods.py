@@ -1,7 +1,7 @@
-"""Methods: a score, the taxonomy of its thresholds, and options.
+"""Methods: a nonconformity score with a Mondrian taxonomy and options, and the spelling of methods.
 
-A plain method is a score with one threshold. Others have sharpened probabilities, a threshold per class, per group or
-per cluster, RC3P, the IP/MS combination, or sets that are never empty.
+A plain method is a score with one threshold. Other methods have sharpened probabilities, thresholds per class, group or
+cluster, RC3P, the IP/MS combination, or sets that are never empty.
 """
 
 from collections.abc import Iterable
@@ -24,16 +24,16 @@ SHARPENED = "sharpened"
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A score, the taxonomy of its thresholds, and options.
+    """A nonconformity score with a Mondrian taxonomy and options.
 
     `str` gives the spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
 
     Attributes:
         score: the score.
-        per: the taxonomy of the thresholds; None for one threshold.
-        nonempty: True if empty sets get the most probable class.
-        combination: the IP/MS combination, with the score ip; None for a score alone.
-        sharpened: True if the probabilities are sharpened first.
+        per: the Mondrian taxonomy; None for one threshold.
+        nonempty: whether the most probable class is put into sets that would be empty.
+        combination: the IP/MS combination, with the score ip; None for other methods.
+        sharpened: whether probabilities are sharpened (recalibrated) first.
 
     >>> import pippin
     >>> print(pippin.scores.Method(pippin.scores.repip(gamma=0.05), per="class", nonempty=True))
@@ -91,10 +91,13 @@ class Method:
 
 
 def parse_method(text: Any) -> Method:
-    """Parse the spelling of a method, such as `pip per class`; a Method is returned, a Score becomes a plain method.
+    """Parse the spelling of a method, such as "pip per class".
 
     Args:
-        text: a method, a score, or a spelling.
+        text: a spelling; or a Score, which becomes a plain method, or a Method, which is returned.
+
+    Returns:
+        The method.
 
     >>> import pippin
     >>> method = pippin.scores.parse_method("raps(lam=0.1) per class and group")
@@ -102,7 +105,7 @@ def parse_method(text: Any) -> Method:
     (raps(lam=0.1), 'class and group')
 
     Raises:
-        InputError: the text is no score, or the words after it are unknown.
+        InputError: the text does not begin with a score, or the words after it are unknown.
     """
     if isinstance(text, Method):
         return text
@@ -123,19 +126,19 @@ def parse_method(text: Any) -> Method:
             return Method(chosen, per, nonempty, None, sharpened)
     raise InputError(
         f"Cannot read {rest!r} in {text!r}",
-        "after the score write sharpened or nothing, then nothing, per class, per group, "
-        "per class and group, per cluster or rc3p, and then nonempty or nothing",
+        "after the score write, each optional and in this order: sharpened; per class, per group, per class and group, "
+        "per cluster or rc3p; nonempty",
     )
 
 
 def parse_methods(given: Any) -> tuple[Method, ...]:
-    """Parse one method or several, given as methods, scores or spellings; without duplicates.
+    """Parse one or more methods, scores or spellings, and remove duplicates.
 
     >>> parse_methods(["ip", "ip per class", "ip"])
     (ip, ip per class)
     """
-    several: Iterable[Any] = (given,) if isinstance(given, str | Score | Method) else tuple(given)
-    methods = tuple(dict.fromkeys(parse_method(one) for one in several))
+    several: Iterable[Any] = (given,) if isinstance(given, str | Score | Method) else given
+    methods = tuple(dict.fromkeys(map(parse_method, several)))
     if not methods:
         raise InputError("Expected at least one score, got none", "pass for example ['ip', 'repip']")
     return methods

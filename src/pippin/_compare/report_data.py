@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pippin._compare.comparison import Comparison, compare_in
-from pippin._compare.decisions import DecisionComparison, decisions_in
+from pippin._compare.comparison import Comparison, compare_trial
+from pippin._compare.decisions import DecisionComparison, evaluate_decisions
 from pippin._compare.methods import Method
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows, sets_of_split, sharpen_split
 from pippin._compare.splits import RowNumbers, Split, Trial, draw_split
@@ -16,18 +16,18 @@ from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes, Vector
 from pippin._theory.level import quantile_rank
 
-STEPS = range(5, 501)  # levels in thousandths
-MOST_PLAIN = 4_000_000  # class scores sorted for the curve of a plain score
-MOST_SCORES = 300_000  # class scores compared at each level for any other method
+STEPS = range(5, 501)  # values of alpha in thousandths
+MOST_PLAIN = 4_000_000  # class scores for the curve of a plain score, at most
+MOST_SCORES = 300_000  # class scores for the curve of any other method, at most
 DECIDED = 200  # splits on which decisions are compared, at most
 
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Counts over `n_test` test rows at each of STEPS: labels covered, the sum of sizes, singletons, empty sets.
+    """Counts over `n_test` test rows at each level of STEPS: covered labels, sum of sizes, singletons, empty sets.
 
-    `thresholds` is None for a method with several at each level. With too few rows for a level a
-    plain score is shown at its largest calibration score; every set is full then.
+    `thresholds` is None for a method with several thresholds. At a level with too few calibration rows, where the
+    threshold is infinite, the curve of a plain score uses the largest calibration score.
     """
 
     method: Method
@@ -41,7 +41,7 @@ class LevelCurve:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A comparison with its verdict, and the first split in detail: curves over levels and evaluations."""
+    """Data of a report: a comparison, its verdict, and for the first split curves over levels and evaluations."""
 
     comparison: Comparison
     verdict: Verdict
@@ -57,17 +57,17 @@ def study(
     checkpoint: str | None = None,
     utility: Utility | None = None,
 ) -> Study:
-    """Compare the methods on all rows, judge them, and evaluate each on the first split; with a utility, decisions too.
+    """Compare the methods, recommend one, and evaluate each on the first split; with a utility, compare decisions too.
 
-    If there are more than MOST_ROWS rows, everything beyond the comparison rests on a sample: `Trial.closer`.
+    Everything but the comparison uses `Trial.sample`.
     """
-    comparison = compare_in(trial, methods, splits, checkpoint)
+    comparison = compare_trial(trial, methods, splits, checkpoint)
     verdict = judge(trial, comparison)
-    rows = comparison.closer.known_trial()
+    rows = comparison.sample.require_trial()
     curves = tuple(level_curve(rows, method) for method in methods)
     evaluations = {str(method): _evaluate(rows, method) for method in methods}
     plain = tuple(method for method in methods if method.plain)
-    decided = None if utility is None else decisions_in(rows, plain, utility, min(splits, DECIDED))
+    decided = None if utility is None else evaluate_decisions(rows, plain, utility, min(splits, DECIDED))
     return Study(comparison, verdict, curves, evaluations, decided)
 
 
@@ -80,7 +80,7 @@ def _evaluate(trial: Trial, method: Method) -> Evaluation:
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:
-    """Evaluate the first split at every level, on its test rows or on a sample of them."""
+    """Evaluate a method on the first split at every level of STEPS."""
     split, shown = draw_split(trial, 0), method
     if method.sharpened:
         trial, method, split = sharpen_split(trial, method, split)
@@ -89,7 +89,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
 
 
 def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
-    """Choose all test rows, or a random sample with at most so many classes in all."""
+    """Return the numbers of all test rows, or of a random sample with at most `most` class scores in total."""
     size = max(1, most // trial.n_classes)
     if n_test <= size:
         return np.arange(n_test)
@@ -97,7 +97,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Count by binary search in the sorted scores of all classes."""
+    """Compute the curve of a plain score by binary search of the thresholds among the scores of all classes."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])
@@ -111,11 +111,12 @@ def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
 
 
 def _curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
+    """Compute the curve of any other method by predicting the sets at every level."""
     calibrated = calibrate_on_split(trial, method, split)
     tested = _sample(trial, trial.n_test, MOST_SCORES)
     rows, u = split.test_rows[tested], calibrated.u[tested]
     counts, thresholds = np.empty((4, len(STEPS)), dtype=np.int64), np.empty(len(STEPS))
-    for i, step in enumerate(STEPS):  # too few rows for a level show in its sets
+    for i, step in enumerate(STEPS):
         sets = predict_rows(trial, method, calibrated.at(step / 1000), rows, u)
         thresholds[i], sizes = sets.threshold, sets.sizes
         counts[:, i] = sets.covered.sum(), sizes.sum(), (sizes == 1).sum(), (sizes == 0).sum()

@@ -1,9 +1,8 @@
-"""Evaluation of a method on splits.
+"""Evaluation of methods on random splits.
 
-`sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. `split_counter`
-gives the same metrics of a score with one threshold without any set: the rows are scored once, and from split to split
-only the threshold changes. All thresholds lie in a narrow band, so a split needs the set sizes at the lowest one and
-the few classes that enter up to the highest one.
+`sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. For a score with
+one threshold, `split_counter` computes the same metrics faster. Rows are scored once, and all thresholds lie in a
+narrow band: a split only needs the set sizes at its lower end and the few classes that enter a set within it.
 """
 
 import math
@@ -36,17 +35,17 @@ from pippin._validation.labels import Labelled
 
 METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
 SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
-CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits counted in one call, and their rows, at most
-AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows, at most
+CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits of one call, and their rows in total, at most
+AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows in total, at most
 FEW_AT_ONCE = 10  # splits between two checkpoints, at least
-PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time of scoring one probability
+PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time in which it scores one probability
 NUMBER = re.compile(r"\d[\d.,]*")
-BLOCK_ROWS = 1 << 18  # rows whose sets are held at once
+BLOCK_ROWS = 1 << 18  # rows whose sets are in memory at once
 SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds from one split: a bound per group and class, the margin's for ip/ms, and notes to warn of."""
+    """Thresholds from one split: bounds by group and class, for ip/ms the margin's threshold, and texts of warnings."""
 
     bounds: Bounds
     margin: float | None = None
@@ -54,9 +53,9 @@ class SplitThresholds(NamedTuple):
 
 
 class SplitSets(NamedTuple):
-    """Prediction sets of some rows: their sizes, and whether they cover the label.
+    """Sizes of the prediction sets of some rows, and whether they contain the label.
 
-    `threshold` is NaN if there are several; `notes` are to be warned of.
+    `threshold` is NaN for several thresholds; `notes` are texts of warnings.
     """
 
     threshold: float
@@ -65,7 +64,7 @@ class SplitSets(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def metrics(self) -> tuple[float, ...]:
-        """Values of METRICS; without singletons their accuracy is NaN."""
+        """Compute METRICS; without singletons, singleton_accuracy is NaN."""
         n, single = len(self.sizes), self.sizes == 1
         covered, singletons, correct = map(np.count_nonzero, (self.covered, single, single & self.covered))
         empty = np.count_nonzero(self.sizes == 0)
@@ -74,7 +73,7 @@ class SplitSets(NamedTuple):
 
 
 class CalibratedSplit(NamedTuple):
-    """A method calibrated on one split: its thresholds as a function of alpha, and u of the test rows."""
+    """A method calibrated on one split: thresholds as a function of alpha, and u of the test rows."""
 
     at: Callable[[float], SplitThresholds]
     u: Vector
@@ -89,9 +88,9 @@ def sets_of_split(trial: Trial, method: Method, split: Split) -> SplitSets:
 
 
 def calibrate_on_split(trial: Trial, method: Method, split: Split) -> CalibratedSplit:
-    """Calibrate a method that is not sharpened.
+    """Calibrate a method that is not sharpened on the calibration rows of a split.
 
-    With the split's generator, `pippin.calibrate` and `predict` draw the same u, and the same clusters in between.
+    Random numbers (u, clusters) are those that `pippin.calibrate` and `predict` draw from the split's generator.
     """
     rows, u_test = split.calibration_rows, split.u[~split.calibration]
     if method.per in ("cluster", "rc3p"):
@@ -115,13 +114,13 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     scores = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
     if method.per is None:
         return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(scores, alpha)]]))), u_test)
-    cell, of = trial.cells(method)
-    cells = sort_into_categories(scores, cell[rows], of)
-    return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(cells.thresholds(alpha)[of])), u_test)
+    category, lookup = trial.categories(method)
+    categories = sort_into_categories(scores, category[rows], lookup)
+    return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(categories.thresholds(alpha)[lookup])), u_test)
 
 
 def predict_rows(trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector) -> SplitSets:
-    """Predict the sets of some rows, block by block; u has one number for each."""
+    """Predict the sets of some rows, block by block; `u` has one number per row."""
     sizes, covered = np.empty(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
     for start in range(0, len(rows), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
@@ -134,7 +133,7 @@ def _predict_block(
     trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector
 ) -> tuple[Codes, Flags]:
     bounds, margin, _ = thresholds
-    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then sorted rows have the same sets
+    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then ranks can replace classes
     probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
     probs, labels = probs.take(rows), labels[rows]
     if margin is not None:
@@ -150,36 +149,37 @@ def _predict_block(
 
 
 def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Method, Split]:
-    """Learn a sharpener on half of the calibration rows: the other rows sharpened, the method behind it, and the split.
+    """Fit a sharpener on half of the calibration rows, and apply it to all other rows.
 
-    A score that is not sharpened calibrates on both halves, so the cost of sharpening is charged.
+    Return the trial of these rows, the method without sharpening, and the split without the rows of the fit. A method
+    without sharpening calibrates on both halves, so that the comparison includes the cost of fitting.
     """
-    inner = split.calibration_rows
+    calibration_rows = split.calibration_rows
     generator = np.random.default_rng(int(split.generator().integers(2**62)))
-    learning = np.sort(generator.choice(inner, len(inner) // 2, replace=False))
+    learning = np.sort(generator.choice(calibration_rows, len(calibration_rows) // 2, replace=False))
     data = Labelled(trial.rows.take(learning), trial.labels[learning], trial.classes)
     sharpener = trial.cached(("sharpener", split.index), lambda: sharpen_labelled(data, None, trial.seed)[0])
     others = np.delete(np.arange(trial.n), learning)
-    sharper = trial.subset(others, sharpener.rows(trial.rows.take(others)), len(inner) - len(learning))
-    left = replace(split, calibration=split.calibration[others], u=split.u[others])
-    return sharper, replace(method, sharpened=False), left
+    sharpened = trial.subset(others, sharpener.rows(trial.rows.take(others)), len(calibration_rows) - len(learning))
+    remaining = replace(split, calibration=split.calibration[others], u=split.u[others])
+    return sharpened, replace(method, sharpened=False), remaining
 
 
 def warn_of_notes(notes: Sequence[str]) -> None:
-    """Warn of the notes of many splits, once for each kind of note, whatever the numbers in it."""
+    """Warn once for all notes of many splits that differ in numbers only."""
     kinds: dict[str, list[str]] = {}
-    for note in sorted(notes):  # threads note in any order
+    for note in sorted(notes):  # threads append in any order
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
-    for same in kinds.values():
-        often = f"In {len(same):,} splits: " if len(same) > 1 else "In one split: "
-        warn(often + same[0])
+    for similar in kinds.values():
+        where = f"In {len(similar):,} splits: " if len(similar) > 1 else "In one split: "
+        warn(where + similar[0])
 
 
 def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
-    """Warn of classes, groups or pairs with too few rows in a split for a finite threshold, and of slow methods.
+    """Warn of Mondrian categories with too few rows in a split for a finite threshold, and of slow methods.
 
     Raises:
-        InputError: a method needs groups, and there are none, or more rows to sharpen.
+        InputError: a method needs groups, but there are none, or there are too few rows to fit a sharpener.
     """
     for method in methods:
         if method.by_group and trial.group_names is None:
@@ -192,12 +192,12 @@ def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
     for method in methods:
         kinds.setdefault((method.by_class, method.by_group), []).append(method)
     for (by_class, by_group), alike in kinds.items():
-        cell, of = trial.cells(alike[0])
-        typical = np.bincount(cell, minlength=of.size) * share
+        category, lookup = trial.categories(alike[0])
+        typical = np.bincount(category, minlength=lookup.size) * share
         few = np.flatnonzero(typical < needed)
         if not len(few) or not (by_class or by_group):
             continue
-        rare = named(few, typical, of, trial.classes if by_class else None, trial.group_names if by_group else None)
+        rare = named(few, typical, lookup, trial.classes if by_class else None, trial.group_names if by_group else None)
         remedy = "collect more, or compare per cluster" if by_class else "collect more, or join small groups"
         warn(
             f"{', '.join(map(str, alike))}: alpha={trial.alpha:g} needs {needed:,} calibration examples for each "
@@ -207,16 +207,16 @@ def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
     sharpened = ", ".join(str(method) for method in methods if method.sharpened)
     if sharpened and splits > SLOW_SPLITS:
         warn(
-            f"{sharpened}: a sharpener is learned anew in each of {splits:,} splits, which takes a while; 50 splits "
-            "tell nearly as much."
+            f"{sharpened}: a sharpener is fitted in each of {splits:,} splits, which takes long; 50 splits give nearly "
+            "the same means."
         )
 
 
-SplitCounter = Callable[[Sequence[Split], Flags, Vector], Vector]  # splits, their masks and u -> metrics
+SplitCounter = Callable[[Sequence[Split], Flags, Vector], Vector]  # arguments: splits, their calibration masks, u
 
 
 def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
-    """Return a function of some splits that gives the metrics of the score, (splits, metrics)."""
+    """Return a function that computes the metrics of the score on some splits, (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         return lambda splits, calibrations, u: np.tile(
@@ -232,7 +232,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # correct singletons among singletons
         counts[:, 1:5] /= trial.n_test
-        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # legal, but hardly ever
+        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # possible, but rare
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
 
@@ -240,7 +240,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
 
 
 def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
-    """Return a number below the thresholds of practically all splits, and one that practically none exceeds."""
+    """Return two scores between which practically all thresholds of random splits lie."""
     n, share = trial.n, k / (trial.n_calibration + 1)
     spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
     first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)
@@ -253,28 +253,34 @@ def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
 
 
 def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[Tally, ...]:
-    """Pool coverage by class, group and set size over the first splits, for each method."""
+    """Count covered rows by class, group and set size over the first splits, for each method."""
     tallies: dict[int, list[Tally]] = {}
 
     def work(start: int, stop: int) -> None:
         split = draw_split(trial, start)
         labels, groups = trial.labels[split.test_rows], trial.group[split.test_rows]
-        shape, sets = (trial.n_classes, trial.n_groups), (sets_of_split(trial, method, split) for method in methods)
-        tallies[start] = [tally(of_method.sizes, of_method.covered, labels, groups, *shape) for of_method in sets]
+        shape, predicted = (
+            (trial.n_classes, trial.n_groups),
+            (sets_of_split(trial, method, split) for method in methods),
+        )
+        tallies[start] = [tally(sets.sizes, sets.covered, labels, groups, *shape) for sets in predicted]
 
     run(work, [(index, index + 1) for index in range(splits)])
     return tuple(pooled(of_method) for of_method in zip(*tallies.values(), strict=True))
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:
-    """Compute values[method, split, metric] of every method on every split."""
+    """Compute `values[method, split, metric]` of every method on every split, in parallel.
+
+    Finished splits are stored in the file `checkpoint`, from which a stopped run continues.
+    """
     check_splits(splits)
     values = np.empty((len(methods), splits, len(METRICS)))
-    kept = SplitCheckpoint(checkpoint, trial.fingerprint(methods) if checkpoint else "", values)
+    stored = SplitCheckpoint(checkpoint, trial.fingerprint(methods) if checkpoint else "", values)
     check_methods(trial, methods, splits)
     counters: dict[int, SplitCounter] = {}
     notes: list[str] = []
-    if kept.done < splits:
+    if stored.done < splits:
         plain = [number for number, method in enumerate(methods) if method.plain]
         with progress_bar("preparing scores", len(plain)) as advance:
             for number in plain:
@@ -297,11 +303,11 @@ def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: 
     chunk = 1 if slow else max(1, min(CHUNK, CHUNK_ROWS // trial.n))
     at_once = FEW_AT_ONCE if slow else max(chunk, FEW_AT_ONCE, min(AT_ONCE, AT_ONCE_ROWS // trial.n))
     with progress_bar("splits", splits) as advance:
-        advance(kept.done)
-        while kept.done < splits:
-            start, stop = kept.done, min(kept.done + at_once, splits)
+        advance(stored.done)
+        while stored.done < splits:
+            start, stop = stored.done, min(stored.done + at_once, splits)
             run(work, [(a, min(a + chunk, stop)) for a in range(start, stop, chunk)])
             advance(stop - start)
-            kept.save(stop)
+            stored.save(stop)
     warn_of_notes(notes)
     return values

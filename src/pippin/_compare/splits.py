@@ -1,7 +1,7 @@
-"""Labeled rows prepared for repeated random splits, and the splits.
+"""Random splits of labeled rows into calibration and test rows.
 
-Every split has a generator of its own, made of the seed and the split's number, so that split i is the same for every
-method and for any number of rows, splits and threads.
+Every split has its own generator, seeded with the seed and the number of the split. So split i does not depend on the
+method, the number of splits or the number of threads.
 """
 
 from collections.abc import Callable, Hashable
@@ -21,7 +21,7 @@ from pippin._theory.level import as_alpha, warn_of_few
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 
-MOST_ROWS = 200_000  # rows of the sample for fronts, curves and intervals: their standard error is 0.001
+MOST_ROWS = 200_000  # rows of `Trial.sample`: the standard error of a share is then about 0.001
 
 RowNumbers = NDArray[np.intp]
 V = TypeVar("V")
@@ -29,18 +29,18 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Labeled rows, prepared for repeated splits.
+    """Labeled rows, ranked once for all splits.
 
     Attributes:
         rows: the rows as given.
-        labels: the class number of each row.
+        labels: the class index of each row.
         classes: the names of the classes.
-        group: the group number of each row; 0 without groups.
-        group_names: the names of the groups, or None.
+        group: the group index of each row; 0 without groups.
+        group_names: the names of the groups; None without groups.
         ranked: the rows sorted in descending order.
         ranks: the label of each row as a rank, from 0.
         n_calibration: number of calibration rows in each split.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         seed: seed of the splits.
     """
 
@@ -57,22 +57,22 @@ class Trial:
     _cache: dict[Hashable, Any] = field(default_factory=dict, init=False)
 
     def cached(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return the value of `key`, computed by `make` the first time; comparisons of these rows share it."""
+        """Return the cached value of `key`; call `make` the first time."""
         if key not in self._cache:
             self._cache[key] = make()
         value: V = self._cache[key]
         return value
 
     def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
-        """Return the chosen rows, with `rows` as their probabilities."""
+        """Return a trial of the chosen rows, with `rows` as their probabilities."""
         labels = read_only(self.labels[chosen])
         ranked, ranks = dispatch.ranked_rows(rows, labels)
         changed: dict[str, Any] = {"rows": rows, "labels": labels, "group": self.group[chosen]}
         return replace(self, **changed, ranked=ranked, ranks=ranks, n_calibration=n_calibration)
 
     @cached_property
-    def closer(self) -> "Trial":
-        """Random sample of MOST_ROWS of these rows; all of them if there are no more."""
+    def sample(self) -> "Trial":
+        """Random sample of MOST_ROWS rows, or this trial if it has no more; for fronts, curves and intervals."""
         if self.n <= MOST_ROWS:
             return self
         chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))
@@ -94,15 +94,18 @@ class Trial:
     def n_groups(self) -> int:
         return len(self.group_names or (None,))
 
-    def cells(self, method: Method) -> tuple[Codes, Indices]:
-        """Mondrian category of each row's label, and of each group and class; a single row or column serves all."""
+    def categories(self, method: Method) -> tuple[Codes, Indices]:
+        """Return the Mondrian category of each row, and the table of categories by group and class.
+
+        The table has a single row if categories do not depend on groups, a single column if not on classes.
+        """
         by_class, by_group = method.by_class, method.by_group
         n_groups, n_classes = self.n_groups if by_group else 1, self.n_classes if by_class else 1
-        cell = self.group * (n_classes * by_group) + self.labels * by_class
-        return cell, np.arange(n_groups * n_classes, dtype=np.int32).reshape(n_groups, n_classes)
+        category = self.group * (n_classes * by_group) + self.labels * by_class
+        return category, np.arange(n_groups * n_classes, dtype=np.int32).reshape(n_groups, n_classes)
 
     def fingerprint(self, methods: tuple[Method, ...]) -> str:
-        """Digest of everything that the results of these methods depend on, for checkpoints."""
+        """Return a text that identifies all inputs of a comparison of these methods, for checkpoints."""
         parts = [dispatch.checksum(self.ranked, self.ranks)]
         for method in methods:
             parts.append(f"{method.score.name}{method.score.parameters}")
@@ -116,7 +119,7 @@ class Trial:
 def make_trial(
     data: Labelled, alpha: Any, calibration_fraction: float, seed: int, groups: ArrayLike | None = None
 ) -> Trial:
-    """Check the arguments and rank the rows once for all splits."""
+    """Check the arguments and rank the rows."""
     n = data.rows.n
     if not 0 < calibration_fraction < 1:
         what = f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}"
@@ -140,13 +143,13 @@ def check_splits(splits: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One random split.
+    """A random split of the rows of a trial.
 
     Attributes:
         index: number of the split.
         calibration: mask of the calibration rows; the others are test rows.
-        u: u of each row.
-        state: state of the generator after it has chosen the calibration rows.
+        u: the random number u of each row, for randomized scores.
+        state: state of the split's generator after choosing the calibration rows.
     """
 
     index: int
@@ -163,7 +166,7 @@ class Split:
         return np.flatnonzero(~self.calibration)
 
     def generator(self) -> np.random.Generator:
-        """Generator of this split, after it has chosen the calibration rows."""
+        """Return the split's generator in the state after choosing the calibration rows."""
         generator = np.random.default_rng(0)
         generator.bit_generator.state = self.state
         return generator
@@ -172,8 +175,8 @@ class Split:
 def draw_split(trial: Trial, index: int) -> Split:
     """Draw split number `index`.
 
-    Its generator chooses the calibration rows, then draws u for them and for the test rows, each in row order:
-    `calibrate(…, seed=generator)` followed by `predict(…, seed=generator)` draws the same.
+    Its generator chooses the calibration rows, then draws u for them, then for the test rows, in row order. These are
+    the numbers that `calibrate(…, seed=generator)` and then `predict(…, seed=generator)` draw.
     """
     generator = np.random.default_rng([trial.seed, index])
     calibration, u = np.zeros(trial.n, dtype=bool), np.empty(trial.n)

@@ -1,4 +1,4 @@
-"""Tuning: choose a score on rows that do not calibrate, or sweep a parameter of a score."""
+"""Choice of a score on rows that are not used for calibration, and sweeps of a parameter of a score."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._compare.comparison import Comparison, compare_in, shown_means
+from pippin._compare.comparison import Comparison, compare_trial, shown_means
 from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.calibrate import Settings, calibrate_labelled
@@ -42,15 +42,15 @@ SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """Chosen score, and the rows that are left to calibrate it, which `calibrate` uses.
+    """The chosen score, and the remaining rows to calibrate it on; the result of `pippin.tune`.
 
     Attributes:
         method: the chosen method.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         preference: the preference in words.
-        tuning_rows: the rows on which it was chosen.
-        calibration_rows: the rows that are left to calibrate.
-        comparison: the comparison of all candidates.
+        tuning_rows: numbers of the rows on which the score was chosen.
+        calibration_rows: numbers of the remaining rows, which `calibrate` uses.
+        comparison: the comparison of all candidates on the tuning rows.
     """
 
     method: Method
@@ -63,30 +63,42 @@ class Tuned:
 
     @property
     def score(self) -> Score:
-        """The chosen score, without its sharpener."""
+        """The chosen score, without sharpening."""
         return self.method.score
 
     def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> ConformalPredictor:
-        """Calibrate a predictor on the rows that were not used for the choice.
+        """Calibrate a predictor of the chosen score on the rows that were not used for the choice.
 
-        If a sharpened score was chosen, the sharpener is fitted on the rows of the choice.
+        For a sharpened score, the sharpener is fitted on the tuning rows.
 
         Args:
-            alpha: the share of errors allowed; by default that of the choice.
+            alpha: significance level (miscoverage); by default the level of the choice.
             seed: for a randomized score; a seed or a Generator.
+
+        Returns:
+            The calibrated predictor.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> tuned = pippin.tune(data.probs, data.labels, ("ip", "repip"), splits=20, classes=data.classes)
+        >>> tuned.calibrate().n_calibration
+        2493
         """
-        level, left = self.alpha if alpha is None else alpha, self._some(self.calibration_rows)
+        level, remaining = self.alpha if alpha is None else alpha, self._rows(self.calibration_rows)
         if not self.method.sharpened:
-            return calibrate_labelled(left, Settings(self.score, level, seed))
-        sharper = left._replace(rows=self._sharpener.rows(left.rows))
+            return calibrate_labelled(remaining, Settings(self.score, level, seed))
+        sharpened = remaining._replace(rows=self._sharpener.rows(remaining.rows))
         step = SharpeningStep((self._sharpener,))
-        return calibrate_labelled(sharper, Settings(self.score, level, seed), step)
+        return calibrate_labelled(sharpened, Settings(self.score, level, seed), step)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot size against singletons of every candidate, with the chosen one named; Matplotlib axes.
+        """Plot mean size against the singleton rate of every candidate, and name the chosen one.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: the axes; new ones by default.
+
+        Returns:
+            Matplotlib axes.
         """
         from pippin._plotting.comparison import plot_choice
 
@@ -105,11 +117,11 @@ class Tuned:
 
     @cached_property
     def _sharpener(self) -> Sharpener:
-        return sharpen_labelled(self._some(self.tuning_rows), None, self.comparison.seed)[0]
+        return sharpen_labelled(self._rows(self.tuning_rows), None, self.comparison.seed)[0]
 
-    def _some(self, which: NDArray[np.intp]) -> Labelled:
+    def _rows(self, numbers: NDArray[np.intp]) -> Labelled:
         rows, labels, classes = self._data
-        return Labelled(rows.take(which), labels[which], classes)
+        return Labelled(rows.take(numbers), labels[numbers], classes)
 
 
 def tune(
@@ -126,25 +138,29 @@ def tune(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> Tuned:
-    """Choose a score for a preference, on rows that are then not used for calibration.
+    """Choose the best score for a preference, on rows that are not used for calibration.
 
-    A score that is chosen on the rows that calibrate it loses its guarantee: the choice
-    favors those rows. So the rows are divided at random once; one part is split repeatedly
-    to compare the candidates, the other is left for `Tuned.calibrate`. A candidate may
-    be sharpened, such as "socop sharpened": its sharpener is then fitted on the rows of the choice.
+    Choosing a score on its own calibration rows would break the coverage guarantee. So the rows are divided at random
+    into two parts: the candidates are compared on random splits of the first, and `Tuned.calibrate` uses the second.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
-        labels: the true classes, as indices or as names.
-        scores: the candidates, or their spellings.
-        alpha: the share of errors allowed.
-        prefer: "size" for the smallest sets, "singletons" for the most sets with one class.
-        max_size: with "singletons", only candidates whose mean size is at most this.
-        tuning_fraction: the share of the rows on which the score is chosen.
+        labels: true class of each row, as index or name.
+        scores: the candidates or their spellings, such as "socop sharpened".
+        alpha: significance level (miscoverage).
+        prefer: "size" for the smallest mean size, "singletons" for the largest singleton rate.
+        max_size: the largest mean size allowed, with prefer="singletons".
+        tuning_fraction: share of the rows on which the score is chosen.
         splits: the number of random splits of these rows.
         seed: the seed of the division of the rows and of the splits.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: `probs` are logits, of which a softmax is taken.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    Returns:
+        A Tuned with the chosen score.
+
+    Raises:
+        InputError: no candidate has a mean size of at most `max_size`, or a candidate has several thresholds.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -167,25 +183,25 @@ def tune(
     tuning_rows, calibration_rows = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))
     if len(tuning_rows) < 4 or len(calibration_rows) < 1:
         raise InputError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {n}")
-    some = Labelled(data.rows.take(tuning_rows), data.labels[tuning_rows], data.classes)
-    comparison = compare_in(make_trial(some, alpha, 0.5, seed), candidates, splits)
-    best, preference = preferred(comparison, prefer, max_size)
+    tuning = Labelled(data.rows.take(tuning_rows), data.labels[tuning_rows], data.classes)
+    comparison = compare_trial(make_trial(tuning, alpha, 0.5, seed), candidates, splits)
+    best, preference = choose_by_preference(comparison, prefer, max_size)
     return Tuned(best, as_alpha(alpha), preference, tuning_rows, calibration_rows, comparison, data)
 
 
-def families_in(trial: Trial, splits: int) -> dict[str, Comparison]:
-    """Compare whole families of scores on the first splits of these rows."""
-    return {family: compare_in(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
+def compare_families(trial: Trial, splits: int) -> dict[str, Comparison]:
+    """Compare the families of FRONTS, with many parameters each, on the first splits of a trial."""
+    return {family: compare_trial(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 
-def preferred(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
-    """Return the score that a preference picks from a comparison, and the preference in words."""
+def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
+    """Return the best method of a comparison for a preference, and the preference in words."""
     sizes = comparison.metric("mean_size").mean(axis=1)
     singletons = comparison.metric("singleton_rate").mean(axis=1)
     allowed = np.arange(len(sizes))
     if prefer == "size":
         if max_size is not None:
-            raise InputError("A maximal size goes with prefer='singletons'; prefer='size' already takes the smallest")
+            raise InputError("Expected max_size only with prefer='singletons': prefer='size' takes the smallest sets")
         return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "smallest size"
     if prefer != "singletons":
         raise InputError(f"Expected the preference 'size' or 'singletons', got {prefer!r}")
@@ -213,21 +229,27 @@ def sweep(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "Sweep":
-    """Compare one score at many values of one of its parameters, on the same splits.
+    """Compare many values of one parameter of a score on the same random splits.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
-        labels: the true classes, as indices or as names.
+        labels: true class of each row, as index or name.
         score: a score or its spelling.
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         parameter: the parameter to vary; by default the score's first: gamma of RePIP, lam of
             RAPS and SAPS, beta of PIP, mu of SOCOP.
         values: the values of the parameter.
         splits: the number of random splits.
-        calibration_fraction: the share of rows that calibrates; the rest tests.
+        calibration_fraction: share of the rows that calibrate; the others are test rows.
         seed: the seed of the splits.
         classes: names of the K columns; a data frame brings its own.
-        from_logits: `probs` are logits, of which a softmax is taken.
+        from_logits: whether `probs` are logits, of which a softmax is taken.
+
+    Returns:
+        A Sweep with the comparison of all values.
+
+    Raises:
+        InputError: the score has no such parameter.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -245,12 +267,12 @@ def sweep(
     steps = tuple(dict.fromkeys(values))
     methods = parse_methods(base.replace(**{chosen: value}) for value in steps)
     trial = make_trial(as_labelled(probs, labels, classes, from_logits), alpha, calibration_fraction, seed)
-    return Sweep(base, chosen, steps, compare_in(trial, methods, splits))
+    return Sweep(base, chosen, steps, compare_trial(trial, methods, splits))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """A comparison of one score at many values of one parameter.
+    """Comparison of many values of one parameter of a score; the result of `pippin.sweep`.
 
     Attributes:
         score: the score.
@@ -266,11 +288,15 @@ class Sweep:
 
     @property
     def table(self) -> "polars.DataFrame":
-        """One row per value and split, as a data frame."""
+        """All metrics as a polars data frame with one row per value and split."""
         return self._with_value(self.comparison.table, self.comparison.splits)
 
     def summary(self) -> "polars.DataFrame":
-        """Compute the mean and standard deviation of every metric over the splits, one row per value."""
+        """Compute the mean and standard deviation of every metric over the splits.
+
+        Returns:
+            A polars data frame with one row per value.
+        """
         return self._with_value(self.comparison.summary(), 1)
 
     def _with_value(self, table: "polars.DataFrame", each: int) -> "polars.DataFrame":
@@ -281,7 +307,8 @@ class Sweep:
     def plot(self) -> "tuple[Axes, ...]":
         """Plot size and singletons against the parameter: a point per split, a line through the means.
 
-        Returns two Matplotlib axes.
+        Returns:
+            Two Matplotlib axes.
         """
         from pippin._plotting.comparison import plot_sweep
 
@@ -291,7 +318,7 @@ class Sweep:
         return f"Sweep({self.score}, {self.parameter} = {', '.join(f'{value:g}' for value in self.values)})"
 
     def _repr_html_(self) -> str:
-        level = f"{100 * (1 - self.comparison.alpha):g}% asked for"
+        level = f"{100 * (1 - self.comparison.alpha):g}% requested"
         title = f"{self.score} at {len(self.values)} values of {self.parameter}, {level}: means over the splits"
         columns = shown_means(self.summary().drop("score"))
         columns[self.parameter] = [f"{value:g}" for value in self.values]

@@ -1,4 +1,4 @@
-"""Recommendation of a score in plain words, and the fronts that families of scores trace."""
+"""Recommendation of a score from a comparison, in sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,20 +9,20 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import CoverageCheck, Difference, check_order, check_spread, difference
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
-from pippin._compare.tuning import CANDIDATES, FRONTS, families_in, preferred
+from pippin._compare.tuning import CANDIDATES, FRONTS, choose_by_preference, compare_families
 from pippin._conformal.evaluation import empty_because
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
 
-FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # splits for the fronts, at most and at least
-FRONT_ROWS = 5_000_000  # rows of all these splits
-HIDDEN = 0.05  # coverage of the worst class below the level that is worth a sentence
-ROOM = 1.1  # the compromise may be 10% larger than the smallest
+FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # splits to compare whole families of scores, at most and at least
+FRONT_ROWS = 5_000_000  # rows of all these splits, at most
+SHORTFALL = 0.05  # distance of the worst class's coverage below 1 − alpha from which it is reported
+SIZE_FACTOR = 1.1  # mean size of the recommended score over the smallest mean size, at most
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The score for one preference, with its means."""
+    """The best score for one preference, with its means."""
 
     preference: str
     score: Method
@@ -40,9 +40,10 @@ class Pick:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Everything a report says beyond the table.
+    """Recommendation and checks of a report.
 
-    `compared` are the best of the scores that were compared, `tuned` of these and all members of the fronts.
+    `compared` are the best of the compared scores for three preferences, `tuned` the best of these and of all scores
+    that `pippin.tune` tries by default.
     """
 
     sentences: tuple[str, ...]
@@ -53,45 +54,47 @@ class Verdict:
 
     @property
     def take(self) -> Method:
-        """The recommended score: the most singletons among sets that are hardly larger than the smallest."""
+        """The recommended score: most singletons among the scores with nearly the smallest mean size."""
         return self.compared[-1].score
 
 
 def judge(trial: Trial, comparison: Comparison) -> Verdict:
-    """Name the best score for each preference, among those compared and among tuned ones.
+    """Recommend a score, and test the coverage of a comparison.
 
-    Methods with several thresholds or without empty sets have another guarantee: a separate sentence describes them.
-    Sharpened scores are judged with plain ones if they clearly win. The fronts rest on `Trial.closer`.
+    Methods with several thresholds or without empty sets have another guarantee and are described separately.
+    Sharpened scores are candidates only if sharpening clearly pays. Families of scores are compared on `Trial.sample`.
     """
-    splits = min(max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.closer.n)), comparison.splits)
-    fronts = families_in(trial.closer, splits)
+    splits = min(max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.sample.n)), comparison.splits)
+    fronts = compare_families(trial.sample, splits)
     marginal = [method for method in comparison.scores if method.marginal]
-    judged = _only(comparison, [method for method in marginal if not method.sharpened or _wins(comparison, method)])
-    tried = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
-    values = {  # of all scores that `tune` would find
+    candidates = _restrict(
+        comparison, [method for method in marginal if not method.sharpened or _wins(comparison, method)]
+    )
+    tuned_families = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
+    values = {  # of all scores that `pippin.tune` tries
         score: of_score
-        for compared_scores in (judged, *tried)
+        for compared_scores in (candidates, *tuned_families)
         for score, of_score in zip(compared_scores.scores, compared_scores.values[:, :splits], strict=True)
     }
-    everything = replace(judged, scores=tuple(values), values=np.stack(list(values.values())), trial=None)
-    compared, tuned = _picks(judged), _picks(everything)
+    everything = replace(candidates, scores=tuple(values), values=np.stack(list(values.values())), trial=None)
+    compared, tuned = _picks(candidates), _picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
-        plain = _only(comparison, [method for method in comparison.scores if method.plain])
+        plain = _restrict(comparison, [method for method in comparison.scores if method.plain])
         law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
     sentences = (
-        *_recommendation(judged, compared, tuned),
+        *_recommendation(candidates, compared, tuned),
         *_on_sharpening(comparison),
-        *_on_empty(trial, judged, compared[-1].score),
-        *_on_classes(comparison, compared[-1].score),
-        *_on_shortfall(comparison),
+        *_on_empty_sets(trial, candidates, compared[-1].score),
+        *_on_worst_class(comparison, compared[-1].score),
+        *_on_low_coverage(comparison),
     )
     return Verdict(sentences, compared, tuned, fronts, checks)
 
 
-def _only(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
-    """Restrict the comparison to some of its methods; return all of it if there are none."""
+def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
+    """Restrict a comparison to some of its methods, unless there are none."""
     if not methods:
         return comparison
     return replace(
@@ -100,12 +103,13 @@ def _only(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:
-    """Return the same method without sharpening, if it was compared."""
+    """Return a sharpened method without sharpening, if that was compared too."""
     plain = replace(method, sharpened=False)
     return plain if method.sharpened and plain in comparison.scores else None
 
 
 def _changes(comparison: Comparison, first: Method, second: Method) -> tuple[Difference, Difference]:
+    """Compute the differences in mean size and singleton rate."""
     return difference(comparison, "mean_size", first, second), difference(comparison, "singleton_rate", first, second)
 
 
@@ -118,6 +122,7 @@ def _wins(comparison: Comparison, sharpened: Method) -> bool:
 
 
 def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
+    """Say for each sharpened method whether sharpening pays."""
     sentences = []
     for method in comparison.scores:
         if (plain := _plain(comparison, method)) is None or comparison.splits < 2:
@@ -128,40 +133,41 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
             f"{100 * single.mean:+.1f} points of singletons ({100 * single.low:+.1f} to {100 * single.high:+.1f})"
         )
         if _wins(comparison, method):
-            text = f"Sharpening pays: it changes {plain} by {changes}, the rows that it learns on counted."
+            text = f"Sharpening pays: it changes {plain} by {changes}, although it takes rows from calibration."
         else:
-            text = f"Sharpening wins nothing clear here, so keep {plain}: it changes it by {changes}."
+            text = f"Sharpening gains nothing clear here, so keep {plain}: it changes it by {changes}."
         sentences.append(text)
     return tuple(sentences)
 
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:
-    """Return the smallest sets, the most singletons, and the most singletons among sets hardly larger."""
+    """Pick the smallest sets, the most singletons, and the most singletons with nearly the smallest sets."""
     sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
-    limit = max(float(f"{ROOM * sizes.min():.3g}"), float(sizes.min()))
+    limit = max(float(f"{SIZE_FACTOR * sizes.min():.3g}"), float(sizes.min()))
     picks = []
     for prefer, max_size in (("size", None), ("singletons", None), ("singletons", limit)):
-        score, words = preferred(comparison, prefer, max_size)
+        score, words = choose_by_preference(comparison, prefer, max_size)
         i = comparison.scores.index(score)
         picks.append(Pick(words, score, float(sizes[i]), float(singletons[i])))
     return tuple(picks)
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
+    """Recommend a score, compare it with the smallest sets, and name a better tuned score."""
     smallest, most, both = compared
     if np.isinf(comparison.metric("threshold")).any():
         return (
-            "These rows are too few, or too hard, for the level: some thresholds are infinite, and then every set "
-            "holds all classes.",
+            "There are too few rows for this level, or they are too hard: some thresholds are infinite, and then every "
+            "set contains all classes.",
         )
-    aside = _alternatives(both, smallest, most) if len(comparison.scores) > 1 else ""
-    sentences = [f"Take {both.score}: on these data it gives {both.means}{aside}."]
+    alternatives = _alternatives(both, smallest, most) if len(comparison.scores) > 1 else ""
+    sentences = [f"Take {both.score}: on these data it gives {both.means}{alternatives}."]
     if both.score != smallest.score and comparison.splits > 1:
         gap = difference(comparison, "singleton_rate", both.score, smallest.score)
-        sure = "clear" if gap.clear else "not clear"
+        clarity = "clear" if gap.clear else "not clear"
         sentences.append(
             f"Against {smallest.score} that is {100 * gap.mean:+.1f} percentage points of singletons (95% interval "
-            f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {sure} for new rows like these)."
+            f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}, so the difference is {clarity} for new rows like these)."
         )
     better = tuned[2]
     if better.singleton_rate > both.singleton_rate + 0.005 and better.score not in comparison.scores:
@@ -173,6 +179,7 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
 
 
 def _alternatives(both: Pick, smallest: Pick, most: Pick) -> str:
+    """Describe the scores with smaller sets or more singletons than the recommended one."""
     others = []
     if smallest.mean_size < both.mean_size - 0.005:
         others.append(f"{smallest.score} is smaller ({smallest.mean_size:.2f}) but has {smallest.percent}")
@@ -186,66 +193,67 @@ def _alternatives(both: Pick, smallest: Pick, most: Pick) -> str:
     return ", and no other has smaller sets or more singletons"
 
 
-def _on_empty(trial: Trial, comparison: Comparison, recommended: Method) -> tuple[str, ...]:
+def _on_empty_sets(trial: Trial, comparison: Comparison, recommended: Method) -> tuple[str, ...]:
+    """Explain empty sets if the classifier is more accurate than 1 − alpha."""
     empty = float(comparison.metric("empty_rate")[comparison.scores.index(recommended)].mean())
     accuracy = float(np.mean(trial.ranks == 0))
     return (empty_because(accuracy, trial.alpha, empty),) if empty and accuracy > 1 - trial.alpha else ()
 
 
-def _on_classes(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
-    """Say which class the marginal guarantee neglects, and what it costs to cover it."""
+def _on_worst_class(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
+    """Name the class with the lowest coverage, if far below 1 − alpha, and a method that covers it."""
     if comparison.trial is None or np.isinf(comparison.metric("threshold")).any():
         return ()
     rows = {row["score"]: row for row in comparison.conditional().iter_rows(named=True)}
     worst = {method: rows[str(method)]["worst_class_coverage"] for method in comparison.scores}
-    enough = 1 - comparison.alpha - HIDDEN
+    enough = 1 - comparison.alpha - SHORTFALL
     if worst[recommended] > enough:
         return ()
-    hides = (
+    problem = (
         f"The guarantee is for all classes together: under {recommended}, "
         f"{visible(rows[str(recommended)]['worst_class'])} is covered only {100 * worst[recommended]:.0f}% of the time"
     )
     better = [method for method in comparison.scores if not method.plain and worst[method] > enough]
     if not better and any(candidate.by_class for candidate in comparison.scores):
-        return (f"{hides}.",)
+        return (f"{problem}.",)
     if not better:
-        return (f"{hides}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
+        return (f"{problem}; compare {Method(recommended.score, 'class')} to see what a guarantee per class costs.",)
     sizes = dict(zip(comparison.scores, comparison.metric("mean_size").mean(axis=1).tolist(), strict=True))
     chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
-    return (f"{hides}; {chosen} brings the worst class to {100 * worst[chosen]:.0f}% at size {sizes[chosen]:.2f}.",)
+    return (f"{problem}; {chosen} brings the worst class to {100 * worst[chosen]:.0f}% at size {sizes[chosen]:.2f}.",)
 
 
-def _on_shortfall(comparison: Comparison) -> tuple[str, ...]:
-    """Name the methods whose coverage is below the level by more than it varies from split to split."""
+def _on_low_coverage(comparison: Comparison) -> tuple[str, ...]:
+    """Name the methods whose coverage is below 1 − alpha by more than one standard deviation over splits."""
     coverage = comparison.metric("coverage")
     spread = coverage.std(axis=1, ddof=1) if comparison.splits > 1 else np.full(len(coverage), np.inf)
     return tuple(
-        f"{method} covers only {100 * mean:.1f}% of the objects, less than the {100 * (1 - comparison.alpha):g}% "
-        "that was asked for."
+        f"{method} covers only {100 * mean:.1f}% of the objects, less than the "
+        f"{100 * (1 - comparison.alpha):g}% requested."
         for method, mean, sd in zip(comparison.scores, coverage.mean(axis=1).tolist(), spread.tolist(), strict=True)
         if not method.plain and 1 - comparison.alpha - mean > sd
     )
 
 
-def on_sample(comparison: Comparison) -> str:
-    """Describe what rests on a sample of the rows; empty if nothing does."""
-    if comparison.trial is None or comparison.trial.closer is comparison.trial:
+def describe_sample(comparison: Comparison) -> str:
+    """Say which results use a sample of the rows; empty if all rows are used."""
+    if comparison.trial is None or comparison.trial.sample is comparison.trial:
         return ""
     return (
         f"All {comparison.n:,} rows were split. Fronts, curves over levels, sizes of sets and the width of intervals "
-        f"are seen in {comparison.trial.closer.n:,} of them at random, coverage by class in {comparison.pooled} splits."
+        f"use a random sample of {comparison.trial.sample.n:,} rows, coverage by class {comparison.pooled} splits."
     )
 
 
-def on_absent(comparison: Comparison) -> str:
-    """Describe the classes without rows; empty if all classes have some."""
+def describe_absent_classes(comparison: Comparison) -> str:
+    """Say how many classes have no rows; empty if all classes have some."""
     if comparison.trial is None:
         return ""
-    known = comparison.trial.n_classes
-    absent = known - len(np.unique(comparison.trial.labels))
+    n_classes = comparison.trial.n_classes
+    absent = n_classes - len(np.unique(comparison.trial.labels))
     if not absent:
         return ""
     have, they = ("has no rows and is", "it is") if absent == 1 else ("have no rows and are", "they are")
-    text = f"{absent:,} of the {known:,} classes {have} left out here."
+    text = f"{absent:,} of the {n_classes:,} classes {have} left out here."
     full = [str(one) for one in comparison.scores if one.by_class]
     return f"{text} Without a finite threshold, {they} in every set of {', '.join(full)}." if full else text

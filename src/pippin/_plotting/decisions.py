@@ -112,11 +112,11 @@ def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> N
     """Draw the mean certificate and the mean utility at every level, a line for each kind of decisions."""
     left, right = axes
     for curve in comparison.curves:
-        if curve.promised is None:
-            right.axhline(curve.came[0], color=QUIET, linestyle=":", linewidth=1.8, label=curve.name)
+        if curve.certificate is None:
+            right.axhline(curve.utility[0], color=QUIET, linestyle=":", linewidth=1.8, label=curve.name)
         else:
-            _draw_curve(left, curve, curve.promised)
-            _draw_curve(right, curve, curve.came)
+            _draw_curve(left, curve, curve.certificate)
+            _draw_curve(right, curve, curve.utility)
     for ax, title in ((left, "Promised: mean certificate"), (right, "Had: mean utility")):
         write_labels(ax, title, "α, the share of broken certificates allowed", "utility" if ax is left else "")
         drawing.log_axis(ax, "x", TICKS)

@@ -66,7 +66,7 @@ def plot_stream(misses: "History", alpha: float, ax: "Axes | None" = None) -> "A
     middle, target, error = misses.block * starts + sizes / 2, 1 - alpha, 2 * np.sqrt(alpha * (1 - alpha) / sizes)
     band = target - error, np.minimum(1, target + error)
     ax.fill_between(middle, *band, color=LINE, alpha=0.18, linewidth=0, label="two standard errors")
-    ax.axhline(target, color=TARGET, linestyle="--", linewidth=1.3, label=f"{100 * target:g}% asked for")
+    ax.axhline(target, color=TARGET, linestyle="--", linewidth=1.3, label=f"{100 * target:g}% requested")
     ax.plot(middle, 1 - missed / sizes, color=LINE, marker="o", markersize=3.5, linewidth=1.2, label="coverage")
     ax.set_ylabel("coverage")
     bottom, top = ax.get_ylim()

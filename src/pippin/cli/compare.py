@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from pippin._compare import report_data
-from pippin._compare.comparison import usual_splits
+from pippin._compare.comparison import default_splits
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial, make_trial
-from pippin._compare.verdict import on_absent, on_sample
+from pippin._compare.verdict import describe_absent_classes, describe_sample
 from pippin._runtime.showing import visible
 from pippin.cli import options
 from pippin.cli.decide import read_utility
@@ -52,7 +52,7 @@ def compare(
     need_groups(given.name, given.groups is not None, *(str(method) for method in methods if method.by_group))
     with output_folder(out):
         trial = make_trial(given.labelled, *split_options, given.groups)
-        splits = usual_splits(methods) if splits is None else splits
+        splits = default_splits(methods) if splits is None else splits
         study = compare_data(given, trial, methods, splits, out, given.title, worth)
     take = study.verdict.take
     if take.marginal and given.path is not None:
@@ -107,7 +107,7 @@ def compare_data(
     screen.print(metrics_table("score", comparison.scores, comparison.summary()))
     screen.print()
     screen.print(conditional_table(comparison))
-    for sentence in filter(None, (on_absent(comparison), on_sample(comparison))):
+    for sentence in filter(None, (describe_absent_classes(comparison), describe_sample(comparison))):
         screen.print(sentence)
     if study.decisions is not None:
         screen.print()

@@ -16,7 +16,7 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method
 from pippin._compare.report_data import STEPS, LevelCurve, Study
-from pippin._compare.verdict import on_absent, on_sample
+from pippin._compare.verdict import describe_absent_classes, describe_sample
 from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
@@ -75,10 +75,10 @@ def comparison_page(
     comparison, verdict, curves = study.comparison, study.verdict, study.curves
     smallest, most, _ = verdict.compared
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
-    sample = {"sample": on_sample(comparison)} if on_sample(comparison) else {}
+    sample = {"sample": describe_sample(comparison)} if describe_sample(comparison) else {}
     return render(
         "report.html.j2",
-        absent=on_absent(comparison),
+        absent=describe_absent_classes(comparison),
         best={("mean_size", str(smallest.score)), ("singleton_rate", str(most.score))},
         by_class=by_class,
         comparison=comparison,
@@ -104,7 +104,7 @@ def comparison_page(
 def _script_data(study: Study) -> dict[str, Any]:
     """Return the dots of the chart, and the numbers behind the slider."""
     front = read_front(study.comparison, study.verdict.fronts)
-    n = study.comparison.closer.n_calibration
+    n = study.comparison.sample.n_calibration
     return {
         "ratio": RATIO,
         "front": {
