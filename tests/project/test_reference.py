@@ -190,6 +190,8 @@ def test_questions_lead_to_every_page_of_the_gallery():
 
 READ = (
     "index",
+    "installation",
+    "tutorial",
     "questions",
     "reference/measuring",
     "command-line",
@@ -203,7 +205,7 @@ AXE = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}  # all rules; of th
 
 @pytest.fixture(scope="module")
 def seen(site, browser):
-    """Six pages of the site, each loaded once: (what axe finds by day and by night, how wide it is on a phone)."""
+    """Some pages of the site, each loaded once: (what axe finds by day and by night, how wide it is on a phone)."""
     found, page = {}, browser.new_page()
     for name in READ:
         page.set_viewport_size({"width": 1440, "height": 900})
