@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian
+from pippin._conformal.mondrian import Level
 from pippin._conformal.calibrate import ranks_from_1
 from pippin._conformal.clusters import NULL, clusters_of, on_null, plan, sharing
 from pippin._conformal.predictor import ConformalPredictor, without_scores
@@ -96,7 +97,7 @@ class Calibration:
     def __init__(
         self,
         score: Score | str = "repip",
-        alpha: mondrian.Level = 0.1,
+        alpha: Level = 0.1,
         *,
         classes: Classes,
         per: Any = None,
