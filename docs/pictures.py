@@ -1,10 +1,10 @@
 """Draw the pictures of README.md and of the site's start page into docs/_static, each for light and dark pages.
 
-    python docs/pictures.py [digits] [front] [speed]
+    python docs/pictures.py [digits] [front] [speed] [coverage]
 
 `digits` shows prediction sets of handwritten digits, `front` size against singletons of every score on the embedded
-example, and `speed` the times in docs/bench.json, if that file exists. Each PNG file holds its caption, which a test
-compares with what this script computes.
+example, `speed` the times in docs/bench.json, if that file exists, and `coverage` the distribution of coverage over
+calibration sets. Each PNG file holds its caption, which a test compares with what this script computes.
 """
 
 import json
@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import FuncFormatter, PercentFormatter
+from scipy.stats import beta
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -278,7 +279,7 @@ def styled(axes: Axes, theme: Theme) -> Axes:
 
 def main(names: list[str]) -> None:
     """Draw the named pictures, or all, and print the caption of each."""
-    for name in names or ("digits", "front", "speed"):
+    for name in names or PICTURES:
         if name == "speed" and not (DOCS / "bench.json").exists():
             print("speed: docs/bench.json is missing; `make bench` measures it")
             continue
@@ -301,6 +302,32 @@ def front_picture() -> Picture:
     return f"Mean size and singletons: {', '.join(shown)}", partial(draw_front, rows=rows)
 
 
+def coverage_picture() -> Picture:
+    plans = [pippin.plan(alpha=0.1, n=n) for n in (100, 500, 2_000)]
+    ranges = (f"{plan.low:.1%} to {plan.high:.1%} with {plan.n:,} rows" for plan in plans)
+    return f"Coverage in 95% of calibrations: {', '.join(ranges)}", partial(draw_coverage, plans=plans)
+
+
+def draw_coverage(theme: Theme, plans: list[pippin.Plan]) -> Figure:
+    """Draw the Beta densities of coverage over calibration sets of several sizes."""
+    figure = Figure((WIDTH, 2.9))
+    axes = styled(figure.add_axes((0.015, 0.17, 0.97, 0.74)), theme)
+    x = np.linspace(0.8, 1, 801)
+    for plan, color in zip(plans, (theme.quiet, theme.ink, theme.good), strict=True):
+        density = beta(plan.k, plan.n + 1 - plan.k).pdf(x)
+        axes.plot(x, density, color=color, linewidth=2)
+        axes.fill_between(x, density, color=color, alpha=0.15, linewidth=0)
+        place = int(np.flatnonzero(density > 0.65 * density.max())[-1])  # on the right flank
+        label = f"{plan.n:,} calibration rows: {plan.low:.1%} to {plan.high:.1%}"
+        start = {"xytext": (8, 0), "textcoords": "offset points", "fontsize": 10, "color": color}
+        axes.annotate(label, (x[place], density[place]), **start)
+    axes.axvline(0.9, color=theme.ink, linewidth=1)
+    axes.set(xlim=(0.8, 1), ylim=(0, None), xticks=np.arange(0.82, 1, 0.02), yticks=[])
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_xlabel("coverage, given the calibration set", color=theme.ink)
+    return figure
+
+
 def speed_picture() -> Picture:
     figures = json.loads((DOCS / "bench.json").read_text("utf-8"))
     case = max(figures["peers"], key=lambda case: case["rows"] * case["classes"])
@@ -312,7 +339,12 @@ def speed_picture() -> Picture:
     return caption, partial(draw_speed, case=case)
 
 
-PICTURES: dict[str, Callable[[], Picture]] = {"digits": digits_picture, "front": front_picture, "speed": speed_picture}
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "digits": digits_picture,
+    "front": front_picture,
+    "speed": speed_picture,
+    "coverage": coverage_picture,
+}
 
 if __name__ == "__main__":
     main(sys.argv[1:])
