@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian
-from pippin._conformal.mondrian import Level
 from pippin._conformal.calibrate import ranks_from_1
 from pippin._conformal.clusters import NULL, clusters_of, on_null, plan, sharing
+from pippin._conformal.mondrian import Level
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
 from pippin._engine import dispatch
