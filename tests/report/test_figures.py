@@ -138,8 +138,11 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
     methods = ["pip", "repip", "pip per class", "repip(gamma=0.05) per class nonempty", "repip nonempty"]
     comparison = pippin.compare(data.probs, data.labels, methods, splits=20)
     judged = verdict.judge(comparison.trial, comparison)
-    assert [comparison_plots.look(one).hollow for one in comparison.scores] == [False, False, True, True, True]
-    assert comparison_plots.look(comparison.scores[0]).colour == comparison_plots.look(comparison.scores[2]).colour
+    assert [comparison_plots.family_style(one).hollow for one in comparison.scores] == [False, False, True, True, True]
+    assert (
+        comparison_plots.family_style(comparison.scores[0]).color
+        == comparison_plots.family_style(comparison.scores[2]).color
+    )
     (ax,) = figures.front(comparison, judged).axes
     texts = {text.get_text(): text for text in ax.texts}
     wanted = [drawing.short(one) for one in comparison.scores]

@@ -1,1 +1,1 @@
-"""Pictures of sets and predictors, each on axes of its own: the report puts them together, `.plot()` shows one."""
+"""Matplotlib plots for `.plot()` and for the report."""

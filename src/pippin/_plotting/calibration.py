@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pippin._plotting import drawing
-from pippin._plotting.drawing import GREEN, INK, LINE, MET, MISSED, QUIET, SPARE, TARGET, drawn, write_labels
+from pippin._plotting.drawing import GREEN, INK, LINE, MET, MISSED, QUIET, SPARE, TARGET, styled, write_labels
 from pippin._runtime.arrays import Flags, Vector
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pippin._theory.planning import Plan
 
 BINS = 50
-STEEP = 20  # highest bar over the middle one from which heights are logarithmic
-FAR = 6  # range of the scores that is drawn, as a multiple of the range up to the threshold
-EXPLAINED = 20  # classes of an explanation that are drawn
-POINTS, REACH = 400, 4.5  # of the density of coverage: points, and standard deviations on either side of the mean
-CONFUSIONS = 10  # confusions that are drawn
+STEEP = 20  # ratio of the highest to the median bar from which heights are logarithmic
+FAR = 6  # ratio of the range of all scores to the range up to the threshold from which the axis is cut
+EXPLAINED = 20  # classes of an explanation that are drawn, at most
+POINTS, REACH = 400, 4.5  # density of coverage: number of points, and range in standard deviations around the mean
+CONFUSIONS = 10  # confusions that are drawn, at most
 
 
-@drawn
+@styled
 def plot_scores(
     scores: Vector, weights: Vector | None, threshold: float | None, name: str, ax: "Axes | None"
 ) -> "Axes":
@@ -40,8 +40,8 @@ def plot_scores(
         edges = _edges(low, high, cut, inside)
         heights = np.histogram(scores[here], edges, weights=None if weights is None else weights[here])[0]
         label = f"{'' if threshold is None else text}{int(here.sum()):,} rows"
-        colour, hatch, edge = (MET, "", MET) if inside else (MISSED, "///", INK)
-        paint: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": edge, "linewidth": 0}
+        color, hatch, edge = (MET, "", MET) if inside else (MISSED, "///", INK)
+        paint: dict[str, Any] = {"color": color, "hatch": hatch, "edgecolor": edge, "linewidth": 0}
         ax.bar(edges[:-1], heights, np.diff(edges), align="edge", label=label, **paint)
         positive += heights[heights > 0].tolist()
     if positive and max(positive) > STEEP * float(np.median(positive)):
@@ -58,23 +58,23 @@ def plot_scores(
 
 
 def _range(scores: Vector, cut: float) -> tuple[float, float]:
-    """Return the range of the scores, cut if few scores are far beyond the threshold."""
+    """Return the range of scores to draw, cut if the largest scores are far beyond the threshold."""
     low, high = _finite_range(scores)
     return low, low + 3 * (cut - low) if low < cut < high and high - low > FAR * (cut - low) else high
 
 
 def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
-    """Return the edges of the bars on one side of the threshold, which is an edge itself."""
+    """Return the bin edges on one side of the threshold, which is an edge itself."""
     bar = ((high - low) or 1.0) / BINS
     start, stop = (low, min(cut, high)) if inside else (cut, high)
     return np.linspace(start, stop if stop > start else start + bar, max(1, round((stop - start) / bar)) + 1)
 
 
-@drawn
+@styled
 def plot_thresholds(
-    names: Sequence[object], thresholds: Vector, notes: Sequence[str], told: tuple[str, str], ax: "Axes | None"
+    names: Sequence[object], thresholds: Vector, notes: Sequence[str], labels: tuple[str, str], ax: "Axes | None"
 ) -> "Axes":
-    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `told` is the title and the axis."""
+    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `labels`: title and x label."""
     order = np.argsort(-np.asarray(thresholds), kind="stable").tolist()
     ax, shown, places = drawing.named_rows(ax, order, names, notes, "thresholds")
     at, infinite = _at_edge(np.asarray(thresholds)[shown])
@@ -83,15 +83,15 @@ def plot_thresholds(
     for which, marker in ((~infinite, "o"), (infinite, ">")):
         ax.plot(at[which], np.array(places)[which], linestyle="", marker=marker, color=LINE, clip_on=False, zorder=4)
     ax.set_xlim(left=low)
-    title, label = told
+    title, label = labels
     write_labels(ax, title, label + ("; arrows: infinite" if infinite.any() else ""))
     ax.grid(axis="x")
     return ax
 
 
-@drawn
+@styled
 def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
-    """Plot the score of every class as a bar from its threshold; hatched for classes outside the set."""
+    """Plot each class's score as a bar that begins at its threshold, hatched for classes outside the set."""
     shown = explanation.classes[:EXPLAINED]
     places = list(range(len(shown)))
     ax = drawing.new_axes(ax, 8, 1.5 + 0.3 * len(shown))
@@ -104,7 +104,7 @@ def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
     ax.plot(limits, places, color=TARGET, marker="|", markersize=15, markeredgewidth=2.4, label="threshold", **marks)
     for place, one in zip(places, shown, strict=True):
         p = "" if one.p_value is None else f", p = {one.p_value:.3g}"
-        drawing.beside(ax, place, f"{'in' if one.inside else 'out'}: {one.probability:.1%}{p}")
+        drawing.write_note(ax, place, f"{'in' if one.inside else 'out'}: {one.probability:.1%}{p}")
     drawing.name_rows(ax, places, [one.name for one in shown])
     if left_out := len(explanation.classes) - len(shown):
         ax.text(0, -0.02, f"{left_out:,} less probable classes are not drawn", transform=ax.transAxes, color=QUIET)
@@ -116,7 +116,7 @@ def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
 
 
 def _at_edge(values: Vector) -> tuple[Vector, Flags]:
-    """Return the values with infinite ones moved a little beyond the others, and a mask of these."""
+    """Return the values with infinite ones moved just beyond the finite ones, and the mask of the infinite ones."""
     infinite = np.isinf(values)
     low, high = _finite_range(values)
     return np.where(infinite, high + 0.06 * ((high - min(low, 0.0)) or 1.0), values), infinite
@@ -128,17 +128,18 @@ def _finite_range(values: Vector) -> tuple[float, float]:
 
 
 def category_names(table: dict[str, list[Any]], per: str) -> list[str]:
-    """Name the rows of a table of thresholds: by class, group or kind, or by class and group."""
+    """Name the categories of a table of thresholds by class, group or kind, or by class and group."""
     kinds = [per] if per in ("group", "kind") else [name for name in ("class", "group") if name in table]
     names = [", ".join(map(str, row)) for row in zip(*(table[kind] for kind in kinds), strict=True)]
     if "cluster" not in table:
         return names
-    return [name if own is None else f"{name} ({own})" for name, own in zip(names, table["cluster"], strict=True)]
+    clusters = zip(names, table["cluster"], strict=True)
+    return [name if cluster is None else f"{name} ({cluster})" for name, cluster in clusters]
 
 
-@drawn
+@styled
 def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
-    """Plot the density of coverage over calibrations, shaded from `low` to `high`, and the target."""
+    """Plot the density of coverage over calibration sets, shaded from `low` to `high`, and the target."""
     ax = drawing.new_axes(ax, 7, 3.4)
     if plan.finite:
         _draw_density(ax, plan)
@@ -149,7 +150,7 @@ def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
     drawing.percent_axis(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    few = "calibration examples" if plan.finite else "examples: every set holds all classes"
+    few = "calibration examples" if plan.finite else "examples: every set contains all classes"
     write_labels(ax, f"Coverage from {plan.n:,} {few}", "coverage on new objects, over repeated calibrations", pad=18)
     return ax
 
@@ -172,7 +173,7 @@ def _draw_density(ax: "Axes", plan: "Plan") -> None:
     ax.set_ylim(0, 1.45 * float(density.max()))
 
 
-@drawn
+@styled
 def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
     """Plot each class ratio with two standard errors, the largest on top, and a line at 1."""
     order = sorted(range(len(result.classes)), key=lambda k: -result.ratios[k])
@@ -187,7 +188,7 @@ def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
     return ax
 
 
-@drawn
+@styled
 def plot_confusions(metrics: "OutOfFoldMetrics", ax: "Axes | None") -> "Axes":
     """Plot a line for each confusion that changed, from its share before sharpening to its share after it."""
     shown = metrics.confusions[:CONFUSIONS]

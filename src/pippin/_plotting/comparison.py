@@ -1,4 +1,4 @@
-"""Plots of comparisons: mean size against singletons, metrics of every split, and sweeps."""
+"""Plots of comparisons: mean size against singleton rate, metrics of every split, and sweeps."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pippin._plotting import drawing
-from pippin._plotting.drawing import HIGHLIGHT, INK, SYMBOLS, FamilyStyle, drawn, short, size_axis, write_labels
+from pippin._plotting.drawing import HIGHLIGHT, INK, SYMBOLS, FamilyStyle, short, size_axis, styled, write_labels
 from pippin._runtime.arrays import Vector
 
 if TYPE_CHECKING:
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
     from pippin._compare.tuning import Sweep
 
 PANELS = {
-    "coverage": ("Coverage", "sets that hold the true class"),
+    "coverage": ("Coverage", "sets that contain the true class"),
     "mean_size": ("Size", "classes per set; less is better"),
     "singleton_rate": ("Singletons", "sets with one class; more is better"),
 }
 SWEPT = ("mean_size", "singleton_rate")
-MOST_DOTS = 2000  # splits drawn as points; of more, evenly chosen ones
+MOST_DOTS = 2000  # splits drawn as points, at most; evenly spaced among all splits
 DOTS: dict[str, Any] = {"s": 7, "alpha": 0.45, "linewidths": 0, "rasterized": True}
-CROWDED = 12  # values from which the ticks of a sweep stand upright
+CROWDED = 12  # values of a sweep above which tick labels are vertical
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
 BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
-SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")  # of a text by the sign of its offset
-AROUND = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))  # offsets in points
+# Alignment of a text by the sign of its offset (0, 1, -1), and the offsets to try, in points.
+SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")
+OFFSETS = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 
 
-def look(method: "Method") -> FamilyStyle:
-    """Return the style of the score's family; hollow for a method that is not the plain score."""
-    return drawing.LOOKS.get(method.score.name, drawing.OTHER)._replace(hollow=not method.plain)
+def family_style(method: "Method") -> FamilyStyle:
+    """Return the style of a method: that of its family of scores, hollow unless the method is plain."""
+    return drawing.STYLES.get(method.score.name, drawing.OTHER)._replace(hollow=not method.plain)
 
 
 class Dot(NamedTuple):
-    """A method and its means."""
+    """A method with its mean size and singleton rate."""
 
     method: "Method"
     size: float
@@ -50,7 +51,7 @@ class Dot(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Members of a family that differ in one parameter."""
+    """Scores of one family that differ in one parameter only."""
 
     title: str
     parameter: str
@@ -59,7 +60,7 @@ class Trace(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Content of the figure: compared scores, lines of families, and the dots that no other beats in both means."""
+    """Content of the plot: compared methods, families as lines, and the Pareto front of all dots."""
 
     compared: tuple[Dot, ...]
     traces: tuple[Trace, ...]
@@ -67,7 +68,7 @@ class Front(NamedTuple):
 
 
 def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
-    """Arrange the means for drawing; `fronts` are the comparisons of whole families, by name."""
+    """Collect the means of a comparison and of comparisons of whole families, by name."""
     compared = _dots(comparison)
     traces = [trace for family in fronts.values() for trace in _traces(_dots(family))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
@@ -84,7 +85,7 @@ def _dots(comparison: "Comparison") -> tuple[Dot, ...]:
 
 
 def _traces(dots: Sequence[Dot]) -> list[Trace]:
-    """Divide the members of a family by all parameters but the first."""
+    """Group the scores of a family into lines along which only the first parameter varies."""
     traces = []
     for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.method.score.parameters[1:])):
         members = tuple(group)
@@ -96,27 +97,27 @@ def _traces(dots: Sequence[Dot]) -> list[Trace]:
     return traces
 
 
-@drawn
+@styled
 def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax: "Axes | None") -> "Axes":
-    """Plot mean size against the share of singletons, with a legend."""
-    known, ax = read_front(comparison, fronts), drawing.new_axes(ax, 8, 5.4)
-    draw_front(ax, known)
+    """Plot mean size against the singleton rate, with a legend."""
+    front, ax = read_front(comparison, fronts), drawing.new_axes(ax, 8, 5.4)
+    draw_front(ax, front)
     ax.legend(loc="best", fontsize=9.5)
     ax.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # axes have a figure
-    label_front(ax, known)
+    label_front(ax, front)
     return ax
 
 
-@drawn
+@styled
 def plot_choice(comparison: "Comparison", chosen: "Method", ax: "Axes | None") -> "Axes":
-    """Plot mean size against the share of singletons of many candidates; only the chosen one is named."""
-    known, ax = read_front(comparison, {}), drawing.new_axes(ax, 8, 5.4)
-    with_front(ax, known, f"{short(chosen)}, chosen among {len(known.compared):,} candidates")
-    for dot in known.compared:
+    """Plot mean size against the singleton rate of many candidates, and name the chosen one."""
+    front, ax = read_front(comparison, {}), drawing.new_axes(ax, 8, 5.4)
+    prepare_front(ax, front, f"{short(chosen)}, chosen among {len(front.compared):,} candidates")
+    for dot in front.compared:
         best = dot.method == chosen
-        colour, marker, _ = look(dot.method)
-        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 15 if best else 6, "zorder": 3 + best}
-        ax.plot(dot.size, dot.singletons, markeredgecolor=INK if best else colour, **style)
+        color, marker, _ = family_style(dot.method)
+        style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 15 if best else 6, "zorder": 3 + best}
+        ax.plot(dot.size, dot.singletons, markeredgecolor=INK if best else color, **style)
         if best:
             place: dict[str, Any] = {"textcoords": "offset points", "fontweight": "bold", "parse_math": False}
             ax.annotate(short(chosen), (dot.size, dot.singletons), (12, -14), **place)
@@ -124,30 +125,30 @@ def plot_choice(comparison: "Comparison", chosen: "Method", ax: "Axes | None") -
     return ax
 
 
-def with_front(ax: "Axes", known: Front, title: str = "") -> None:
-    """Prepare the axes, and mark the dots that no other beats in both means."""
-    sizes = [dot.size for dots in (known.compared, *(trace.dots for trace in known.traces)) for dot in dots]
+def prepare_front(ax: "Axes", front: Front, title: str = "") -> None:
+    """Prepare the axes, and draw the Pareto front."""
+    sizes = [dot.size for dots in (front.compared, *(trace.dots for trace in front.traces)) for dot in dots]
     size_axis(ax, "x", min(sizes), max(sizes))
     drawing.percent_axis(ax, "y")
-    ax.plot(*_xy(known.best), label="not beaten in both", **BEST)
+    ax.plot(*_xy(front.best), label="not beaten in both", **BEST)
     ax.margins(0.09)
     ax.grid()
     write_labels(ax, title, "← better      size", "singletons      better →")
 
 
-def draw_front(ax: "Axes", known: Front) -> None:
-    """Draw mean size against the share of singletons; up and to the left is better."""
-    with_front(ax, known)
-    for trace in known.traces:
-        colour, marker, _ = look(trace.dots[0].method)
-        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
+def draw_front(ax: "Axes", front: Front) -> None:
+    """Draw mean size against the singleton rate; up and to the left is better."""
+    prepare_front(ax, front)
+    for trace in front.traces:
+        color, marker, _ = family_style(trace.dots[0].method)
+        style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4.5, "linewidth": 1.3}
         ax.plot(*_xy(trace.dots), linestyle=DASHES[trace.dash], label=trace.title, **style)
-    for dot in known.compared:
-        colour, marker, hollow = look(dot.method)
+    for dot in front.compared:
+        color, marker, hollow = family_style(dot.method)
         size = 17 if marker == "*" else 11
-        face, edge, width = ("white", colour, 2.4) if hollow else (colour, INK, 1)
+        face, edge, width = ("white", color, 2.4) if hollow else (color, INK, 1)
         ax.plot(dot.size, dot.singletons, marker=marker, markersize=size, zorder=5, mfc=face, mec=edge, mew=width)
-    if any(look(dot.method).hollow for dot in known.compared):
+    if any(family_style(dot.method).hollow for dot in front.compared):
         ax.plot([], [], linestyle="", marker="o", label=f"hollow: {HOLLOW}", **HOLLOW_MARK)
 
 
@@ -155,50 +156,50 @@ def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
     return [dot.size for dot in dots], [dot.singletons for dot in dots]
 
 
-def label_front(ax: "Axes", known: Front) -> None:
-    """Name the compared scores, then values along the lines where they cover nothing; the layout is final."""
-    taken = [drawing.square(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(known.compared)))]
-    for trace in known.traces:
+def label_front(ax: "Axes", front: Front) -> None:
+    """Name the compared methods, then values along the lines if space permits; the layout must be final."""
+    taken = [drawing.square(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(front.compared)))]
+    for trace in front.traces:
         points = ax.transData.transform(np.transpose(_xy(trace.dots)))
-        for (x, y), (x2, y2) in pairwise(points):  # a mark every few pixels, so that texts keep clear of the line
+        for (x, y), (x2, y2) in pairwise(points):  # boxes along the line, so that no text covers it
             steps = np.linspace(0, 1, int(max(abs(x2 - x), abs(y2 - y)) // 5) + 2)
             taken += [drawing.square(x + (x2 - x) * t, y + (y2 - y) * t, 1.5) for t in steps]
-    for dot in known.compared:
+    for dot in front.compared:
         _write(ax, dot, short(dot.method), taken, needed=True, fontsize=11, fontweight="bold", color=INK)
-    for trace in known.traces:
+    for trace in front.traces:
         symbol, last = SYMBOLS.get(trace.parameter, trace.parameter), len(trace.dots) - 1
         for i in sorted({0, last // 3, 2 * last // 3, last}, key=lambda i: i not in (0, last)):
             dot = trace.dots[i]
             text = f"{symbol}={dict(dot.method.score.parameters)[trace.parameter]:g}"
-            _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=look(dot.method).colour)
+            _write(ax, dot, text, taken, needed=False, fontsize=8.5, color=family_style(dot.method).color)
 
 
 def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, **font: Any) -> None:
-    """Write a text at the first free place around the dot; a needed one at the least crowded, any other not at all."""
+    """Write a text at the offset from the dot with the fewest overlaps; unless needed, only without overlaps."""
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
 
-    def put(offset: tuple[float, float]) -> "Bbox":
+    def move_to(offset: tuple[float, float]) -> "Bbox":
         note.set(position=offset, ha=SIDES[int(np.sign(offset[0]))], va=HEIGHTS[int(np.sign(offset[1]))])
         return note.get_window_extent().padded(1)
 
-    def crowding(offset: tuple[float, float]) -> int:
-        box = put(offset)
+    def overlaps(offset: tuple[float, float]) -> int:
+        box = move_to(offset)
         inside = ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1
         return int(box.count_overlaps(taken)) + 1000 * (not inside)
 
     best = min(
-        ((far * dx, far * dy) for far in ((1.3, 2.2, 3.4) if needed else (1,)) for dx, dy in AROUND), key=crowding
+        ((far * dx, far * dy) for far in ((1.3, 2.2, 3.4) if needed else (1,)) for dx, dy in OFFSETS), key=overlaps
     )
-    if needed or not crowding(best):
-        taken.append(put(best))
+    if needed or not overlaps(best):
+        taken.append(move_to(best))
     else:
         note.remove()
 
 
-@drawn
+@styled
 def plot_metric(comparison: "Comparison", metric: str, ax: "Axes | None") -> "Axes":
-    """Plot one metric of every score."""
+    """Plot one metric of every method as a violin."""
     longest = max(len(short(score)) for score in comparison.scores)
     ax = drawing.new_axes(ax, 6.4 + 0.09 * longest, 1.4 + 0.62 * len(comparison.scores))
     draw_metric(ax, comparison, metric)
@@ -207,15 +208,15 @@ def plot_metric(comparison: "Comparison", metric: str, ax: "Axes | None") -> "Ax
 
 
 def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
-    """Draw a violin for each score, one point per split, and a mark for the mean."""
+    """Draw a violin for each method, one point per split, and a mark at the mean."""
     values, places = comparison.metric(metric), range(len(comparison.scores))
     _metric_axis(ax, "x", metric, values)
     bodies: Any = ax.violinplot(list(values), places, orientation="horizontal", widths=0.86, showextrema=False)
     for place, body in enumerate(bodies["bodies"]):
-        colour, _, hollow = look(comparison.scores[place])
-        body.set(facecolor=colour, edgecolor=INK, alpha=0.18 if hollow else 0.45, linewidth=0.7)
+        color, _, hollow = family_style(comparison.scores[place])
+        body.set(facecolor=color, edgecolor=INK, alpha=0.18 if hollow else 0.45, linewidth=0.7)
         body.set(linestyle=(0, (4, 2)) if hollow else "-")
-        ax.scatter(*_spread(values[place], place), **DOTS, color=colour)
+        ax.scatter(*_spread(values[place], place), **DOTS, color=color)
     ax.plot(values.mean(axis=1), places, linestyle="", marker="|", markersize=15, mew=2.2, color=INK, zorder=4)
     if ax.get_xscale() == "linear":
         ax.locator_params(axis="x", nbins=5)
@@ -223,9 +224,9 @@ def draw_metric(ax: "Axes", comparison: "Comparison", metric: str) -> None:
         drawing.target(ax, comparison.alpha)
 
 
-@drawn
+@styled
 def plot_sweep(swept: "Sweep") -> "tuple[Axes, ...]":
-    """Plot size and singletons against the parameter, on two axes."""
+    """Plot mean size and singleton rate against the parameter, on two axes."""
     axes = drawing.new_row(len(SWEPT), 11, 4.4)
     for ax, metric in zip(axes, SWEPT, strict=True):
         draw_sweep(ax, swept, metric)
@@ -235,10 +236,10 @@ def plot_sweep(swept: "Sweep") -> "tuple[Axes, ...]":
 def draw_sweep(ax: "Axes", swept: "Sweep", metric: str) -> None:
     """Draw one metric against the parameter: one point per split, a line through the means."""
     places, values = range(len(swept.values)), swept.comparison.metric(metric)
-    colour, marker, _ = look(swept.comparison.scores[0])
+    color, marker, _ = family_style(swept.comparison.scores[0])
     _metric_axis(ax, "y", metric, values)
     for place, of_value in zip(places, values, strict=True):
-        ax.scatter(*_spread(of_value, place)[::-1], **DOTS, color=colour)
+        ax.scatter(*_spread(of_value, place)[::-1], **DOTS, color=color)
     ax.plot(places, values.mean(axis=1), color=INK, linewidth=1.2, marker=marker, markersize=7, mfc="white")
     ax.set_xlabel(f"{SYMBOLS.get(swept.parameter, swept.parameter)} of {short(swept.score)}", parse_math=False)
     ax.set_xticks(places, [f"{value:g}" for value in swept.values], fontsize=9.5 if len(places) > 8 else 11)
@@ -257,6 +258,6 @@ def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
 
 
 def _spread(values: Vector, place: int) -> tuple[Vector, Vector]:
-    """Return one point per split, or some of very many, and its place, jittered the same way every time."""
+    """Return the values of the drawn splits, and their places with reproducible jitter."""
     chosen = values[:: -(-len(values) // MOST_DOTS)]
     return chosen, place + np.random.default_rng(0).uniform(-0.2, 0.2, len(chosen))

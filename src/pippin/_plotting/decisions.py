@@ -1,4 +1,4 @@
-"""Plots of decisions: the share and the certificates of each action, calibration of β, and comparisons."""
+"""Plots of decisions: share and certificates of each action, calibration of β, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pippin._plotting import drawing
-from pippin._plotting.comparison import look
-from pippin._plotting.drawing import INK, LINE, QUIET, SPARE, TARGET, drawn, short, write_labels
+from pippin._plotting.comparison import family_style
+from pippin._plotting.drawing import INK, LINE, QUIET, SPARE, TARGET, short, styled, write_labels
 from pippin._runtime.arrays import Vector
 from pippin._runtime.showing import format_number
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from pippin._decisions.decider import Decider
     from pippin._decisions.decisions import Decisions
 
-COLOURS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
-NAMED = len(drawing.LOOKS)  # lines that have a name in the legend, at most
-TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of alpha
+COLORS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
+NAMED = len(drawing.STYLES)  # entries of a legend, at most
+TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of an axis of alpha
 
 
-@drawn
+@styled
 def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
-    """Plot a bar for the share of each action, divided by the utility that is certified, the best first."""
+    """Plot the share of each action as a bar, divided by the certified utility, largest first."""
     places, n = list(range(len(decisions.names))), max(1, len(decisions))
     ax = drawing.new_axes(ax, 8, 1.5 + 0.5 * len(places))
     levels = np.unique(decisions.certificates)[::-1]
     start = np.zeros(len(places))
     for number, level in enumerate(levels.tolist()):
         shares = np.bincount(decisions.codes[decisions.certificates == level], minlength=len(places)) / n
-        nothing = level == -np.inf
-        colour = SPARE if nothing else COLOURS[number % len(COLOURS)]
-        style: dict[str, Any] = {"color": colour, "edgecolor": INK, "linewidth": 0.5}
-        ax.barh(places, shares, left=start, height=0.7, label="nothing" if nothing else format_number(level), **style)
+        no_certificate = level == -np.inf
+        color = SPARE if no_certificate else COLORS[number % len(COLORS)]
+        style: dict[str, Any] = {"color": color, "edgecolor": INK, "linewidth": 0.5}
+        label = "nothing" if no_certificate else format_number(level)
+        ax.barh(places, shares, left=start, height=0.7, label=label, **style)
         start += shares
     for place, count in enumerate(decisions.counts().values()):
-        certified = decisions.certificates[decisions.codes == place]
-        certified = certified[np.isfinite(certified)]
+        certified = decisions.certificates[(decisions.codes == place) & np.isfinite(decisions.certificates)]
         mean = f", certified {certified.mean():.3g} on average" if len(certified) else ""
-        drawing.beside(ax, place, f"{count / n:.1%} of {len(decisions):,}{mean}")
+        drawing.write_note(ax, place, f"{count / n:.1%} of {len(decisions):,}{mean}")
     drawing.name_rows(ax, places, decisions.names)
     drawing.percent_axis(ax, "x")
     ax.set_xlim(0, max(start.max(initial=0.0), 1e-9))
@@ -52,45 +52,45 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
     return ax
 
 
-@drawn
+@styled
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
-    """Plot the share of calibration rows whose certificate is kept, against β; a line and a mark for each cell."""
+    """Plot the share of calibration rows whose certificate holds against β, with a line for each category."""
     ax, categories, scores = drawing.new_axes(ax, 7, 3.8), decider._rule.categories, decider.calibration_scores
     assert scores is not None
-    cells = [scores[a:b] for a, b in pairwise(categories.offsets.tolist())]
-    few, lowest = len(cells) <= NAMED, 1.0
+    scores_by_category = [scores[a:b] for a, b in pairwise(categories.offsets.tolist())]
+    few, lowest = len(scores_by_category) <= NAMED, 1.0
     betas = dict(zip(categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
-    for number, (own, name) in enumerate(zip(cells, _cell_names(decider), strict=True)):
-        if not len(own):
+    for number, (values, name) in enumerate(zip(scores_by_category, _category_names(decider), strict=True)):
+        if not len(values):
             continue
-        colour = COLOURS[number % len(COLOURS)] if few else QUIET
-        y = np.concatenate([[float((own <= 0).mean())], np.arange(1, len(own) + 1) / len(own)])
+        color = COLORS[number % len(COLORS)] if few else QUIET
+        y = np.concatenate([[float((values <= 0).mean())], np.arange(1, len(values) + 1) / len(values)])
         lowest = min(lowest, float(y[0]))
         label = short(name) if few else None
-        ax.step(np.concatenate([[0.0], own]), y, where="post", color=colour, linewidth=1.6, label=label)
+        ax.step(np.concatenate([[0.0], values]), y, where="post", color=color, linewidth=1.6, label=label)
         if np.isfinite(betas[number]):
-            kept = float((own <= betas[number]).mean())
-            ax.plot(betas[number], kept, marker="o", color=colour, markeredgecolor=INK, zorder=4)
+            kept = float((values <= betas[number]).mean())
+            ax.plot(betas[number], kept, marker="o", color=color, markeredgecolor=INK, zorder=4)
     for number, level in enumerate((decider.levels or {"": decider.alpha}).values()):
-        colour = TARGET if decider.levels is None else COLOURS[number % len(COLOURS)]
-        ax.axhline(1 - level, color=colour, linestyle=(0, (5, 2)), linewidth=1.4)
+        color = TARGET if decider.levels is None else COLORS[number % len(COLORS)]
+        ax.axhline(1 - level, color=color, linestyle=(0, (5, 2)), linewidth=1.4)
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xlim(left=-0.1)
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
     drawing.percent_axis(ax, "y")
-    one = f": β = {format_number(decider.beta)}" if len(cells) == 1 else f", per {decider.per}"
-    write_labels(ax, f"What β buys{one}", "β: larger is more careful", "certificates kept")
-    if 1 < len(cells) <= NAMED:
+    title = f": β = {format_number(decider.beta)}" if len(scores_by_category) == 1 else f", per {decider.per}"
+    write_labels(ax, f"Certificates kept{title}", "β: larger is more careful", "certificates kept")
+    if 1 < len(scores_by_category) <= NAMED:
         ax.legend(fontsize=9.5)
     ax.grid(axis="y")
     return ax
 
 
-def _cell_names(decider: "Decider") -> list[str]:
-    """Name each cell by what its rows have in common."""
+def _category_names(decider: "Decider") -> list[str]:
+    """Name each Mondrian category by the kind, group or class that its rows share."""
     of, kinds, names = decider._rule.categories.lookup, decider._rule.kinds, []
-    for cell in range(len(decider._rule.categories.counts)):
-        groups, classes = (np.unique(part) for part in np.nonzero(of == cell))
+    for category in range(len(decider._rule.categories.counts)):
+        groups, classes = (np.unique(part) for part in np.nonzero(of == category))
         parts = [] if kinds is None else [kinds.names[int(kinds.codes[classes[0]])]]
         if decider.groups is not None:
             parts += [str(decider.groups[int(groups[0])]) if len(groups) == 1 else "every group"]
@@ -100,7 +100,7 @@ def _cell_names(decider: "Decider") -> list[str]:
     return names
 
 
-@drawn
+@styled
 def plot_promises(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
     """Plot the mean certificate and the mean utility, on two axes."""
     axes = drawing.new_row(2, 10.4, 4.8, sharey=True)
@@ -109,7 +109,7 @@ def plot_promises(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
 
 
 def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
-    """Draw the mean certificate and the mean utility at every level, a line for each kind of decisions."""
+    """Draw the mean certificate and the mean utility at every level, with a line for each decision rule."""
     left, right = axes
     for curve in comparison.curves:
         if curve.certificate is None:
@@ -117,7 +117,7 @@ def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> N
         else:
             _draw_curve(left, curve, curve.certificate)
             _draw_curve(right, curve, curve.utility)
-    for ax, title in ((left, "Promised: mean certificate"), (right, "Had: mean utility")):
+    for ax, title in ((left, "Certified: mean certificate"), (right, "Obtained: mean utility")):
         write_labels(ax, title, "α, the share of broken certificates allowed", "utility" if ax is left else "")
         drawing.log_axis(ax, "x", TICKS)
         ax.axvline(comparison.alpha, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.4)
@@ -127,8 +127,8 @@ def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> N
 
 
 def _draw_curve(ax: "Axes", curve: "DecisionCurve", values: Vector) -> None:
-    (colour, marker, _), size, width, zorder = drawing.FamilyStyle(INK, "o"), 7.0, 2.4, 4
+    (color, marker, _), size, width, zorder = drawing.FamilyStyle(INK, "o"), 7.0, 2.4, 4
     if curve.method is not None:
-        (colour, marker, _), size, width, zorder = look(curve.method), 5.0, 1.3, 3
-    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": size, "linewidth": width}
+        (color, marker, _), size, width, zorder = family_style(curve.method), 5.0, 1.3, 3
+    style: dict[str, Any] = {"color": color, "marker": marker, "markersize": size, "linewidth": width}
     ax.plot(curve.levels, values, label=short(curve.name), zorder=zorder, **style)

@@ -1,7 +1,7 @@
-"""Style and elements that the plots share, in the report and from `.plot()`.
+"""Style and elements that all plots share.
 
-No other module below the command line imports Matplotlib at its top; if Matplotlib is missing, importing this module
-raises an error that names the extra.
+Only this module imports Matplotlib at its top. Without Matplotlib, importing it raises an InputError that names the
+extra to install.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from pippin._runtime.errors import need
 from pippin._runtime.showing import visible
 
-need("A plot", "report", "matplotlib")  # before the imports, whose error would not name the extra
+need("A plot", "report", "matplotlib")  # before the imports, whose error does not name the extra
 
 import matplotlib.style  # noqa: E402 - behind `need`
 from matplotlib.axes import Axes  # noqa: E402 - behind `need`
@@ -24,11 +24,16 @@ Drawing = TypeVar("Drawing")
 Row = TypeVar("Row")
 
 INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
-LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"  # a line; bars that reach the target or not
+LINE, MET, MISSED, SPARE = (
+    "#0072b2",
+    "#56b4e9",
+    "#e69f00",
+    "#b0b7bf",
+)  # a line; bars that reach a target; bars that miss it; other marks
 GREEN = "#009e73"
-LONGEST = 34  # characters of a name in a figure
-FIRST, LAST = 30, 10  # rows of a plot that are drawn if there are too many
-RATIO = 5  # largest over smallest from which an axis is logarithmic
+LONGEST = 34  # characters of a name, at most
+FIRST, LAST = 30, 10  # of too many rows, the first and last ones are drawn
+RATIO = 5  # ratio of largest to smallest value from which an axis is logarithmic
 
 STYLE: dict[str, Any] = {
     "font.size": 11,
@@ -52,15 +57,15 @@ STYLE: dict[str, Any] = {
 
 
 class FamilyStyle(NamedTuple):
-    """Color and marker of a family of scores, distinct in grayscale too; hollow for methods that are no plain score."""
+    """Color and marker of a family of scores, distinct in grayscale too; `hollow` for methods that are not plain."""
 
-    colour: str
+    color: str
     marker: str
     hollow: bool = False
 
 
-# Colors of Okabe and Ito, which can be told apart with color vision deficiency.
-LOOKS = {
+# Colors of Okabe and Ito, which are distinct with color vision deficiency.
+STYLES = {
     "ip": FamilyStyle(MET, "o"),
     "margin": FamilyStyle("#cc79a7", "s"),
     "aps": FamilyStyle(MISSED, "^"),
@@ -75,8 +80,8 @@ OTHER = FamilyStyle("#7f7f7f", "h")
 SYMBOLS = {"gamma": "γ", "lam": "λ", "beta": "β", "mu": "μ"}
 
 
-def drawn(function: Callable[P, Drawing]) -> Callable[P, Drawing]:
-    """Decorate a function to draw in this package's style, without changing the user's settings."""
+def styled(function: Callable[P, Drawing]) -> Callable[P, Drawing]:
+    """Decorate a plot function so that it uses the style of this package and leaves the user's settings unchanged."""
 
     @wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Drawing:
@@ -87,12 +92,12 @@ def drawn(function: Callable[P, Drawing]) -> Callable[P, Drawing]:
 
 
 def new_axes(ax: Axes | None, width: float = 8, height: float = 3.4) -> Axes:
-    """Return the axes if given, else new ones of a figure that notebooks show, in inches."""
+    """Return the given axes, or else new ones of a figure that notebooks show; sizes are in inches."""
     return new_row(1, width, height)[0] if ax is None else ax
 
 
 def new_row(count: int, width: float, height: float, sharey: bool = False) -> tuple[Axes, ...]:
-    """Make axes in a row, in a figure that notebooks show."""
+    """Make a figure that notebooks show, and return its axes, in one row."""
     import matplotlib.pyplot as plt
 
     axes = plt.subplots(1, count, figsize=(width, height), layout="constrained", sharey=sharey, squeeze=False)[1]
@@ -100,13 +105,13 @@ def new_row(count: int, width: float, height: float, sharey: bool = False) -> tu
 
 
 def new_column(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """Make a figure for a page, with axes in a column that share the x axis."""
+    """Make a figure for a report, with axes in one column that share the x axis."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
 
 
 def short(name: object, longest: int = LONGEST) -> str:
-    """Return a name as visible text of limited length."""
+    """Return a name as printable text of limited length."""
     text = " ".join(visible(name).split())
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
@@ -117,35 +122,35 @@ def percent_axis(ax: Axes, axis: str) -> None:
 
 
 def size_axis(ax: Axes, axis: str, low: float, high: float) -> None:
-    """Format an axis of mean sizes: logarithmic with plain numbers if they differ by much."""
+    """Make an axis of mean sizes logarithmic if the largest is much larger than the smallest."""
     if 0 < RATIO * low < high:
         log_axis(ax, axis, LogLocator(subs=(1, 2, 5)))
 
 
 def log_axis(ax: Axes, axis: str, ticks: Any) -> None:
-    """Make an axis logarithmic, with plain numbers at the ticks of a locator or a sequence."""
+    """Make an axis logarithmic, with plain numbers at `ticks`, a locator or a sequence."""
     getattr(ax, f"set_{axis}scale")("log")
-    here = getattr(ax, f"{axis}axis")
-    (here.set_major_locator if isinstance(ticks, LogLocator) else here.set_ticks)(ticks)
-    here.set_major_formatter("{x:g}")
-    here.minorticks_off()
+    of_ax = getattr(ax, f"{axis}axis")
+    (of_ax.set_major_locator if isinstance(ticks, LogLocator) else of_ax.set_ticks)(ticks)
+    of_ax.set_major_formatter("{x:g}")
+    of_ax.minorticks_off()
 
 
 def powers_of_ten(ax: Axes) -> None:
-    """Format a y axis of logarithms as the numbers themselves."""
+    """Label a y axis of decimal logarithms with the numbers, 100 instead of 2."""
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(lambda log, _: f"{10**log:g}" if abs(log) < 4 else f"1e{log:g}")
 
 
 def write_labels(ax: Axes, title: str, x: str, y: str = "", pad: float | None = None) -> None:
-    """Write the title and the names of the axes."""
+    """Write the title and the labels of the axes."""
     ax.set_title(title, loc="left", pad=pad, parse_math=False)
     ax.set_xlabel(x, parse_math=False)
     ax.set_ylabel(y)
 
 
 def upright_line(ax: Axes, x: float, text: str, before: bool = False) -> None:
-    """Draw a dashed line at x in the color of targets, with a text above it, on its right or (`before`) its left."""
+    """Draw a dashed vertical line at x, with a text at its top, on the right or (`before`) on the left."""
     ax.axvline(x, color=TARGET, linestyle=(0, (5, 2)), linewidth=1.6, gid="level")
     place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
     side, shift = ("right", -4) if before else ("left", 4)
@@ -153,23 +158,23 @@ def upright_line(ax: Axes, x: float, text: str, before: bool = False) -> None:
 
 
 def square(x: float, y: float, reach: float) -> Bbox:
-    """Return the square around a point."""
+    """Return the square with center (x, y) and half side `reach`."""
     return Bbox.from_extents(x - reach, y - reach, x + reach, y + reach)
 
 
 def target(ax: Axes, alpha: float) -> None:
-    """Draw the coverage that is guaranteed."""
+    """Draw a vertical line at the guaranteed coverage."""
     upright_line(ax, 1 - alpha, f"1 − α = {1 - alpha:g}")
 
 
 def bar_style(met: Sequence[bool]) -> dict[str, Any]:
-    """Style of bars that reach a target, and (hatched) of those that do not."""
+    """Return the style of bars, with color and hatching by whether each reaches its target."""
     hatch = ["" if good else "///" for good in met]
     return {"color": [MET if good else MISSED for good in met], "hatch": hatch, "edgecolor": INK, "linewidth": 0.5}
 
 
-def arranged(rows: Sequence[Row]) -> tuple[list[Row], list[float], int]:
-    """Return the rows that are drawn, their places, and the number left out between the first and the last."""
+def shown_rows(rows: Sequence[Row]) -> tuple[list[Row], list[float], int]:
+    """Return the rows to draw, their positions, and the number of rows left out in the middle."""
     hidden = max(0, len(rows) - FIRST - LAST)
     shown = [*rows[:FIRST], *rows[FIRST + hidden :]] if hidden else list(rows)
     return shown, [i + (1.6 if hidden and i >= FIRST else 0.0) for i in range(len(shown))], hidden
@@ -178,33 +183,41 @@ def arranged(rows: Sequence[Row]) -> tuple[list[Row], list[float], int]:
 def named_rows(
     ax: Axes | None, order: Sequence[int], names: Sequence[object], notes: Sequence[str], kind: str
 ) -> tuple[Axes, list[int], list[float]]:
-    """Prepare axes with a name and a note for each row, the first on top; `kind` is the plural of what the rows are.
+    """Prepare axes with a name on the left and a note on the right of each row, from top to bottom.
 
-    `order` numbers the rows. Returns the axes, the numbers that are shown and their places.
+    Args:
+        ax: the axes; None for new ones.
+        order: indices of the rows, in the order of drawing.
+        names: the name of every row.
+        notes: the note of every row.
+        kind: plural of what the rows are, such as "classes".
+
+    Returns:
+        The axes, the indices of the rows that are drawn, and their positions.
     """
-    shown, places, hidden = arranged(order)
+    shown, places, hidden = shown_rows(order)
     ax = new_axes(ax, 8, 1.3 + 0.27 * (len(shown) + 2 * bool(hidden)))
     name_rows(ax, places, [names[i] for i in shown])
     for place, i in zip(places, shown, strict=True):
-        beside(ax, place, notes[i])
+        write_note(ax, place, notes[i])
     if hidden:
-        tell_hidden(ax, hidden, kind)
+        write_hidden(ax, hidden, kind)
     return ax, shown, places
 
 
-def tell_hidden(ax: Axes, hidden: int, kind: str) -> None:
-    """Write how many rows are left out."""
+def write_hidden(ax: Axes, hidden: int, kind: str) -> None:
+    """Write how many rows are not drawn."""
     note = f"{hidden:,} {kind} in between are not drawn"
     ax.text(0.01, FIRST + 0.3, note, va="center", style="italic", color=QUIET)
 
 
 def name_rows(ax: Axes, places: Sequence[float], names: Sequence[object], longest: int = LONGEST) -> None:
-    """Name the rows, the first on top."""
+    """Write the names of the rows, the first on top."""
     ax.set_yticks(places, [short(name, longest) for name in names], parse_math=False)
     ax.set_ylim(max([*places, 0]) + 0.6, -0.6)
 
 
-def beside(ax: Axes, place: float, text: str) -> None:
-    """Write a note to the right of a row."""
+def write_note(ax: Axes, place: float, text: str) -> None:
+    """Write a note on the right of a row."""
     at = ("axes fraction", "data")
     ax.annotate(text, (1, place), (10, 0), at, "offset points", va="center", fontsize=9.5, color=INK, parse_math=False)

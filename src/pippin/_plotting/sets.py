@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pippin._plotting import drawing
-from pippin._plotting.drawing import INK, MET, drawn, write_labels
+from pippin._plotting.drawing import INK, MET, styled, write_labels
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._theory.planning import share_interval
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from pippin._conformal.evaluation import Evaluation
     from pippin._conformal.sets import PredictionSets
 
-STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar
-EVERY_SIZE = 14  # the largest size up to which each has its own bar
+STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar, for many classes
+EVERY_SIZE = 14  # number of classes up to which every size has its own bar
 PLURALS = {"class": "classes", "group": "groups", "size": "sizes"}
 
 
 class SizeGroups(NamedTuple):
-    """Names of the bars, and the bar of every size: large sizes share one."""
+    """Names of the bars, and the index `of[size]` of the bar of each size."""
 
     names: list[str]
     of: Codes
 
 
 def size_groups(largest: int) -> SizeGroups:
-    """Group the sizes of sets of up to so many classes.
+    """Group set sizes from 0 to `largest` into bars.
 
     >>> size_groups(2).names, size_groups(70).names[-3:]
     (['0', '1', '2'], ['10–19', '20–49', '50–70'])
@@ -43,9 +43,9 @@ def size_groups(largest: int) -> SizeGroups:
     return SizeGroups(names, np.searchsorted(starts, np.arange(largest + 1), side="right") - 1)
 
 
-@drawn
+@styled
 def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
-    """Plot the share of sets of every size, singletons hatched."""
+    """Plot the share of sets of each size, with singletons hatched."""
     sizes, counts = np.unique(sets.sizes, return_counts=True)
     ax = drawing.new_axes(ax, 6.4, 3.4)
     groups = size_groups(int(sizes[-1]) if len(sizes) else 0)
@@ -57,20 +57,20 @@ def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
     return ax
 
 
-def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, colour: str) -> None:
-    """Draw a bar for the share of every size, that of singletons hatched."""
+def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, color: str) -> None:
+    """Draw a bar for the share of each size, with singletons hatched."""
     shares, places = np.zeros(len(groups.names)), range(len(groups.names))
     for size, count in counts.items():
         shares[groups.of[size]] += count / sum(counts.values())
     hatch = ["///" if name == "1" else "" for name in groups.names]
-    ax.bar(places, shares, color=colour, edgecolor=INK, linewidth=0.6, hatch=hatch)
+    ax.bar(places, shares, color=color, edgecolor=INK, linewidth=0.6, hatch=hatch)
     ax.set_xticks(places, groups.names)
     ax.tick_params(axis="x", rotation=90 if len(groups.names) > EVERY_SIZE + 1 or len(groups.names[-1]) > 2 else 0)
     drawing.percent_axis(ax, "y")
     ax.grid(axis="y")
 
 
-@drawn
+@styled
 def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Axes":
     """Plot coverage by class or group, the lowest on top, or by size; each with its 95% interval."""
     if what not in PLURALS:
@@ -93,7 +93,7 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
 
 
 def draw_shares(ax: "Axes", places: Sequence[float], values: Sequence[float], alpha: float | None) -> None:
-    """Draw a bar for every share, hatched if it is below 1 − alpha."""
+    """Draw a bar for each share, hatched if it is below 1 − alpha."""
     ax.barh(places, values, height=0.74, **drawing.bar_style([alpha is None or value >= 1 - alpha for value in values]))
     if alpha is not None:
         drawing.target(ax, alpha)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pippin._plotting.drawing import INK, LINE, TARGET, drawn, new_axes, new_column, powers_of_ten
+from pippin._plotting.drawing import INK, LINE, TARGET, new_axes, new_column, powers_of_ten, styled
 from pippin._theory.martingale import log_risk_capital
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pippin._online.risk_monitor import RiskMonitor
     from pippin._online.state import History
 
-WINDOWS = 40  # of coverage, at most
+WINDOWS = 40  # windows in which coverage is computed, at most
 
 
-@drawn
+@styled
 def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the maximum evidence of each block of rows, the limit, the alarm and the change point."""
+    """Plot the largest evidence in each block of rows, the limit, and after an alarm the alarm and the change point."""
     ax, history = new_axes(ax), monitor._history
     ends = history.block * np.arange(1, len(history.values) + 1)
     _plot_logs(ax, ends, history.values, math.log(monitor.limit))
@@ -28,11 +28,11 @@ def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
     return _labeled(ax, "row", "Evidence that rows have changed")
 
 
-@drawn
+@styled
 def plot_risk(monitor: "RiskMonitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the evidence after each block of labels, computed from the number of misses."""
+    """Plot the evidence after each block of labels, computed from the number of sets that missed the label."""
     ax, history, limit = new_axes(ax), monitor._history, monitor.alpha + monitor.tolerance
-    # rows and misses before the history begins, in files of the first format
+    # rows and misses before the history begins, in monitors of the first file format
     n_before, missed_before = monitor.n_rows - history.n, monitor.n_missed - history.total
     ends = n_before + history.block * np.arange(1, len(history.values) + 1)
     counts = zip((missed_before + np.cumsum(history.values)).tolist(), ends.tolist(), strict=True)
@@ -56,9 +56,9 @@ def _labeled(ax: "Axes", label: str, title: str, **legend: Any) -> "Axes":
     return ax
 
 
-@drawn
+@styled
 def plot_stream(misses: "History", alpha: float, ax: "Axes | None" = None) -> "Axes":
-    """Plot the coverage in windows of labels, and two standard errors around the target."""
+    """Plot the coverage in windows of labels, with a band of two standard errors around the target."""
     ax, n_blocks = new_axes(ax), len(misses.values)
     starts = np.arange(0, n_blocks, max(1, math.ceil(n_blocks / WINDOWS)))
     missed = np.add.reduceat(np.array(misses.values), starts) if n_blocks else np.zeros(0)
@@ -76,16 +76,16 @@ def plot_stream(misses: "History", alpha: float, ax: "Axes | None" = None) -> "A
 
 
 def mark_change(ax: "Axes", monitor: "Monitor") -> None:
-    """Mark the alarm and the change point, if there was an alarm."""
+    """Draw vertical lines at the alarm and the change point, if there was an alarm."""
     if monitor.alarm is not None:
         ax.axvline(monitor.alarm.row + 1, color=TARGET, linewidth=1.3)
         label = f"change, about row {monitor.changepoint:,}"
         ax.axvline(monitor.changepoint or 0, color=INK, linewidth=1.3, linestyle=":", label=label)
 
 
-@drawn
+@styled
 def draw_monitor(monitor: "Monitor") -> Any:
-    """Draw the evidence of a monitor, and with labels the coverage of its predictor's sets below; return a figure."""
+    """Return a figure of a monitor's evidence and, if it has labels, of the coverage of its sets below."""
     misses = monitor._misses
     figure, axes = new_column(1, 8, 3.2) if misses is None else new_column(2, 8, 5.6)
     plot_evidence(monitor, axes[0])

@@ -21,7 +21,7 @@ from pippin._conformal.evaluation import Evaluation
 from pippin._plotting import comparison as plots
 from pippin._plotting import drawing
 from pippin._plotting.decisions import draw_promises
-from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, LOOKS, QUIET, STYLE, TARGET, WARNING, drawn, short
+from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, STYLES, TARGET, WARNING, short, styled
 from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
 from pippin._runtime.disk import to_bytes, write_atomically
 from pippin.cli.toy import CASES, Case
@@ -47,7 +47,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-@drawn
+@styled
 def violins(comparison: Comparison) -> Figure:
     """Draw coverage, size and singletons of every score: a violin, and one point per split."""
     longest = max(len(short(score)) for score in comparison.scores)
@@ -59,7 +59,7 @@ def violins(comparison: Comparison) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def front(comparison: Comparison, verdict: Verdict) -> Figure:
     """Draw mean size against the share of singletons, and a line for each family of scores."""
     known = plots.read_front(comparison, verdict.fronts)
@@ -73,7 +73,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def promises(comparison: DecisionComparison) -> Figure:
     """Draw mean certificate and mean utility of decisions at every level."""
     figure = new_figure(10.4, 4.8)
@@ -81,7 +81,7 @@ def promises(comparison: DecisionComparison) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def sweep(swept: Sweep) -> Figure:
     """Draw size and singletons against a parameter's value: one point per split, a line through the means."""
     figure = new_figure(11, 4.4)
@@ -91,7 +91,7 @@ def sweep(swept: Sweep) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def toy() -> Figure:
     """Draw the paper's six toy cases: y always has probability 0.1, and its scores depend on the classes above it."""
     figure = new_figure(10, 5.6)
@@ -106,7 +106,7 @@ def toy() -> Figure:
 
 def _toy_case(ax: Axes, case: Case) -> None:
     row, rank = case.row(), len(case.above)
-    colors = [LOOKS["ip"].colour] * rank + [TARGET] + [GRID] * (len(row) - rank - 1)
+    colors = [STYLES["ip"].color] * rank + [TARGET] + [GRID] * (len(row) - rank - 1)
     bars = ax.bar(range(len(row)), row, color=colors, width=0.8)
     bars[rank].set(hatch="///", edgecolor=INK)
     ax.set_xticks(range(rank + 1), [*"abcdefgh"[:rank], "y"])
@@ -115,7 +115,7 @@ def _toy_case(ax: Axes, case: Case) -> None:
     ax.set_xlabel("     ".join(f"{names[name]} {value:.2f}" for name, value in case.computed().items()))
 
 
-@drawn
+@styled
 def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     """Draw the share of sets of each size on one split, for every score."""
     columns = 2 if len(evaluations) == 4 else min(3, len(evaluations))
@@ -124,7 +124,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     groups = size_groups(max(max(e.size_counts) for e in evaluations.values()))
     for ax, (spelling, evaluation) in zip(axes.flat, evaluations.items(), strict=False):
-        draw_sizes(ax, evaluation.size_counts, groups, plots.look(parse_methods(spelling)[0]).colour)
+        draw_sizes(ax, evaluation.size_counts, groups, plots.family_style(parse_methods(spelling)[0]).color)
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
@@ -134,7 +134,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]", narrow: bool = False) -> Figure:
     """Draw coverage of the classes, the least covered on top, as bars; of a second method as hollow marks.
 
@@ -143,14 +143,14 @@ def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]",
     longest = NARROW if narrow else drawing.LONGEST
     (title, coverage), *others = by_class.items()
     mean_sizes = dict(zip(map(str, comparison.scores), comparison.metric("mean_size").mean(axis=1), strict=True))
-    shown, places, hidden = drawing.arranged(sorted(coverage, key=lambda name: coverage[name][1]))
+    shown, places, hidden = drawing.shown_rows(sorted(coverage, key=lambda name: coverage[name][1]))
     figure = new_figure(4.8 if narrow else 9, 1.4 + 0.27 * (len(shown) + 2 * bool(hidden) + 1.5 * bool(others)))
     ax = figure.subplots()
     draw_shares(ax, places, [coverage[name][1] for name in shown], comparison.alpha)
     for place, name in zip(places, shown, strict=True):
-        drawing.beside(ax, place, f"{coverage[name][1]:.1%} of {coverage[name][0]:,}")
+        drawing.write_note(ax, place, f"{coverage[name][1]:.1%} of {coverage[name][0]:,}")
     if hidden:
-        drawing.tell_hidden(ax, hidden, "classes")
+        drawing.write_hidden(ax, hidden, "classes")
     for name, other in others:
         label = f"{short(name, longest)}, size {mean_sizes[name]:.2f}"
         (marks,) = ax.plot([other[k][1] for k in shown], places, "o", clip_on=False, zorder=4, label=label)

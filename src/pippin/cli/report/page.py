@@ -19,7 +19,7 @@ from pippin._compare.report_data import STEPS, LevelCurve, Study
 from pippin._compare.verdict import describe_absent_classes, describe_sample
 from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
-from pippin._plotting.comparison import HOLLOW, Dot, look, read_front
+from pippin._plotting.comparison import HOLLOW, Dot, family_style, read_front
 from pippin._plotting.drawing import RATIO
 from pippin._plotting.streams import draw_monitor
 from pippin._runtime.disk import to_bytes
@@ -86,7 +86,7 @@ def comparison_page(
         data=_script_data(study),
         decisions=study.decisions,
         drawings=drawings,
-        hollow=HOLLOW if any(look(method).hollow for method in comparison.scores) else "",
+        hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
         n_test=curves[0].n_test,
         photos=photos,
@@ -121,8 +121,8 @@ def _script_data(study: Study) -> dict[str, Any]:
 
 
 def _dot(dot: Dot) -> dict[str, Any]:
-    colour, marker, hollow = look(dot.method)
-    place = {"label": str(dot.method), "x": dot.size, "y": dot.singletons, "colour": colour, "marker": marker}
+    color, marker, hollow = family_style(dot.method)
+    place = {"label": str(dot.method), "x": dot.size, "y": dot.singletons, "colour": color, "marker": marker}
     return place | ({"hollow": True} if hollow else {})
 
 

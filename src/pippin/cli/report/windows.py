@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from pippin._plotting.drawing import INK, QUIET, drawn, short
+from pippin._plotting.drawing import INK, QUIET, short, styled
 from pippin.cli.report.figures import new_figure, save_figure
 from pippin.images.prepare import CutPhotograph, Record
 from pippin.images.we3ds import mask_classes
@@ -25,7 +25,7 @@ def write_windows(out: Path, example: CutPhotograph, record: Record) -> None:
     save_figure(class_counts(record.classes), out, "counts")
 
 
-@drawn
+@styled
 def cutting(example: CutPhotograph) -> Figure:
     """Draw one photograph with the labels of its windows; those that are kept are framed, what is left over is grey."""
     height, width = example.pixels.shape[:2]
@@ -53,7 +53,7 @@ def cutting(example: CutPhotograph) -> Figure:
     return figure
 
 
-@drawn
+@styled
 def class_counts(classes: list[dict[str, Any]]) -> Figure:
     """Draw windows per class as labelled and as written; soil, crops and weeds, the largest first."""
     order = sorted(classes, key=lambda c: ([*GROUPS].index(c["group"]), -c["before"], c["value"]))
