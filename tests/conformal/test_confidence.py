@@ -100,5 +100,7 @@ def test_what_is_no_confidence_is_refused(confidence):
     ids=lambda options: next(iter(options)),
 )
 def test_rules_without_such_a_law_refuse_it(options):
-    with pytest.raises(pippin.InputError, match=r"Expected confidence= without .*, for which no such law is known"):
+    with pytest.raises(
+        pippin.InputError, match=r"Expected confidence= without .*, whose coverage has no known distribution"
+    ):
         calibrated(np.arange(50) / 50, **options)

@@ -1,4 +1,4 @@
-"""Calibration: scores of labelled rows, and the predictor that they make."""
+"""Calibration: from nonconformity scores of labeled rows to a conformal predictor."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,14 +43,20 @@ Unseen = Literal["error", "marginal"]
 def score(
     probs: Any, labels: ArrayLike | None, score: Score | str, *, seed: Seed = None, from_logits: bool = False
 ) -> Vector:
-    """Return the nonconformity scores of the given labels, (n,); with labels=None of every class, (n, K).
+    """Return the nonconformity scores of the given labels, (n,), or with `labels=None` of all classes, (n, K).
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
-        labels: one class per row, as indices or as names; None asks for all classes.
+        labels: one class per row, as indices or as names; None for all classes.
         score: a score or its spelling.
         seed: for a randomized score; a seed or a Generator.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The scores in float64; a larger score means a less plausible class.
+
+    Raises:
+        InputError: `probs` are not probabilities, or a label is not a class.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], [2], "pip")
@@ -87,54 +93,51 @@ def calibrate(
     """Calibrate a predictor whose sets contain the true class with probability at least 1 − alpha.
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉. The guarantee holds on
-    average over calibration and test rows that are exchangeable: use rows the classifier was not trained on
+    average over exchangeable calibration and test rows, so use rows that the classifier was not trained on
     (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__).
 
     Args:
-        probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory, as `pippin.scan`
-            returns them, which bring their classes, labels and groups; of more than a million rows, the scores are not
-            kept.
+        probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory from `pippin.scan`,
+            with their classes, labels and groups; calibration scores of more than a million rows are not kept.
         labels: the true classes, as indices or as names.
-        score: a score or its spelling; "ip/ms" is the combination of margin and IP
+        score: a score or its spelling; "ip/ms" is the combination of inverse probability and margin
             (`Aleksandrova and Chertov 2021 <https://arxiv.org/abs/2108.05677>`__).
-        alpha: significance level (miscoverage); where the guarantee is per kind, one for all or {kind: alpha}.
-        classes: names of the K columns; a data frame brings its own.
-        per: Mondrian taxonomy, for a guarantee in each category beyond that for all objects together: every "class",
-            "group", or "class and group" (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" joins rare
-            classes with similar ones (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__), "rc3p" bounds the rank
-            of a class as well (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__); {class: kind} is for every
-            kind of classes. See docs/guarantees.md.
+        alpha: significance level (miscoverage); with superclasses (`per={class: kind}`) one for all or {kind: alpha}.
+        classes: names of the K columns; by default the column names of a data frame.
+        per: Mondrian taxonomy, for a guarantee in each category: "class", "group", or "class and group"
+            (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" joins rare classes with similar ones
+            (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__), "rc3p" also bounds the rank of each class
+            (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__); {class: kind} joins classes to superclasses
+            ("kinds"), such as crop and weed. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group.
-        unseen: what `predict` does with a group that is not among them: an "error", or the "marginal" threshold of
+        unseen: policy of `predict` for groups without calibration rows: an "error", or the "marginal" threshold of
             all groups together.
-        units: the unit of each row where rows are clustered, such as the photograph of each window: the guarantee is
-            then for a row drawn at random from a new unit (`Lee, Barber and Willett 2023
-            <https://arxiv.org/abs/2306.06342>`__;
+        units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
+            of a new cluster (`Lee, Barber and Willett 2023 <https://arxiv.org/abs/2306.06342>`__;
             `Dunn, Wasserman and Ramdas 2022 <https://arxiv.org/abs/1809.07441>`__).
-        weights: likelihood ratios dP_test/dP_calibration of the rows (covariate shift), up to a factor that they share
-            with those given to `predict`; or `LabelRatios` (label shift). `Tibshirani et al. (2019)
+        weights: likelihood ratios dP_test/dP_calibration of the rows (covariate shift), up to a factor shared with
+            those passed to `predict`; or `LabelRatios` (label shift). `Tibshirani et al. (2019)
             <https://arxiv.org/abs/1904.06019>`__;
             `Podkopaev and Ramdas (2021) <https://arxiv.org/abs/2103.03323>`__.
-        folds: the fold of each row, 0 to F − 1, drawn without looking at labels, where row i of `probs` comes from the
-            model that did not see fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
-            `CV+ <https://arxiv.org/abs/2006.02544>`__). Coverage is usually about
-            1 − alpha; less is proven, see `ConformalPredictor.guarantee`.
-        sharpen: a Sharpener that improves probabilities first, fitted by `pippin.sharpen` on other rows; or "split"
-            (or True) to fit one on half of these rows and calibrate on the rest, "mixture" to fit five, each
-            calibrated on the fifth it did not learn on, of which every object draws one, "cross" for the same folds
-            without a draw (cross-conformal). "split(learning_fraction=0.3)" divides the rows otherwise.
-        features: what the sharpener is shown beside the probabilities, one row per object, such as an embedding.
-        confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC;
-            `Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); by default
-            coverage is at least 1 − alpha on average over them.
-        seed: for the randomized scores (APS, RAPS, SAPS), for clusters, and for dividing rows; a seed or a Generator.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        folds: the fold of each row, 0 to F − 1, assigned without the labels; row i of `probs` comes from the model
+            that was trained without fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
+            `CV+ <https://arxiv.org/abs/2006.02544>`__). Coverage is usually about 1 − alpha; the proven bound is
+            lower, see `ConformalPredictor.guarantee`.
+        sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows; or
+            "split" (or True) to fit one on half of these rows and calibrate on the rest, "mixture" to fit one per
+            fold, calibrate it on that fold, and draw one for each object, "cross" to use the same folds without a draw
+            (cross-conformal). "split(learning_fraction=0.3)" sets the share of rows for fitting.
+        features: further features of each row for the sharpener, such as the network's embedding.
+        confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
+            <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.
+        seed: for randomized scores (APS, RAPS, SAPS), for clusters, and for dividing rows; a seed or a Generator.
+        from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
-        A predictor; its sets come from `predict`.
+        The predictor; its method `predict` returns prediction sets.
 
     Raises:
-        InputError: the data are no probabilities and labels, or keywords contradict each other.
+        InputError: `probs` are not probabilities, a label is not a class, or keywords contradict each other.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -182,12 +185,12 @@ class Settings(NamedTuple):
     """Keywords of `calibrate` other than the rows and the sharpener.
 
     Attributes:
-        score: the score; while a split is sharpened also its spelling.
+        score: the score, or its spelling in a sharpened calibration, which may be `socop(max_size=2)`.
         alpha: the significance level (miscoverage), or {kind: alpha}.
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; None for one threshold.
-        options: those of units, weights and folds that are not None, by name.
-        confidence: probability over calibration sets with which coverage is at least 1 − alpha, or None.
+        options: the keywords units, weights and folds that are not None.
+        confidence: probability over calibration sets that coverage is at least 1 − alpha; None for the mean.
     """
 
     score: Any
@@ -216,12 +219,13 @@ class Settings(NamedTuple):
         if (chosen and taxonomy is None) or (taxonomy is not None and taxonomy.per == "rc3p"):
             what = "per='rc3p'" if taxonomy is not None else chosen[0]
             raise InputError(
-                f"Expected confidence= without {what}, for which no such law is known", "leave one of them out"
+                f"Expected confidence= without {what}, whose coverage has no known distribution",
+                "leave one of them out",
             )
 
 
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
-    """Calibrate on checked rows, with the warnings of `calibrate`."""
+    """Calibrate on checked rows, with the warnings of `calibrate`; `step` has sharpened the rows."""
     rows, labels, classes = data
     score, alpha, seed, _, options, _ = settings
     if isinstance(score, IpMs):
@@ -248,7 +252,7 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
 
 
 def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor with one threshold or one per category, and a message to warn of or None."""
+    """Return the predictor with one threshold or one per Mondrian category, and the text of a warning or None."""
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
     groups = None if taxonomy is None else taxonomy.numbered_groups(rows)
@@ -262,9 +266,9 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
 def predictor_of_scores(
     scored: ScoredLabels, classes: Classes, settings: Settings
 ) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor of these calibration scores, and a message to warn of or None.
+    """Return the predictor of these calibration scores, and the text of a warning or None.
 
-    The seed of the settings is a generator that has drawn the u of all rows; it divides the rows for clusters next.
+    `settings.seed` is the generator that drew u for the scores; clustering draws from it next.
     """
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
     names = kinds = None
@@ -287,18 +291,18 @@ def ranks_from_1(rows: Rows, labels: Codes) -> Indices:
 
 
 def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
-    """Return the weights of calibration rows, some of them positive."""
-    own = weights.agreeing(classes).of(labels) if isinstance(weights, LabelRatios) else weights
-    given = as_weights(own, len(labels))
-    if not given.any():
+    """Return the weights of the calibration rows; raise an InputError if none is positive."""
+    ratios = weights.agreeing(classes).of(labels) if isinstance(weights, LabelRatios) else weights
+    checked = as_weights(ratios, len(labels))
+    if not checked.any():
         raise InputError("Expected some positive weight among the calibration rows, got zeros only", "check the ratios")
-    return given
+    return checked
 
 
 def _calibrate_tables(
     tables: Any, score: Any, alpha: Any, per: Any, unseen: str, seed: Seed, own: Mapping[str, Any]
 ) -> ConformalPredictor:
-    """Calibrate on what `pippin.scan` returns; `own` are keywords that tables bring themselves or cannot have."""
+    """Calibrate on tables from `pippin.scan`; `own` are keywords that tables do not take."""
     from pippin._distributed.calibration import Calibration, calibrate_batched
 
     check_table_keywords(own, "leave it out, or read the rows into arrays first")

@@ -1,7 +1,7 @@
-"""Classes with similar scores share their calibration examples (Ding et al. 2023).
+"""Cluster-conditional taxonomy: classes with similar scores share their calibration rows (Ding et al. 2023).
 
-Some rows tell which classes are alike, the others calibrate. Given the clusters, the
-rows that calibrate are exchangeable with those to come, so coverage per cluster is exact.
+Some rows determine the clusters, and the others calibrate. Given the clusters, the calibration rows are exchangeable
+with new rows, so coverage per cluster is guaranteed.
 """
 
 import numpy as np
@@ -10,17 +10,17 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)  # of scores above the quantiles that describe a class; alpha comes to them
-CLASSES_FOR_HALF = 75  # so many classes give half of the rarest one's rows to clustering
-NULL = -1  # the cluster of classes too rare to be compared
+SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)  # of scores above the quantiles that describe a class, besides alpha
+CLASSES_FOR_HALF = 75  # number of classes with which half of the rows of the rarest class determine the clusters
+NULL = -1  # the null cluster, of classes too rare to cluster
 
 
 def cluster_categories(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
 ) -> tuple[Categories, int, str | None]:
-    """Cluster the classes; return a category per cluster, the number of rows that calibrate, and a warning or None.
+    """Cluster the classes; return a category per cluster, the number of calibration rows, and a warning or None.
 
-    Classes too rare to be compared share a category.
+    Classes too rare to cluster share a category.
     """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -34,7 +34,7 @@ def cluster_categories(
 
 
 def on_null(cluster: Codes) -> str | None:
-    """What to warn of where no class could be compared."""
+    """Return a warning if no class could be clustered, else None."""
     if (cluster != NULL).any():
         return None
     return (
@@ -44,30 +44,28 @@ def on_null(cluster: Codes) -> str | None:
 
 
 def plan(counts: Codes, alpha: float) -> tuple[float, int]:
-    """The share of rows that cluster, and how many clusters they make; (0, 0) if there cannot be two.
+    """Return the share of rows that determine the clusters, and the number of clusters; (0, 0) if it is below two.
 
-    If the rarest class has N rows and K classes have at least as many, N·K/(75 + K) rows of
-    it cluster, and so in proportion of every class; there are half as many clusters. N is
-    at least what quantiles need, and grows to the next count as long as that leaves fewer
-    than two clusters.
+    If the rarest class has N rows and K classes have at least N rows, N·K/(75 + K) of its rows are used for
+    clustering, the same share of all other classes, and half that number of clusters. N is at least the number of
+    rows that the quantiles need, and increases to the next class count while there are fewer than two clusters.
 
     >>> plan(np.array([100] * 25), 0.1), plan(np.array([100] * 25 + [10]), 0.1)
     ((0.25, 12), (0.25, 12))
     """
     for rarest in np.unique(np.maximum(counts, _needed(alpha))).tolist():
-        many = int((counts >= rarest).sum())
-        aside = rarest * many // (CLASSES_FOR_HALF + many)
-        if aside >= 4:
-            return aside / rarest, aside // 2
+        n_classes = int((counts >= rarest).sum())
+        n_clustering = rarest * n_classes // (CLASSES_FOR_HALF + n_classes)
+        if n_clustering >= 4:
+            return n_clustering / rarest, n_clustering // 2
     return 0.0, 0
 
 
 def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Categories:
-    """The scores by cluster of their class; the null cluster, if there is one, comes last.
+    """Sort scores by the cluster of their class; the null cluster, if there is one, comes last.
 
-    It is a cluster like the others, so that coverage holds for its classes together, and
-    with it for all. Every score speaks for a class that was never seen, and for the null
-    cluster, if it has fewer than `needed` scores of its own.
+    The null cluster is a category too, so that coverage holds for its classes together. All scores form the category
+    of classes without rows (`seen` is False), and that of the null cluster if it has fewer than `needed` scores.
 
     >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
     >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
@@ -81,18 +79,18 @@ def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, n
 
 
 def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> CategoryAssignment:
-    """Where rows belong, of which each class has so many."""
+    """Return the assignment of classes to categories for `cluster_scores`; `counts` are the rows of each class."""
     rare = cluster == NULL
     null = int(cluster.max()) + 1
-    own = np.where(rare, null, cluster)
-    of = own.copy()
+    of_class = np.where(rare, null, cluster)
+    lookup = of_class.copy()
     few = counts[rare].sum() < needed
     unknown = rare if few else rare & ~seen
-    everyone = None
+    pooled = None
     if unknown.any():
-        everyone = null if few else null + 1
-        of[unknown] = everyone
-    return CategoryAssignment(of[None].astype(np.int32), own, pooled=everyone)
+        pooled = null if few else null + 1
+        lookup[unknown] = pooled
+    return CategoryAssignment(lookup[None].astype(np.int32), of_class, pooled=pooled)
 
 
 def clusters_of(
@@ -123,7 +121,7 @@ def clusters_of(
 def kmeans(
     points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator, starts: int = 10, steps: int = 300
 ) -> tuple[Codes, float]:
-    """Lloyd's algorithm from several k-means++ starts: the best parts, and their weighted squared distances.
+    """Run weighted k-means by Lloyd's algorithm from several k-means++ starts; return the best partition and inertia.
 
     >>> parts, inertia = kmeans(np.array([[0.0], [0.1], [5.0]]), np.ones(3), 2, np.random.default_rng(0))
     >>> bool(parts[0] == parts[1] != parts[2]), round(inertia, 6)
@@ -149,7 +147,7 @@ def kmeans(
 
 
 def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator) -> Vector:
-    """Greedy k-means++: far points are likely candidates for the next center, and the best of a few is taken."""
+    """Choose initial centers by greedy k-means++: the best of a few candidates drawn by squared distance."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < n_clusters:
@@ -166,5 +164,5 @@ def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Gen
 
 
 def _needed(alpha: float) -> int:
-    """The fewest rows whose quantiles are all among their scores."""
+    """Return the smallest number of rows for which all quantiles are finite."""
     return max(examples_needed(alpha), examples_needed(min(SHARES)))

@@ -1,16 +1,16 @@
-"""Cross-conformal prediction: every row both trains and calibrates, fold by fold.
+"""Cross-conformal prediction (CV+): every row is used for training and for calibration, fold by fold.
 
-Model f was trained without the rows of fold f and scores them. A class y of a new object x
-is in the set if its p-value exceeds α:
+Model f is trained without fold f and scores its rows. Class y of a new object x is in the set if its p-value
+exceeds α:
 
     p(y) = (1 + Σ_f #{i in fold f: s_i ≥ s_f(x, y)})/(n + 1)                (Vovk 2015)
 
-CV+ for classification leaves a class out if the scores below its own are (1 − α)(n + 1) or
-more (Romano, Sesia, Candès 2020). With `below` = Σ_f #{i in fold f: s_i < s_f(x, y)},
+CV+ for classification excludes a class if (1 − α)(n + 1) or more scores are below its own (Romano, Sesia, Candès
+2020). With `below` = Σ_f #{i in fold f: s_i < s_f(x, y)},
 
     p > α  ⇔  n + 1 − below > α(n + 1)  ⇔  below < (1 − α)(n + 1)  ⇔  below < k
 
-where k = ⌈(n + 1)(1 − α)⌉: the two are the same set, and integers decide.
+where k = ⌈(n + 1)(1 − α)⌉: both definitions give the same set, and the comparison is of integers.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ Counted = Callable[[int, int, Codes, Codes | None], None]  # start, stop, scores
 
 @dataclass(frozen=True, eq=False)
 class CrossRule(Rule):
-    """Comparison of a new object's score under each model with the scores of that model's fold, which are sorted."""
+    """Cross-conformal rule: scores of a new object under each model, compared with the sorted scores of its fold."""
 
     fold_scores: tuple[Vector, ...]
     alpha: float
@@ -95,7 +95,7 @@ class CrossRule(Rule):
         return ((self.n - up_to) + v * (at_least - (self.n - up_to))) / (self.n + 1)
 
     def unseen_classes(self) -> Any:
-        """Return flags that are all False: the order of p-values need not be that of the probabilities."""
+        """Return all False: every class has calibration rows, and p-values need not fall with the rank."""
         return np.zeros((1, 1), dtype=bool)
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
@@ -133,13 +133,14 @@ class CrossRule(Rule):
             warn(note)
 
     def guarantee(self, predictor: Any) -> float:
-        """Return the coverage that is proven for exchangeable rows; simulations mostly come near 1 − alpha.
+        """Return the proven coverage for exchangeable rows; in simulations coverage is mostly close to 1 − alpha.
 
-        1 − 2·alpha − 2(1 − 1/F)/(n/F + 1) for F folds of any size; for folds of one size and an
-        algorithm that ignores the order of its rows also 1 − 2·alpha − (1 − F/n)/(F + 1). The
-        larger of the two is given; 1 − alpha for a single fold, which is split conformal
-        prediction. Barber, Candès, Ramdas, Tibshirani (2021), Predictive inference with the
-        jackknife+; Romano, Sesia, Candès (2020).
+        The bound is 1 − 2·alpha − 2(1 − 1/F)/(n/F + 1) for F folds of any size. For folds of equal size and an
+        algorithm that ignores the order of its rows, 1 − 2·alpha − (1 − F/n)/(F + 1) holds too, and the result is the
+        larger of both. A single fold is split conformal prediction with 1 − alpha.
+
+        Barber, Candès, Ramdas, Tibshirani (2021), Predictive inference with the jackknife+; Romano, Sesia, Candès
+        (2020), Classification with valid and adaptive coverage.
         """
         n, f = self.n, len(self.fold_scores)
         if f == 1:
@@ -183,7 +184,7 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
     if array.dtype.kind not in "iu":
         raise InputError(
             f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype}",
-            "pass the fold that the row's model did not see",
+            "pass the fold that the row's model was trained without",
         )
     if array.min() < 0 or len(np.unique(array)) != int(array.max()) + 1:
         raise InputError(
@@ -194,7 +195,7 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
 
 
 def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
-    """Return one matrix per model, all of one shape, from an (F, n, K) array or a list of matrices."""
+    """Check an (F, n, K) array or a list of matrices, and return one matrix of rows per model."""
     shape = getattr(fold_probs, "shape", None)
     several = isinstance(fold_probs, list | tuple) if shape is None else len(shape) == 3
     if not several or len(fold_probs) != n_folds:

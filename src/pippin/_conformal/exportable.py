@@ -1,7 +1,4 @@
-"""Parts of predictors and deciders that sets, p-values and decisions need outside of Python.
-
-The torch layers, the ONNX graph and the C header are made from these types alone.
-"""
+"""Parts of predictors and deciders from which torch layers, ONNX graphs and C headers are generated."""
 
 from typing import Any, NamedTuple
 
@@ -28,7 +25,7 @@ class ExportableGroups(NamedTuple):
     other: int | None
 
     def codes(self, groups: Any, n: int) -> Codes:
-        """Number of each row's group, from names as `predict` takes them."""
+        """Return the row of limits of each group name."""
         codes = group_codes(self.names if self.other is None else (*self.names, None), self.per, groups, n)
         assert codes is not None
         return codes
@@ -90,35 +87,35 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
 
 
 def exportable_sets(predictor: Any) -> ExportableSets:
-    """Return what sets need, for one threshold, or one per class, kind, cluster, group, or class and group."""
+    """Return the exportable sets of a marginal or Mondrian predictor, or one for clustered rows."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
         raise InputError(
             f"Expected a predictor with finitely many thresholds, got {predictor!r}",
-            "only those can leave Python, so calibrate one for all, per class, kind, cluster or group",
+            "only those can be exported, so calibrate one for all, per class, kind, cluster or group",
         )
     thresholds = _one_column(rule.limits.scores)
     return ExportableSets(predictor, _coefficients(predictor), thresholds, rule.limits.ranks, _groups(predictor))
 
 
 def exportable_p_values(predictor: Any) -> ExportablePValues:
-    """Return what p-values need, for one threshold, or one per class, kind, cluster, group, or class and group."""
+    """Return the exportable p-values of a marginal or Mondrian predictor."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule):
         raise InputError(
-            f"Expected a predictor whose calibration rows count alike, got {predictor!r}",
-            "calibrate one for all, per class, kind, cluster or group, or stay in Python, if it has p_values",
+            f"Expected a predictor whose calibration rows have equal weights, got {predictor!r}",
+            "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python",
         )
     predictor.check_p_values()
     return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor))
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
-    """Return what decisions need."""
+    """Return the exportable decisions of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(
             f"Expected a decider, got {decider!r}",
-            "calibrate one with pippin.decisions.calibrate, or pass it to the other",
+            "calibrate one with pippin.decisions.calibrate",
         )
     return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
 
@@ -130,7 +127,7 @@ def _rule(predictor: Any) -> Any:
     if predictor.sharpeners:
         raise InputError(
             f"Expected a predictor without a sharpener, got {predictor!r}",
-            "only Python sharpens yet, so calibrate one on the probabilities as they are",
+            "sharpeners cannot be exported, so calibrate one on the probabilities as they are",
         )
     return predictor._rule
 
@@ -143,8 +140,8 @@ def _groups(source: ConformalPredictor | Decider) -> ExportableGroups | None:
     names: GroupNames | None = source.groups
     if names is None:
         return None
-    known = tuple(name for name in names if name is not None)
-    return ExportableGroups(source.per or "", known, len(known) if None in names else None)
+    calibrated = tuple(name for name in names if name is not None)
+    return ExportableGroups(source.per or "", calibrated, len(calibrated) if None in names else None)
 
 
 def _one_column(limits: Vector) -> Vector:

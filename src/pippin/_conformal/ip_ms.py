@@ -1,9 +1,8 @@
-"""The IP/MS combination: the margin's set where it is a singleton, else the set of the inverse probability.
+"""IP/MS combination: the set of the margin score (MS) if it is a singleton, else the set of inverse probability (IP).
 
-Aleksandrova and Chertov (2021) calibrate both scores at α and then choose between the two
-sets of an object. Each covers 1 − α of the objects, the chosen one need not: errors of
-the margin's singletons and errors of the other sets add up. docs/guarantees.md proves what
-the two remedies here promise.
+Aleksandrova and Chertov (2021) calibrate both scores at α and select one of the two sets of an object. Each covers
+1 − α of the objects, but the selected one may cover less, since errors of the margin's singletons and of the other
+sets add up. docs/guarantees.md proves the guarantees of the two corrections here.
 """
 
 import copy
@@ -39,12 +38,12 @@ class IpMsLabels(NamedTuple):
     singletons: Callable[[float], Flags]
 
     def combined(self, b: float) -> Vector:
-        """Return the combination's own score: IP's, but −∞ for a label in a singleton of the margin, ∞ beside one."""
+        """Return the combined score: −∞ (inside) or ∞ (outside) for rows with a margin singleton, else the IP score."""
         return np.where(self.singletons(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
 
 
 class IpMsThresholds(NamedTuple):
-    """Thresholds of the margin and of IP, the number of rows that set the latter, and notes to warn of."""
+    """Thresholds of the margin and of IP, the number of rows that calibrate the latter, and texts of warnings."""
 
     margin: float
     ip: float
@@ -53,18 +52,18 @@ class IpMsThresholds(NamedTuple):
 
 
 def score_labels(rows: Rows, labels: Codes) -> IpMsLabels:
-    """Score the labels by both scores."""
+    """Compute both scores of the labels."""
     none = np.zeros(rows.n)
     inverse = dispatch.label_scores(rows, labels, ip(), none)
     return IpMsLabels(dispatch.label_scores(rows, labels, margin(), none), inverse, partial(singletons, rows))
 
 
 def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> IpMsThresholds:
-    """Calibrate both scores on these labels.
+    """Calibrate the thresholds of both scores.
 
-    "recalibrated" covers at least 1 − alpha: one part of the rows fixes the margin's threshold, the other calibrates
-    IP's with the score of the combination itself. "sum" calibrates both at alpha/2, so that their errors add up to
-    alpha at most. "none" calibrates both at alpha, as published: all that is proven is 1 − 2·alpha.
+    With "recalibrated", some rows determine the margin's threshold, and the others calibrate IP's threshold with the
+    combined score, so that coverage is at least 1 − alpha. With "sum", both are calibrated at alpha/2, so that errors
+    add up to at most alpha. With "none", both are calibrated at alpha, as published; proven coverage is 1 − 2·alpha.
     """
     n, level = len(labels.ip), as_alpha(alpha)
     exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
@@ -88,7 +87,7 @@ def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> I
         if quantile_rank(len(scores), exact) <= len(scores):
             notes_found.append(
                 f"The margin's singletons are wrong for {np.mean(scores == math.inf):.3g} of the calibration rows, "
-                f"which alpha={level:g} has no room for: every set holds all classes. Pass a share below "
+                f"more than alpha={level:g} allows: every set holds all classes. Pass a share below "
                 f"{float(part / exact):.2g}, or more rows."
             )
         b = math.inf  # then no set is the margin's, and IP's are full
@@ -97,10 +96,10 @@ def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> I
 
 @dataclass(frozen=True, eq=False)
 class IpMsRule(Rule):
-    """Two thresholds and a choice: the margin's set where it is a singleton, else IP's.
+    """Rule of the IP/MS combination: the margin's set if it is a singleton, else IP's.
 
-    The margin's threshold is infinite where IP's is. IP's threshold is −∞ where the singletons alone cover enough, so
-    that the other sets are empty; if it is ∞, every set is full. `labels` is None in a predictor read from a file.
+    IP's threshold is −∞ if the singletons alone cover enough, so that other sets are empty; if it is ∞, so is the
+    margin's, and every set holds all classes. `labels` is None in a predictor read from a file.
     """
 
     spec: IpMs
@@ -122,7 +121,7 @@ class IpMsRule(Rule):
         return Bounds(np.array([[self.margin_threshold if by_margin else self.ip_threshold]]))
 
     def deciding_score(self, request: Request) -> Score:
-        """Return the score whose set one row gets."""
+        """Return the score whose set is selected for a single row."""
         return margin() if singletons(request.rows, self.margin_threshold)[0] else ip()
 
     def at(self, alpha: Any) -> "tuple[IpMsRule, float]":
@@ -160,11 +159,11 @@ class IpMsRule(Rule):
 
 
 def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) -> IpMsRule:
-    """Calibrate the IP/MS combination; `at` divides the rows in the same way."""
+    """Calibrate the IP/MS combination; `at` divides the rows in the same way for every level."""
     generator = generator_of(seed)
     blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
     if spec.variant == "recalibrated":
-        generator.permutation(rows.n)  # leaves a Generator of the caller's where the division of the rows leaves it
+        generator.permutation(rows.n)  # advance the caller's generator as the division of the rows does
     return blank.at(alpha)[0]
 
 
@@ -198,7 +197,7 @@ def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Draw the rows that fix the margin's threshold; the others calibrate IP's."""
+    """Draw the rows that determine the margin's threshold; return them and the others, which calibrate IP's."""
     cut = round(fraction * n)
     if not 0 < cut < n:
         raise InputError(
@@ -213,8 +212,8 @@ def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDA
 def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fraction:
     """Return the share of alpha for the margin; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
 
-    IP's sets cannot make up for what the margin's singletons get wrong: the larger the share, the more singletons, and
-    the greater the chance that only full sets cover. The default is two standard deviations below 1.
+    A larger share gives more singletons. But IP's sets cannot compensate errors of the singletons, so it also makes it
+    more probable that only full sets reach the coverage. The default is two standard deviations below 1.
     """
     if share is None:
         return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))

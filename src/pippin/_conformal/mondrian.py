@@ -34,10 +34,10 @@ from pippin._validation.rows import Rows, shortened
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
 PER: tuple[str, ...] = get_args(Per)
-KIND = "kind"  # name of a taxonomy passed as {class: kind}
+KIND = "kind"  # name of the taxonomy by superclasses, passed as {class: kind}
 UNSEEN = ("error", "marginal")
 GroupNames = tuple[str | int | None, ...]  # None stands for all groups without calibration rows
-Level = float | Mapping[str, float]  # one alpha, or one per kind of classes
+Level = float | Mapping[str, float]  # one alpha, or one per superclass ("kind")
 CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
@@ -194,18 +194,18 @@ def assign_by_group(n_groups: int, n_classes: int, and_class: bool, unseen: str)
 
 
 class ClassKinds(NamedTuple):
-    """Kinds of classes, such as crop and weed: names in the order of their first class, and each class's kind."""
+    """Superclasses ("kinds"), such as crop and weed: names in the order of their first class, and codes per class."""
 
     names: tuple[str, ...]
     codes: Codes
 
     def per_class(self) -> list[str]:
-        """Return the name of each class's kind."""
+        """Return the superclass of each class, by name."""
         return [self.names[code] for code in self.codes]
 
 
 def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
-    """Check that {class: kind} has exactly one kind for each class.
+    """Check that {class: kind} assigns each class to one superclass ("kind").
 
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))

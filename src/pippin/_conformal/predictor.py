@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConformalPredictor(Calibrated):
-    """A calibrated score: it turns rows of probabilities into prediction sets. Made by `pippin.calibrate`.
+    """Calibrated nonconformity score that turns probabilities into prediction sets; `pippin.calibrate` returns it.
 
     Attributes:
         score: the nonconformity score.
-        alpha: the significance level (miscoverage); the largest, where kinds of classes have levels of their own.
+        alpha: significance level (miscoverage); the largest one, if superclasses ("kinds") have different levels.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
 
@@ -82,7 +82,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def threshold(self) -> float:
-        """Largest score of a class in a set, where all rows and classes have the same; infinite with too few rows."""
+        """Largest score of a class in a set, if it is the same for all rows and classes; infinite with too few rows."""
         thresholds = self.thresholds
         if thresholds.size != 1:
             raise InputError(f"Expected a predictor with one threshold, got {self!r}", "look at its thresholds")
@@ -90,7 +90,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def thresholds(self) -> Vector:
-        """Largest score of each class in a set, (groups, K); (1, 1) if all rows and classes have the same."""
+        """Largest score of each class in a set, (groups, K); (1, 1) if it is the same for all rows and classes."""
         if isinstance(self._rule, MondrianRule | UnitsRule):
             return self._rule.limits.scores
         raise InputError(f"Expected a predictor with thresholds of its own, got {self!r}", "look at its p_values")
@@ -102,7 +102,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def confidence(self) -> float | None:
-        """Probability over calibration sets with which coverage is at least 1 − alpha, if it was asked for."""
+        """Probability over calibration sets that coverage is at least 1 − alpha (PAC); None without this guarantee."""
         return self._rule.confidence if isinstance(self._rule, MondrianRule) else None
 
     @property
@@ -128,7 +128,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def n_effective(self) -> float:
-        """Number of equally weighted, independent rows that the calibration rows are worth."""
+        """Effective sample size: the number of independent rows of equal weight equivalent to the calibration rows."""
         return self._rule.n_effective(self.n_calibration)
 
     @property
@@ -148,7 +148,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def sharpeners(self) -> tuple[Any, ...]:
-        """Sharpeners before the rule; none if the probabilities are used as they are."""
+        """Sharpeners applied to the probabilities; empty without sharpening."""
         return () if self._sharpening is None else self._sharpening.sharpeners
 
     def predict(
@@ -165,18 +165,20 @@ class ConformalPredictor(Calibrated):
         """Return the prediction set of every row: all classes whose score is at most the threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`. Of a cross-conformal predictor (F, n, K), each
-                fold's model in turn. Or what `pippin.scan` returns.
-            groups: the group of each row, where there are thresholds per group.
-            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
-            features: what the sharpener was shown beside the probabilities, one row per object.
+            probs: (n, K) probabilities; logits with `from_logits=True`. For a cross-conformal predictor (F, n, K), one
+                matrix per fold's model. Or tables from `pippin.scan`.
+            groups: the group of each row, if thresholds are per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
+            features: further features for a sharpener that was fitted with some, one row per object.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
-            nonempty: whether an empty set gets the most probable class: coverage can only rise, and so does the mean
-                size.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            nonempty: add the most probable class to empty sets, which can only increase coverage and size.
+            from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            One set per row; members in the order of their probability.
+            One set per row, with its members most probable first.
+
+        Raises:
+            InputError: `probs` are not probabilities of these classes, or a keyword is missing or not used.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -203,18 +205,30 @@ class ConformalPredictor(Calibrated):
         seed: Seed = None,
         nonempty: bool = False,
     ) -> Indices:
-        """Return the class indices in one object's set, most probable first.
+        """Return the prediction set of one object.
 
-        With one threshold it comes with the least delay. The first call in a process loads the compiled loop; see
+        Latency is lowest for a predictor with one threshold. The first call in a process loads compiled code, see
         `pippin.warm_up`.
 
         Args:
             row: its K probabilities, not logits; of a cross-conformal predictor (F, K).
-            group: the object's group, where there are thresholds per group.
-            weight: the object's likelihood ratio, or the `LabelRatios`, where the predictor is weighted.
-            features: what the sharpener was shown beside the probabilities.
+            group: the group of the object, if thresholds are per group.
+            weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
+            features: further features of the object for a sharpener that was fitted with some.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
-            nonempty: whether an empty set gets the most probable class.
+            nonempty: add the most probable class to an empty set.
+
+        Returns:
+            Class indices, most probable first.
+
+        Raises:
+            InputError: `row` is not a row of probabilities of these classes, or a keyword is missing or not used.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> predictor.predict_one(data.probs[2003]).tolist()
+        [7]
         """
         fast = self._fast
         if fast is None or nonempty or group is not None or weight is not None or features is not None:
@@ -227,7 +241,7 @@ class ConformalPredictor(Calibrated):
 
     @cached_property
     def _fast(self) -> "tuple[bool, dispatch.OneSet, float] | None":
-        """What `predict_one` would otherwise look up for every row; None if one threshold is not enough."""
+        """Constants of `predict_one` for a predictor with one threshold; None for others."""
         if self._sharpening is not None or self.per is not None or not hasattr(self._rule, "limits"):
             return None
         return self.score.randomized, dispatch.one_set(self._score, len(self.classes)), self.threshold
@@ -244,24 +258,26 @@ class ConformalPredictor(Calibrated):
         smoothed: bool = False,
         from_logits: bool = False,
     ) -> Any:
-        """Return the conformal p-value of every class, (n, K); with labels of one class per row, (n,).
+        """Return the conformal p-value of each class, (n, K), or with `labels` of one class per row, (n,).
 
-        p = (1 + #{calibration scores >= s})/(n + 1), so `predict` gives the classes with p > alpha. With thresholds
-        per class or group, the scores are those of the same category; with weights or units, counts are sums of
-        weights.
+        p = (1 + #{calibration scores >= s})/(n + 1), and the set contains the classes with p > alpha. A Mondrian
+        predictor counts the calibration scores of the same category; with weights or units, counts are sums of weights.
 
         Args:
             probs: as for `predict`.
-            labels: one class per row, as indices or as names; None asks for all classes.
-            groups: the group of each row, where there are thresholds per group.
-            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
-            features: what the sharpener was shown beside the probabilities, one row per object.
+            labels: one class per row, as indices or as names; None for the p-values of all classes.
+            groups: the group of each row, if thresholds are per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
+            features: further features for a sharpener that was fitted with some, one row per object.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: whether calibration scores equal to s count with a random weight; not with units of several rows.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            smoothed: count calibration scores that equal s with a random weight; not for units of several rows.
+            from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            An array; for a pandas or polars frame a frame or series with its index and the class names.
+            An array; a frame or series with index and class names, if `probs` is a pandas or polars frame.
+
+        Raises:
+            InputError: the predictor has no p-values, or `probs`, `labels` or a keyword are invalid.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -298,19 +314,25 @@ class ConformalPredictor(Calibrated):
         smoothed: bool = False,
         from_logits: bool = False,
     ) -> PointPredictions:
-        """Return one class per row, the one with the largest p-value, with its confidence and credibility.
+        """Return the class with the largest p-value of each row, with its confidence and credibility.
 
-        Of classes with equal p-values the most probable is taken. A class without any calibration row has p = 1
-        whatever the object is: it is not chosen, but since it may be the true one, confidence is 0.
+        Ties are broken by probability. A class without calibration rows has p = 1 for every object: it is not
+        selected, but since it may be the true class, confidence is 0.
 
         Args:
             probs: as for `predict`.
-            groups: the group of each row, where there are thresholds per group.
-            weights: the likelihood ratios of the rows, or the `LabelRatios`, where the predictor is weighted.
-            features: what the sharpener was shown beside the probabilities, one row per object.
+            groups: the group of each row, if thresholds are per group.
+            weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
+            features: further features for a sharpener that was fitted with some, one row per object.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: whether calibration scores equal to s count with a random weight; not with units of several rows.
-            from_logits: whether `probs` are logits, of which a softmax is taken.
+            smoothed: count calibration scores that equal s with a random weight; not for units of several rows.
+            from_logits: treat `probs` as logits and apply softmax.
+
+        Returns:
+            The classes, with confidence and credibility.
+
+        Raises:
+            InputError: the predictor has no p-values, or `probs` or a keyword are invalid.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -327,7 +349,7 @@ class ConformalPredictor(Calibrated):
             return PointPredictions(named(pair[0], self.classes), 1 - second, largest)
         best, largest, second = np.empty(rows.n, dtype=np.int64), np.empty(rows.n), np.empty(rows.n)
 
-        def use(start: int, p: Vector) -> None:  # holds a tile of p-values at a time
+        def use(start: int, p: Vector) -> None:  # p-values of some rows at a time
             stop = start + len(p)
             part, row = slice(start, stop), np.arange(len(p))
             eligible = np.where(unseen[0 if request.group is None else request.group[part]], -1, p)
@@ -349,14 +371,20 @@ class ConformalPredictor(Calibrated):
         features: ArrayLike | None = None,
         seed: Seed = None,
     ) -> Explanation:
-        """Explain why each class is in one object's set or not: rank, probability, score, threshold, p-value.
+        """Explain the prediction set of one object: rank, probability, score, threshold and p-value of each class.
 
         Args:
             row: its K probabilities, not logits.
-            group: the object's group, where there are thresholds per group.
-            weight: the object's likelihood ratio, or the `LabelRatios`, where the predictor is weighted.
-            features: what the sharpener was shown beside the probabilities.
+            group: the group of the object, if thresholds are per group.
+            weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
+            features: further features of the object for a sharpener that was fitted with some.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+
+        Returns:
+            The explanation; `print` shows it as a table.
+
+        Raises:
+            InputError: the predictor is cross-conformal, or `row` or a keyword are invalid.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -376,12 +404,18 @@ class ConformalPredictor(Calibrated):
         return explain(request, score, rule.bounds(request), inside, p, self.alpha)
 
     def table(self) -> "polars.DataFrame":
-        """Return one row per class (and group): its calibration rows, its threshold, the expected coverage.
+        """Return a table of the thresholds: one row per class (and group), with calibration rows and expected coverage.
 
-        `expected_coverage` is k/(n + 1), the mean over calibrations if no scores tie; of a cluster for its classes
-        together, and with RC3P the least that it can be. `lacking` says how many examples are missing for a finite
-        threshold. Where nothing is promised it is null: for groups that were not seen, and for classes too rare for a
-        cluster, which share the scores of all rows.
+        `expected_coverage` is k/(n + 1), the mean over calibrations if scores have no ties; that of a cluster is for
+        its classes together, and that of RC3P is a lower bound. It is null without a guarantee: for groups without
+        calibration rows, and for classes too rare to cluster, which share the scores of all rows. `lacking` is the
+        number of missing calibration examples for a finite threshold.
+
+        Returns:
+            A polars frame.
+
+        Raises:
+            InputError: the predictor has no thresholds per category.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -420,13 +454,20 @@ class ConformalPredictor(Calibrated):
         return table
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the calibration scores and the threshold among them, or the threshold of every category.
+        """Plot the calibration scores with the threshold, or the threshold of each Mondrian category.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: Matplotlib axes to draw on; new axes by default.
 
         Returns:
-            Matplotlib axes.
+            The Matplotlib axes.
+
+        Raises:
+            InputError: the predictor has no calibration scores.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> axes = pippin.calibrate(data.probs, data.labels, "pip", per="class", classes=data.classes).plot()
         """
         from pippin._plotting.calibration import category_names, plot_scores, plot_thresholds
 
@@ -445,7 +486,16 @@ class ConformalPredictor(Calibrated):
         return plot_scores(scores, *self._rule.picture(), str(self.score), ax)
 
     def describe(self) -> str:
-        """Describe the predictor and its guarantee in one sentence."""
+        """Describe the predictor and its guarantee in one sentence.
+
+        Returns:
+            The sentence.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> pippin.calibrate(data.probs, data.labels, "pip").describe()
+        'pip with threshold 1.7366, from 4,986 rows: its sets hold the true class 90% of the time.'
+        """
         step = self._sharpening
         if step is not None and step.combine == "mixture":
             return (
@@ -457,11 +507,16 @@ class ConformalPredictor(Calibrated):
         return text if step is None else f"{text[:-1]}; {step.describe()}."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """Return what a file holds of the predictor.
+        """Return the content of the predictor's file.
 
         Args:
-            scores: whether the calibration scores are part of it; they can be left out of a predictor with thresholds
-                of its own.
+            scores: include the calibration scores, which only a predictor with thresholds can do without.
+
+        Returns:
+            Numbers, text and lists by name.
+
+        Raises:
+            InputError: the predictor needs its calibration scores to predict.
         """
         rule, step = self._rule, self._sharpening
         if not scores and not isinstance(rule, MondrianRule):
@@ -470,9 +525,11 @@ class ConformalPredictor(Calibrated):
                 "save with scores=True",
             )
         if self._mixture and step is not None:
-            parts = [(self._of_part(number), one) for number, one in enumerate(step.sharpeners)]
-            each = [_sharpened(part.content(scores), (one,)) for part, one in parts]
-            return {"kind": "sharpened mixture", "parts": each}
+            parts = [
+                _sharpened(self._of_part(number).content(scores), (sharpener,))
+                for number, sharpener in enumerate(step.sharpeners)
+            ]
+            return {"kind": "sharpened mixture", "parts": parts}
         own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
         content = {**own, **shared_content(self), **rule.content(scores)}
         return content if step is None else _sharpened(content, step.sharpeners)
@@ -489,17 +546,23 @@ class ConformalPredictor(Calibrated):
         return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
-        """Return the row of `thresholds` that each object uses; None without groups.
+        """Return the row of `thresholds` for each object.
 
         Args:
-            groups: the group of each row, integers or text; the group 1 may be spelled "1" and the other way round.
+            groups: the group of each row, integers or text; 1 and "1" are the same group.
             n: the number of rows.
+
+        Returns:
+            Row numbers, (n,); None if the predictor has no groups.
+
+        Raises:
+            InputError: groups are missing, not used, or without calibration rows.
         """
         return group_codes(self.groups, self.per or "all rows together", groups, n)
 
     @property
     def _score(self) -> Any:
-        """The score where a formula is meant; the IP/MS rule does not use it."""
+        """Score as an argument of the rule, without its type: the IP/MS rule ignores it."""
         return self.score
 
     @property
@@ -572,7 +635,7 @@ class ConformalPredictor(Calibrated):
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 
     def _own_weights(self, weights: "ArrayLike | LabelRatios | None", n: int) -> Vector | None:
-        """Return the weights of n objects, (n, 1), or what each of them would weigh with each class, (1, K)."""
+        """Return the weights of n objects, (n, 1), or with `LabelRatios` the weight of each class, (1, K)."""
         if weights is None and "weights" in self._rule.takes:
             remedy = "pass weights=, the likelihood ratios of the rows"
             raise InputError("This predictor is weighted, and got no weights", remedy)
@@ -585,11 +648,11 @@ class ConformalPredictor(Calibrated):
         return as_weights(weights, n)[:, None]
 
     def _request_one(self, row: Any, group: Any, weight: Any, features: Any, seed: Seed) -> Request:
-        """Check the arguments of a method of one object."""
+        """Check the arguments of `predict_one` or `explain`."""
         takes = self._rule.takes
         for name, value in (("group", group), ("weight", weight)):
             if (value is None) == (f"{name}s" in takes):
-                remedy = f"pass {name}=, that of the object" if value is None else f"leave {name}= out"
+                remedy = f"pass {name}= of the object" if value is None else f"leave {name}= out"
                 raise InputError(
                     f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}", remedy
                 )
@@ -603,8 +666,8 @@ class ConformalPredictor(Calibrated):
         return self._request(probs, None if group is None else [group], weights, given, seed, False, False)
 
     def _predict_batches(self, source: Batched, seed: Seed, nonempty: bool, **others: Any) -> PredictionSets:
-        """Return the sets of all rows of tables that bring their own groups; `others` are other keywords."""
-        check_table_keywords(others, "leave it out, the tables bring what they have")
+        """Predict the sets of tables, batch by batch; `others` are keywords that tables do not take."""
+        check_table_keywords(others, "leave it out, since tables bring their own columns")
         if self._rule.takes - {"groups"} or "features" in self.takes:
             raise InputError(f"Expected rows in memory for {self!r}, got tables", "read them into arrays first")
         needs = ("groups",) if self.groups is not None else ()
@@ -618,7 +681,8 @@ class ConformalPredictor(Calibrated):
 
 
 def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-    return {"kind": "sharpened", "base": base, "sharpeners": [one.content() for one in sharpeners]}
+    """Return the content of a predictor with sharpeners."""
+    return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
 
 RULE_READERS = {
@@ -632,7 +696,7 @@ RULE_READERS = {
 
 
 def from_content(content: Content) -> ConformalPredictor:
-    """Read a predictor of any kind from the content of its file."""
+    """Read a predictor from the content of its file, whatever its rule."""
     if content.kind == "sharpened mixture":
         return _mixture_from_content(content)
     if content.kind == "sharpened":
@@ -651,10 +715,10 @@ def _sharpened_from_content(content: Content) -> ConformalPredictor:
     base = read_content(decoded(inner))
     if not isinstance(base, ConformalPredictor):
         raise InputError("its base makes no sense")
-    rule = base._rule
-    wanted = len(rule.fold_scores) if isinstance(rule, CrossRule) else 1
-    need("sharpeners", len(sharpeners) == wanted and all(one.classes == base.classes for one in sharpeners))
-    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if isinstance(rule, CrossRule) else "single"))
+    n_folds = len(base._rule.fold_scores) if isinstance(base._rule, CrossRule) else None
+    need("sharpeners", len(sharpeners) == (n_folds or 1))
+    need("sharpeners", all(sharpener.classes == base.classes for sharpener in sharpeners))
+    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if n_folds else "single"))
 
 
 def _mixture_from_content(content: Content) -> ConformalPredictor:
@@ -672,18 +736,18 @@ def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
 
 
 def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
-    """Return a predictor with thresholds of its own without its calibration scores."""
+    """Return a Mondrian or marginal predictor without its calibration scores."""
     rule = mondrian_of(predictor)
     return replace(predictor, _rule=replace(rule, categories=replace(rule.categories, raw_scores=None, ranks=None)))
 
 
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
-    """Join marginal predictors, each calibrated on rows that its sharpener did not learn on; every row draws one."""
+    """Join marginal predictors, each calibrated on rows that its sharpener was not fitted on; each row draws one."""
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
-    scores = [part.calibration_scores for part in parts]
-    given = None if any(one is None for one in scores) else np.concatenate([one for one in scores if one is not None])
-    of = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
-    rule = mondrian_rule(Categories(of, np.concatenate([[0], np.cumsum(counts)]), given))
+    scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
+    joined = np.concatenate(scores) if len(scores) == len(parts) else None
+    lookup = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
+    rule = mondrian_rule(Categories(lookup, np.concatenate([[0], np.cumsum(counts)]), joined))
     limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
     first = parts[0]

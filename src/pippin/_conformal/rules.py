@@ -1,13 +1,13 @@
-"""Rules: all in which kinds of conformal predictors differ.
+"""Rules of conformal predictors: how calibration scores determine the sets and p-values of new rows.
 
-A rule gives the bounds on the score of each class of a row, and turns a score into a p-value. With s the score of a
-class and n calibration scores,
+A rule gives the largest score that each class of a row may have in its set, and the p-value of a score. With s the
+score of a class and n calibration scores,
 
     p = (1 + #{scores >= s}) / (n + 1)
     smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
 
-and with weights, or with clustered rows of which each unit counts once, the same in sums of weights. The set at
-level α is {classes with p > α}.
+With weights, and with clustered rows where each cluster ("unit") counts once, the counts are sums of weights. The set
+at level α is {classes with p > α}.
 """
 
 from collections.abc import Callable
@@ -56,13 +56,14 @@ Use = Callable[[int, Vector], None]  # takes the first row and the p-values of a
 
 
 class Request(NamedTuple):
-    """Rows to predict, and all that their sets and p-values depend on.
+    """Rows to predict, and the other inputs of their sets and p-values.
 
     Attributes:
-        rows: the probabilities; of the first model, where there is one per fold.
+        rows: the probabilities; those of the first model if there is one per fold.
         draws: u of a randomized score, v of smoothed p-values.
+        classes: names of the classes.
         group: the row of thresholds of each object.
-        weights: likelihood ratios, (n, 1), or (1, K) where they follow from the class.
+        weights: likelihood ratios, (n, 1), or (1, K) if they follow from the class (label shift).
         folds: the probabilities by each fold's model.
     """
 
@@ -75,10 +76,7 @@ class Request(NamedTuple):
 
 
 class Rule(FieldsPickled):
-    """Strategy of a conformal predictor.
-
-    The default implementations are for one threshold that does not depend on groups or weights.
-    """
+    """Base of the rules; its defaults are for one threshold that does not depend on groups or weights."""
 
     takes: frozenset[str] = frozenset()
     per: str | None = None
@@ -105,14 +103,14 @@ class Rule(FieldsPickled):
         raise NotImplementedError
 
     def unseen_classes(self) -> Flags | None:
-        """Return (groups, K) flags of classes without a calibration row; None if the same rows serve all classes.
+        """Return (groups, K) flags of classes without calibration rows; None if all classes have the same category.
 
-        In the latter case p-values fall with the rank, and the two most probable classes have the largest.
+        In the latter case p-values fall with the rank, so the two most probable classes have the largest ones.
         """
         return None
 
     def top(self, rows: Rows, request: Request, start: int, stop: int) -> Floats:
-        """Return values that break ties of p-values between classes: probabilities."""
+        """Return the probabilities, which break ties of p-values between classes."""
         return rows.block(start, stop)
 
     def at(self, alpha: Any) -> "tuple[Rule, float]":
@@ -121,14 +119,14 @@ class Rule(FieldsPickled):
         return replace(rule, alpha=as_alpha(alpha)), as_alpha(alpha)
 
     def warn_of_infinite(self, predictor: Any) -> None:
-        """Warn of infinite thresholds, and say what is missing."""
+        """Warn of infinite thresholds, and name the categories with too few calibration rows."""
 
     def describe(self, predictor: Any) -> str:
         """Describe the predictor and its guarantee in one sentence."""
         raise NotImplementedError
 
     def facts(self, predictor: Any) -> tuple[str, ...]:
-        """Return what `repr` shows after alpha."""
+        """Return the parts of `repr` after alpha."""
         return (f"{predictor.n_calibration:,} calibration examples",)
 
     def guarantee(self, predictor: Any) -> float:
@@ -136,15 +134,15 @@ class Rule(FieldsPickled):
         return float(1 - predictor.alpha)
 
     def n_effective(self, n: int) -> float:
-        """Return how many independent rows of equal weight the calibration rows are worth."""
+        """Return the effective sample size of n calibration rows."""
         return n
 
     def picture(self) -> tuple[Vector | None, float | None]:
-        """Return the weights of the calibration scores, if they differ, and the threshold, if there is one."""
+        """Return the weights and the threshold of a plot of the calibration scores; None for those it does not have."""
         return None, None
 
     def content(self, scores: bool) -> dict[str, Any]:
-        """Return the rule's part of a file."""
+        """Return the rule's entries in a file."""
         raise NotImplementedError
 
 
@@ -156,10 +154,10 @@ def promise(
     Args:
         predictor: the predictor.
         threshold: its threshold.
-        source: the calibration rows, "from 2,000 rows" for instance.
-        unit: what there were too few of if the threshold is infinite.
-        scope: the objects that the guarantee is for.
-        confidence: the probability over calibration sets, if one was asked for.
+        source: the calibration rows, such as "from 2,000 rows".
+        unit: the name of one calibration example in the plural, "rows" or "units".
+        scope: the objects that the guarantee applies to, if not all.
+        confidence: the probability over calibration sets of a PAC guarantee, or None.
     """
     holds = "its sets hold the true class"
     if confidence is not None:
@@ -177,7 +175,7 @@ def promise(
 
 @dataclass(frozen=True, eq=False)
 class MondrianRule(Rule):
-    """One threshold for all rows, or one per class, group, kind or cluster, each from its own scores."""
+    """Marginal or Mondrian rule: one threshold per category of classes and groups, from the scores of that category."""
 
     categories: Categories
     limits: Bounds
@@ -257,7 +255,7 @@ class MondrianRule(Rule):
         sure = "" if self.confidence is None else f"in {100 * self.confidence:g}% of calibrations "
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P bounds ranks all the same
+        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # with RC3P, ranks are bounded instead
         if infinite.all():
             return (
                 f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "
@@ -313,7 +311,7 @@ def mondrian_rule(
     kinds: ClassKinds | None = None,
     confidence: float | None = None,
 ) -> MondrianRule:
-    """Return the rule of these categories without thresholds, which `at` adds."""
+    """Return a rule with these categories and no thresholds; `at` computes them."""
     return MondrianRule(categories, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
 
 
@@ -385,7 +383,7 @@ def _confidence(content: Content) -> float | None:
 
 
 def categories_content(groups: GroupNames | None, categories: Categories, scores: bool) -> dict[str, Any]:
-    """Return groups and categories as a file holds them, with the scores if they are wanted."""
+    """Return the entries of groups and categories in a file; `scores` includes the calibration scores."""
     kept = categories.scores if scores else None
     return {
         "groups": None if groups is None else list(groups),
@@ -399,7 +397,7 @@ def categories_content(groups: GroupNames | None, categories: Categories, scores
 def categories_from_content(
     content: Content, per: str | None, n: int, shape: tuple[int, int], shared: bool
 ) -> Categories:
-    """Read categories, with their scores if the file has them; `shared` if one more category may hold all scores."""
+    """Read categories, with their scores if the file has them; with `shared`, one category may pool all scores."""
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
     need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
@@ -431,7 +429,7 @@ def groups_from_content(content: Content) -> GroupNames | None:
 
 
 def kinds_from_content(content: Content, classes: Any, categories: Categories) -> ClassKinds:
-    """Read the kinds: one per class, the same for classes that share a category."""
+    """Read the superclasses ("kinds"), one per class; classes of one kind must share a category."""
     given = content.take("kinds", lambda value: isinstance(value, list) and len(value) == len(classes))
     need("kinds", all(isinstance(kind, str) for kind in given))
     kinds = as_kinds(dict(zip(map(str, classes), given, strict=True)), classes)
@@ -440,7 +438,7 @@ def kinds_from_content(content: Content, classes: Any, categories: Categories) -
 
 
 def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None) -> tuple[float, ...] | None:
-    """Read the levels of the kinds, if there are some; the largest is alpha."""
+    """Read the levels of the superclasses ("kinds"), if they have levels of their own; the largest is alpha."""
     given = None if kinds is None else content.take("levels")
     if given is None or kinds is None:
         return None
@@ -451,7 +449,7 @@ def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None
 
 
 class WeightedScoresRule(Rule):
-    """Rule with sorted calibration scores of which each counts with a weight, and the new object with its own."""
+    """Base of rules with sorted calibration scores and a weight for each of them and for the new object."""
 
     scores: Vector
 
@@ -484,19 +482,19 @@ class WeightedScoresRule(Rule):
         raise NotImplementedError
 
     def _tail(self, below: Codes, own: Any) -> Vector:
-        """Return the p-value of scores that exceed `below` calibration scores, for objects of the weights `own`."""
+        """Return the p-value of scores with `below` smaller calibration scores, for objects of the weights `own`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class UnitsRule(WeightedScoresRule):
-    """One threshold from clustered rows: each unit counts once, whatever number of rows it has.
+    """Rule for clustered rows with one threshold: each cluster ("unit") counts once, whatever its number of rows.
 
-    Of J units, unit j with m_j rows, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1);
-    infinite, if there is none. `scores` are sorted; `units` has the unit of each.
+    With J units and m_j rows in unit j, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1),
+    or infinite if there is none. `scores` are sorted; `units` holds the unit of each score.
 
-    Smoothed p-values are uniform for units of one row; for larger units they are at most as spread as uniform numbers
-    (in convex order), since v is not tied to the rank of the row in its own unit.
+    Smoothed p-values are uniform for units of one row. For larger units they are smaller than uniform numbers in convex
+    order, since v does not depend on the rank of the row in its unit.
     """
 
     scores: Vector
@@ -561,11 +559,11 @@ def units_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 @dataclass(frozen=True, eq=False)
 class WeightedRule(WeightedScoresRule):
-    """A threshold for every object or class, from its own likelihood ratio and those of the calibration rows.
+    """Weighted rule (covariate or label shift): a threshold per object or class from likelihood ratios.
 
-    An object of weight w has the smallest score s as its threshold for which the scores up to s hold a share of at
-    least 1 − alpha of all weights, w included; if none does, it is infinite. Where the weight follows from the class,
-    every class has its own threshold. `scores` are sorted; `weights` has the weight of each.
+    The threshold of an object of weight w is the smallest calibration score s such that the scores up to s have at
+    least a share 1 − alpha of all weights, including w; it is infinite if there is none. If the weight follows from
+    the class (label shift), there is a threshold per class. `scores` are sorted; `weights` holds their weights.
     """
 
     scores: Vector
@@ -576,16 +574,15 @@ class WeightedRule(WeightedScoresRule):
 
     def bounds(self, request: Request) -> Bounds:
         assert request.weights is not None
-        own = request.weights
-        each = self.thresholds(own.ravel()).reshape(own.shape)
-        return Bounds(each, np.arange(request.rows.n) if own.shape[1] == 1 else None)
+        thresholds = self.thresholds(request.weights.ravel()).reshape(request.weights.shape)
+        return Bounds(thresholds, np.arange(request.rows.n) if request.weights.shape[1] == 1 else None)
 
     def thresholds(self, weights: Vector) -> Vector:
-        """Return the threshold of each object, from its weight."""
-        distinct, which = np.unique(weights, return_inverse=True)
-        reached = self._tails.reach(distinct, self.alpha)
-        each: Vector = np.append(self.scores, np.inf)[reached][which]
-        return each
+        """Return the threshold of each object from its weight."""
+        distinct, inverse = np.unique(weights, return_inverse=True)
+        places = self._tails.reach(distinct, self.alpha)
+        thresholds: Vector = np.append(self.scores, np.inf)[places][inverse]
+        return thresholds
 
     def members(self, score: Score, request: Request) -> dispatch.Sets:
         bounds = self.bounds(request)
@@ -594,7 +591,7 @@ class WeightedRule(WeightedScoresRule):
         return sets
 
     def _warn_of_heavy(self, bounds: Bounds, request: Request) -> None:
-        """Warn of objects or classes that outweigh the calibration rows."""
+        """Warn of objects or classes with infinite thresholds, because of their large weights."""
         heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(bounds.scores).sum())
         if heavy and bounds.group is None:
             first = request.classes[int(np.isinf(bounds.scores[0]).argmax())]
@@ -640,7 +637,7 @@ class WeightedRule(WeightedScoresRule):
         return float(scaled.sum() ** 2 / (scaled**2).sum())
 
     def picture(self) -> tuple[Vector | None, float | None]:
-        """Return the weights, and the threshold of an object of mean weight."""
+        """Return the weights, and the threshold of an object with the mean weight."""
         return self.weights, float(self.thresholds(np.array([self.weights.mean()]))[0])
 
     def content(self, scores: bool) -> dict[str, Any]:
@@ -656,19 +653,19 @@ def weighted_from_content(content: Content, alpha: float, n: int, classes: Class
 
 
 def as_weights(weights: ArrayLike, n: int) -> Vector:
-    """Return one finite weight of at least 0 per row."""
-    given = np.asarray(as_array(weights), dtype=np.float64)
-    if given.shape != (n,):
-        raise InputError(f"Expected {n} weights, one per row, got shape {given.shape}", "pass weights in row order")
-    bad = ~((given >= 0) & (given < np.inf))
-    if bad.any():
-        row = int(bad.argmax())
+    """Check that there is one finite weight of at least 0 per row, and return the weights in float64."""
+    checked = np.asarray(as_array(weights), dtype=np.float64)
+    if checked.shape != (n,):
+        raise InputError(f"Expected {n} weights, one per row, got shape {checked.shape}", "pass weights in row order")
+    invalid = ~((checked >= 0) & (checked < np.inf))
+    if invalid.any():
+        row = int(invalid.argmax())
         raise InputError(
-            f"has the weight {given[row]}, expected a finite number of at least 0",
+            f"has the weight {checked[row]}, expected a finite number of at least 0",
             "repair its likelihood ratio, or leave the row out",
             row=row,
         )
-    return given
+    return checked
 
 
 class Calibrated(SavedWithScores):

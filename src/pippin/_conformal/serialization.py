@@ -1,4 +1,4 @@
-"""Files of calibrated objects: JSON that any language can read, with a checksum, every part checked when it is read."""
+"""Files of calibrated objects: JSON with a checksum; every entry is checked when a file is read."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ FORMAT = "pippin predictor"
 VERSION = 2
 MOST_CLASSES = 2**31 - 1  # members of sets are 32-bit integers
 
-# Reader of each kind of object: a function of Content. A file without a kind holds a predictor with one threshold.
+# Function that reads each kind of object from its Content. A file without a kind holds a marginal predictor.
 KINDS: dict[str | None, str] = {
     **dict.fromkeys(
         (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
@@ -50,7 +50,7 @@ _MAY_BE_INFINITE = {
     "calibration_scores",
     "fold_scores",
 }
-_FACTS = {  # what a notebook shows of an object that has it
+_FACTS = {  # attributes in the table that a notebook shows
     "score": "score",
     "alpha": "alpha, the share of errors allowed",
     "level": "level, the expected loss allowed",
@@ -61,7 +61,7 @@ Whole = TypeVar("Whole", bound=np.signedinteger[Any])
 
 
 class Content:
-    """Parts of a file, each taken once and checked as it is taken.
+    """Entries of a file; each is taken once and checked.
 
     >>> content = Content({"alpha": 0.1, "n_ip": 7})
     >>> content.level(), content.whole("n_ip", 1, 5)
@@ -73,33 +73,33 @@ class Content:
         self._parts = dict(parts)
         self.kind = self._parts.pop("kind", None)
 
-    def take(self, key: str, sound: Callable[[Any], bool] = lambda value: True) -> Any:
-        """Return a part that makes sense."""
+    def take(self, key: str, valid: Callable[[Any], bool] = lambda value: True) -> Any:
+        """Return an entry; raise an InputError if it is missing, or if `valid` returns False for it."""
         if key not in self._parts:
             raise InputError(f"its {key} is missing")
         value = self._parts.pop(key)
-        need(key, sound(value))
+        need(key, valid(value))
         return value
 
     def has(self, key: str) -> bool:
-        """Return True if there is such a part that was not taken yet."""
+        """Return True if there is an entry of this name that was not taken."""
         return key in self._parts
 
     def whole(self, key: str, least: int, most: int = 2**63 - 1) -> int:
-        """Return an integer of 64 bits."""
-        found: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)
-        return found
+        """Return an integer of at most 64 bits."""
+        number: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)
+        return number
 
     def level(self) -> float:
         """Return alpha."""
-        found: float = self.take("alpha", lambda value: isinstance(value, float) and as_alpha(value) == value)
-        return found
+        alpha: float = self.take("alpha", lambda value: isinstance(value, float) and as_alpha(value) == value)
+        return alpha
 
     def score(self) -> Score:
         """Return the score with its parameters."""
-        found = self.take("score", lambda value: isinstance(value, dict) and set(value) == {"name", "parameters"})
-        need("score", isinstance(found["name"], str) and isinstance(found["parameters"], dict))
-        return make_score(found["name"], found["parameters"])
+        score = self.take("score", lambda value: isinstance(value, dict) and set(value) == {"name", "parameters"})
+        need("score", isinstance(score["name"], str) and isinstance(score["parameters"], dict))
+        return make_score(score["name"], score["parameters"])
 
     def classes(self) -> Classes:
         """Return the names of the columns, all text or all integers; a range if there are none."""
@@ -112,71 +112,70 @@ class Content:
         return tuple(names)
 
     def shared(self) -> tuple[float, int, Classes]:
-        """Return the parts of `shared_content`: alpha, the number of calibration rows and the classes."""
+        """Return the entries of `shared_content`: alpha, the number of calibration rows and the classes."""
         return self.level(), self.whole("n_calibration", 1), self.classes()
 
     def number(self, key: str) -> float:
-        """Return a number that may be infinite."""
+        """Return a number, which may be infinite."""
         return float(self.take(key, _is_number))
 
     def numbers(self, key: str, n: int | None = None) -> Vector:
-        """Return a list of numbers, none NaN; of n numbers, if n is given."""
+        """Return a list of numbers without NaN, with n numbers if n is not None."""
         values = vector_of(key, self.take(key))
         need(key, n is None or len(values) == n)
         return values
 
     def scores(self, key: str, n: int) -> Vector:
-        """Return n scores in increasing order, none NaN."""
+        """Return n scores in increasing order, without NaN."""
         values = self.numbers(key, n)
         need(key, rising(values))
         return values
 
     def optional_numbers(self, key: str) -> Vector | None:
-        """Return a list of numbers, none NaN; None if the file left them out."""
+        """Return a list of numbers without NaN, or None if the entry is null."""
         values = self.take(key)
         return None if values is None else vector_of(key, values)
 
     def matrix(self, key: str, shape: tuple[int, ...]) -> Vector:
-        """Return rows of numbers, none NaN."""
-        rows = self.take(key, lambda value: isinstance(value, list))
-        found = [vector_of(key, row) for row in rows]
-        need(key, len(found) == shape[0] and all(len(row) == shape[1] for row in found))
-        return read_only(np.array(found, dtype=np.float64))
+        """Return a matrix of numbers without NaN."""
+        rows = [vector_of(key, row) for row in self.take(key, lambda value: isinstance(value, list))]
+        need(key, len(rows) == shape[0] and all(len(row) == shape[1] for row in rows))
+        return read_only(np.array(rows, dtype=np.float64))
 
     def parts(self, key: str, kind: str) -> "list[Content]":
         """Return a list of objects of one kind."""
-        given = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
-        need(key, all(isinstance(one, dict) and one.get("kind") == kind for one in given))
-        return [Content(one) for one in given]
+        entries = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
+        need(key, all(isinstance(entry, dict) and entry.get("kind") == kind for entry in entries))
+        return list(map(Content, entries))
 
     def finish(self) -> None:
-        """Raise an InputError if a part was not taken."""
+        """Raise an InputError if an entry was not taken."""
         for key in self._parts:
             raise InputError(f"its {key!r} is not known")
 
 
 def need(part: str, good: bool) -> None:
-    """Raise an InputError that names an inconsistent part of a file."""
+    """Raise an InputError that names an invalid entry of a file, unless `good` is True."""
     if not good:
         raise InputError(f"its {part} makes no sense")
 
 
 def vector_of(part: str, values: Any) -> Vector:
-    """Return numbers from a list of a file, none NaN."""
+    """Return the numbers of a list in a file, without NaN."""
     need(part, isinstance(values, list) and all(map(_is_number, values)))
     return read_only(np.array(values, dtype=np.float64))
 
 
 def whole_numbers(part: str, values: Any, kind: type[Whole]) -> NDArray[Whole]:
-    """Return integers from lists of a file; anything else is refused, not rounded."""
+    """Return the integers of a list, or a list of lists, in a file; floats are not rounded but refused."""
     flat = values if isinstance(values, list) else [None]
     for row in flat:
         need(part, all(map(_is_whole, row)) if isinstance(row, list) else _is_whole(row))
     need(part, len({len(row) if isinstance(row, list) else -1 for row in flat}) == 1)
     info = np.iinfo(kind)
-    found = np.array(values, dtype=object)
-    need(part, bool((found >= info.min).all() and (found <= info.max).all()))
-    return read_only(found.astype(kind))
+    integers = np.array(values, dtype=object)
+    need(part, bool((integers >= info.min).all() and (integers <= info.max).all()))
+    return read_only(integers.astype(kind))
 
 
 def rising(scores: Vector) -> bool:
@@ -211,14 +210,17 @@ class Saved:
     """Base of objects that are saved as JSON files."""
 
     def content(self) -> dict[str, Any]:
-        """Return what a file holds of the object."""
+        """Return the content of the object's file."""
         raise NotImplementedError
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write a JSON file that any language can read; `pippin.load` reads it.
+        """Save the object as a JSON file; `pippin.load` reads it.
 
         Args:
             path: the file.
+
+        Raises:
+            OSError: the file cannot be written.
         """
         write_file(path, self.content())
 
@@ -236,7 +238,7 @@ class SavedDataclass(Saved, FieldsPickled):
         return html_facts(caption, facts | {"classes": len(shown.classes)})
 
     def _repr(self, what: str, *facts: str) -> str:
-        """Return the class, what it is, its level, more facts, and the number of classes."""
+        """Return a representation: class, description, level, further facts, and the number of classes."""
         shown: Any = self
         parts = (what, f"alpha={shown.alpha:g}", *facts, f"{len(shown.classes):,} classes")
         return f"{type(self).__name__}({', '.join(parts)})"
@@ -247,22 +249,32 @@ class SavedDataclass(Saved, FieldsPickled):
 
 
 class SavedWithScores(SavedDataclass):
-    """Object whose file may leave out its calibration scores."""
+    """Base of saved dataclasses whose file may omit the calibration scores."""
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """Return what a file holds of the object.
+        """Return the content of the object's file.
 
         Args:
-            scores: whether the calibration scores are part of it.
+            scores: include the calibration scores.
         """
         raise NotImplementedError
 
     def save(self, path: "str | PathLike[str]", *, scores: bool = True) -> None:
-        """Write a JSON file that any language can read; `pippin.load` reads it.
+        """Save the object as a JSON file; `pippin.load` reads it.
 
         Args:
             path: the file.
-            scores: whether it holds the calibration scores; without them there is no other level and no p-value.
+            scores: include the calibration scores, which `at` and `p_values` need.
+
+        Raises:
+            OSError: the file cannot be written.
+
+        >>> import pippin, tempfile, pathlib
+        >>> data = pippin.load_example()
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "predictor.json")
+        >>> pippin.calibrate(data.probs, data.labels, "pip").save(path)
+        >>> pippin.load(path)
+        ConformalPredictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
         """
         write_file(path, self.content(scores))
 
@@ -274,32 +286,35 @@ def table_html(caption: str, table: Any) -> str:
 
 
 def shared_content(saved: Any) -> dict[str, Any]:
-    """Return alpha, the number of calibration rows and the classes, as a file holds them."""
+    """Return the entries alpha, number of calibration rows and classes of a file."""
     return {"alpha": saved.alpha, "n_calibration": saved.n_calibration, **classes_content(saved.classes)}
 
 
 def classes_content(classes: Classes) -> dict[str, Any]:
-    """Return the classes as a file holds them."""
+    """Return the entries of the classes in a file."""
     return {"n_classes": len(classes), "classes": None if isinstance(classes, range) else list(classes)}
 
 
 def listed(values: NDArray[Any] | None) -> list[Any] | None:
-    """Return numbers as a file holds them; None stays None."""
+    """Return an array as a list; None stays None."""
     return None if values is None else values.tolist()
 
 
 def attributes(of: Any, *names: str) -> dict[str, Any]:
-    """Return attributes that a file holds as they are."""
+    """Return attributes by name."""
     return {name: getattr(of, name) for name in names}
 
 
 def load(path: "str | PathLike[str]") -> Any:
-    """Read any object that `save` wrote: a predictor, sharpener, decider, selective or risk classifier, or a monitor.
+    """Load an object that `save` wrote: a predictor, sharpener, decider, selective or risk classifier, or a monitor.
 
-    Every number is restored to the last bit.
+    Numbers are restored to the last bit. Loading runs no code from the file.
 
     Args:
         path: the file.
+
+    Returns:
+        An object equal to the saved one.
 
     Raises:
         InputError: the file is damaged, was edited, or needs a newer pippin.
@@ -308,7 +323,7 @@ def load(path: "str | PathLike[str]") -> Any:
 
 
 def parse(text: bytes, path: object) -> Any:
-    """Return the object whose file has these bytes; errors name the path."""
+    """Return the object in the bytes of a file; errors name the path."""
     content = parse_file(text, path)
     kind = content.get("kind")
     if not isinstance(kind, str | None) or kind not in KINDS:
@@ -324,7 +339,7 @@ def parse(text: bytes, path: object) -> Any:
 
 
 def read_content(content: dict[str, Any]) -> Any:
-    """Return the object that had this content."""
+    """Return the object with this content."""
     kind = content.get("kind")
     need("kind", isinstance(kind, str | None) and kind in KINDS)
     module, _, function = KINDS[kind].partition(":")
@@ -332,10 +347,10 @@ def read_content(content: dict[str, Any]) -> Any:
 
 
 def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
-    """Write a JSON file: version 1 for one threshold, version 2 for content that names its `kind`.
+    """Write a JSON file: version 1 for content without `kind` (a marginal predictor), version 2 otherwise.
 
-    Floats are written with as many digits as bring back the same bits; infinity, which JSON lacks, as the text "inf".
-    The checksum is the SHA-256 of the content as JSON without spaces, its keys sorted.
+    Floats have enough digits to restore their bits; infinity, which JSON lacks, is the text "inf". The checksum is the
+    SHA-256 of the content as JSON with sorted keys and without spaces.
     """
     encoded = {key: _encoded(value) for key, value in content.items()}
     version = 2 if "kind" in content else 1
@@ -344,7 +359,7 @@ def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
 
 
 def parse_file(text: bytes, path: object) -> dict[str, Any]:
-    """Return the content of a file's bytes, its format and checksum checked; errors name the path.
+    """Check the format and the checksum of a file's bytes, and return the content; errors name the path.
 
     Raises:
         InputError: the file is damaged, was edited, is something else, or is newer.
@@ -373,7 +388,7 @@ def parse_file(text: bytes, path: object) -> dict[str, Any]:
 
 
 def decoded(content: dict[str, Any]) -> dict[str, Any]:
-    """Return content as it was before it was written: "inf" becomes infinity where numbers may be infinite."""
+    """Return content with the text "inf" replaced by infinity in entries that may be infinite."""
     return {key: _decoded(value) if key in _MAY_BE_INFINITE else value for key, value in content.items()}
 
 
@@ -393,23 +408,23 @@ def _encoded(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if isinstance(value, dict):
-        return {key: _encoded(one) for key, one in value.items()}
-    return [_encoded(v) for v in value] if isinstance(value, list) else value
+        return {key: _encoded(entry) for key, entry in value.items()}
+    return [_encoded(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _decoded(value: Any, depth: int = 2) -> Any:
-    """Decode numbers, lists of them and lists of such lists; anything deeper is refused later."""
+    """Decode numbers, lists of numbers, and lists of these; other values fail later checks."""
     if isinstance(value, list) and depth:
-        return [_decoded(v, depth - 1) for v in value]
+        return [_decoded(entry, depth - 1) for entry in value]
     return _INFINITE.get(value, value) if isinstance(value, str) else value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, or refuse one with a repeated key."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return a JSON object as a dictionary; raise an InputError for a repeated key."""
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise InputError("a key occurs twice")
-    return found
+    return unique
 
 
 def _refuse_constant(name: str) -> NoReturn:

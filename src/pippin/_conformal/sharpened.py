@@ -1,4 +1,4 @@
-"""Fitting a sharpener and calibrating behind it from the same labelled rows, none of which does both."""
+"""Fitting a sharpener on some labeled rows and calibrating on the others."""
 
 import math
 from typing import Any, NamedTuple
@@ -75,10 +75,10 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
             "use sharpen='split'",
         )
     given = None if features is None else as_features(features, n)
-    score, wish = _wish(settings.score, mode)
+    score, constraint = _constraint(settings.score, mode)
     task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed))
     if mode == "split":
-        return _split(task, fraction, wish)
+        return _split(task, fraction, constraint)
     parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), FOLDS)]
     sharpeners = [task.fit(np.setdiff1d(np.arange(n), part))[0] for part in parts]
     if mode == "mixture":
@@ -87,7 +87,7 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
 
 
 def _mode(sharpen: Any) -> tuple[str, float]:
-    """Return the mode, and the share of rows that a split fits the sharpener on."""
+    """Return the mode, and the share of rows that fit the sharpener in a split."""
     text = "split" if sharpen is True else sharpen
     name, parameters = read_call(text) if isinstance(text, str) else (None, {})
     if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
@@ -101,25 +101,26 @@ def _mode(sharpen: Any) -> tuple[str, float]:
     return str(name), float(fraction)
 
 
-def _split(task: _Task, fraction: float, wish: "dict[str, float] | None") -> ConformalPredictor:
+def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> ConformalPredictor:
+    """Fit a sharpener on a share of the rows, or of the units, and calibrate on the others."""
     n = task.data.rows.n
     generator = np.random.default_rng(task.seed)
     units = task.settings.options.get("units")
     if units is None:
-        ours, others = np.split(generator.permutation(n), [round(fraction * n)])
+        fitting, calibrating = map(np.sort, np.split(generator.permutation(n), [round(fraction * n)]))
     else:  # rows of one unit stay together
         codes, names = as_numbered_groups(units, n, "units")
-        learning = generator.permutation(len(names))[: round(fraction * len(names))]
-        inside = np.isin(codes, learning)
-        ours, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-    sharpener, held_out = task.fit(np.sort(ours))
-    if wish:
-        score = _priced(held_out, task.data.labels[np.sort(ours)], task.settings.alpha, wish)
+        inside = np.isin(codes, generator.permutation(len(names))[: round(fraction * len(names))])
+        fitting, calibrating = np.flatnonzero(inside), np.flatnonzero(~inside)
+    sharpener, held_out = task.fit(fitting)
+    if constraint:
+        score = _priced(held_out, task.data.labels[fitting], task.settings.alpha, constraint)
         task = task._replace(settings=task.settings._replace(score=score))
-    return task.calibrate(sharpener, np.sort(others))
+    return task.calibrate(sharpener, calibrating)
 
 
 def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
+    """Calibrate a cross-conformal predictor on the rows, each sharpened by the sharpener not fitted on its part."""
     rows, labels, classes = task.data
     sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
     folds = np.empty(rows.n, dtype=np.int64)
@@ -130,44 +131,46 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
     return calibrate_labelled(data, settings, SharpeningStep(tuple(sharpeners), "folds"))
 
 
-def _wish(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
-    """Return SOCOP, and max_size or min_singletons by which its price is chosen; any other score as it is."""
+def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
+    """Return SOCOP with the constraint (max_size or min_singletons) that selects its price; other scores unchanged."""
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
-    wish = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
-    if not wish:
+    constraint = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
+    if not constraint:
         return score if isinstance(score, IpMs) else parse_score(score), None
     if name != "socop" or mode != "split" or len(parameters) > 1:
         raise InputError(
             f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}",
             "name μ instead, as in socop(mu=8)",
         )
-    [(key, value)] = wish.items()
+    [(key, value)] = constraint.items()
     most = 1 if key == "min_singletons" else math.inf
     if not isinstance(value, int | float) or not 0 < value <= most or value == math.inf:
         raise InputError(f"Expected {key} to be a number above 0{' and at most 1' * (most == 1)}, got {value!r}")
-    return socop(), wish
+    return socop(), constraint
 
 
-def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, wish: "dict[str, float]") -> Score:
-    """Return SOCOP with the price that fits the wish best, judged out of fold on the rows that fitted the sharpener.
+def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[str, float]") -> Score:
+    """Return SOCOP with the best price under the constraint, by out-of-fold sets of the rows that fitted the sharpener.
 
-    With max_size the most singletons at this mean size; with min_singletons the smallest sets with so many of them.
+    With max_size this is the price with most singletons up to that mean size, with min_singletons the one with the
+    smallest sets and at least that share of singletons.
     """
     rows = Rows(held_out.probs, checked=True)
     data = Labelled(rows, labels[held_out.rows], range(rows.n_classes))
-    tried = []
-    for price in PRICES:
-        sizes = calibrate_labelled(data, Settings(socop(price), alpha)).predict(rows).sizes
-        tried.append((socop(price), float(sizes.mean()), float((sizes == 1).mean())))
-    if "max_size" in wish:
-        fitting = [one for one in tried if one[1] <= wish["max_size"]] or [min(tried, key=lambda one: one[1])]
-        return max(fitting, key=lambda one: one[2])[0]
-    fitting = [one for one in tried if one[2] >= wish["min_singletons"]] or [max(tried, key=lambda one: one[2])]
-    return min(fitting, key=lambda one: one[1])[0]
+    sizes = [calibrate_labelled(data, Settings(socop(price), alpha)).predict(rows).sizes for price in PRICES]
+    mean_size = np.array([of_price.mean() for of_price in sizes])
+    singletons = np.array([(of_price == 1).mean() for of_price in sizes])
+    if "max_size" in constraint:
+        feasible = mean_size <= constraint["max_size"]
+        best = np.where(feasible, singletons, -1).argmax() if feasible.any() else mean_size.argmin()
+    else:
+        feasible = singletons >= constraint["min_singletons"]
+        best = np.where(feasible, mean_size, np.inf).argmin() if feasible.any() else singletons.argmax()
+    return socop(PRICES[best])
 
 
 def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    """Return the values of some rows; None and LabelRatios are not by row."""
+    """Return the values of some rows; None and LabelRatios, which are not by row, as they are."""
     if values is None or isinstance(values, tuple):
         return values
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
