@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 QUIETLY := --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip $(QUIETLY)
 
-# Processes keep the bytecode of what they import, whatever the caller's settings: a test starts many.
+# Keep bytecode whatever the caller's settings: tests start many processes.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test check size docs pictures lint warm tests bench format clean
@@ -15,22 +15,21 @@ run: $(VENV)/installed  ## the main job, on the embedded example
 test:  ## lint, types, import contract, all tests
 	@$(MAKE) --no-print-directory -j2 lint tests
 
-# Tests write thousands of files that are to last, and wait for the disk each time: not so in memory, where it has room for
-# them and programs may lie there.
+# Tests write thousands of files and flush each to disk, which is fast in /dev/shm if it is large enough and not noexec.
 IN_MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec \
 	&& df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "TMPDIR=/dev/shm" }')
 
-# Three processes on two cores, since tests often wait for files and subprocesses. One file is tested in one process, which
-# makes the fixtures of a module once.
+# Three processes on two cores, since tests often wait for files and subprocesses. One process runs a whole file, so that
+# fixtures of a module are made once.
 PYTEST := $(IN_MEMORY) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile
 
 tests: $(VENV)/installed-test browser warm
 	$(PYTEST)
 
-# The parts that need NumPy, SciPy and numba only; test files that name an optional package are left out.
+# Tests that need NumPy, SciPy and numba only; files that name an optional package are excluded.
 CORE := $(addprefix tests/,engine theory conformal validation decisions compare)
 OPTIONAL := torch|sklearn|mapie|crepes|peers|array_kinds|blobs
-check: $(VENV)/installed-check warm  ## a quick look: lint, types, import contract and tests of the core
+check: $(VENV)/installed-check warm  ## in short: lint, types, import contract and tests of the core
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -46,7 +45,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Compiled once before the tests, or each of their processes would compile.
+# Compile once before the tests; otherwise each of their processes compiles.
 warm: $(VENV)/installed
 	$(BIN)/python -c "import pippin; pippin.warm_up()"
 
@@ -56,7 +55,7 @@ docs: $(VENV)/installed-docs  ## the site, every page of the gallery executed: o
 pictures: $(VENV)/installed-docs  ## the pictures of README.md and of the start page, in docs/_static
 	$(BIN)/python docs/pictures.py
 
-bench: $(VENV)/installed-test  ## times and ratios, ours and the peers'; DATA=file adds repeated splits of your own
+bench: $(VENV)/installed-test  ## times of pippin and of other libraries; DATA=file adds repeated splits of that file
 	$(BIN)/python benchmarks/bench.py --out out/bench.json $(if $(DATA),--data $(DATA))
 
 .PHONY: release-check
@@ -67,15 +66,15 @@ $(VENV)/installed-release: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable ".[release]"
 	@touch $@
 
-format: $(VENV)/installed-test  ## mends what `make test` would complain about
+format: $(VENV)/installed-test  ## corrects what ruff can correct
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## removes the environment and everything made
+clean:  ## removes the environment and all outputs
 	rm -rf $(VENV) out dist docs/answers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# The newest pip, installed by the one that Python has, which is quicker than a copy of that; the one of Python 3.11 takes
-# twice as long to choose versions.
+# Python's own pip installs the newest pip, which is faster than copying its own; that of Python 3.11 takes twice as long
+# to resolve versions.
 $(BIN)/python:
 	$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PYTHON) -m pip $(QUIETLY) --python $@ install --no-compile pip 2>/dev/null || $@ -m ensurepip
@@ -90,8 +89,7 @@ $(VENV)/installed-check: pyproject.toml | $(VENV)/installed
 	@$(PIP) install --no-compile --editable ".[check]"
 	@touch $@
 
-# TorchCP's own requirements cannot all be installed beside a CPU build of torch; what
-# its scores need is in the test extra.
+# TorchCP's requirements cannot all be installed with a CPU build of torch; those of its scores are in the test extra.
 $(VENV)/installed-test: pyproject.toml | $(VENV)/installed
 	@echo "Setting up the tests (once) …"
 	@$(PIP) install --no-compile --editable ".[test]"
@@ -103,7 +101,7 @@ $(VENV)/installed-docs: pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-compile --editable ".[docs]"
 	@touch $(VENV)/installed $@
 
-# The report is tested in a real browser: installed here if that is allowed, else asked for.
+# The tests open reports in a real browser; install it if this user may, otherwise stop with a message.
 .PHONY: browser
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \

@@ -1,4 +1,4 @@
-"""A random forest on scikit-learn's digits: its votes tie often, and the sets keep their level all the same."""
+"""Sets of a random forest on scikit-learn's digits; its probabilities have many ties."""
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -15,7 +15,7 @@ clf = ConformalClassifier(forest, alpha=0.02, cv=0.4, random_state=0).fit(X, y)
 sets = clf.predict_set(X_test)
 
 print(f"accuracy {clf.score(X_test, y_test):.3f}")
-print(f"coverage {pippin.metrics.coverage(sets, y_test):.3f} (asked for 0.98)")
+print(f"coverage {pippin.metrics.coverage(sets, y_test):.3f} (0.98 requested)")
 print(sets)
 unsure = sets.sizes.argmax()
-print(f"image {unsure}: one of {sets[unsure]}, in truth {y_test[unsure]}")
+print(f"image {unsure}: one of {sets[unsure]}, true class {y_test[unsure]}")

@@ -1,4 +1,4 @@
-"""A predictor written as an ONNX graph, which then gives prediction sets without pippin."""
+"""Export of a predictor to an ONNX graph, which gives the same sets without pippin."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ file.write_bytes(head_model(predictor, "logits").SerializeToString())
 logits = np.log(data.probs[2000:2005])
 
 for name in [name for name in sys.modules if name.split(".")[0] == "pippin"]:
-    del sys.modules[name]  # from here on pippin is gone
+    del sys.modules[name]  # unload pippin
 
 session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
 names = json.loads(session.get_modelmeta().custom_metadata_map["pippin.classes"])

@@ -1,4 +1,4 @@
-"""Gradient boosting on a table with names for classes: pandas in, pandas out, the index kept."""
+"""Gradient boosting on a pandas data frame with named classes; the sets keep its index."""
 
 from sklearn.datasets import load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -18,4 +18,4 @@ frame = clf.predict_set(X_test).to_frame(classes=True).assign(truth=y_test)
 print(frame.head(8).to_string())
 covered = [truth in labels for truth, labels in zip(frame.truth, frame.labels, strict=True)]
 print(f"coverage {sum(covered) / len(covered):.2f}, mean size {frame['size'].mean():.2f}")
-print(f"at 70%: mean size {clf.predict_set(X_test, alpha=0.3).sizes.mean():.2f}")
+print(f"at 70% coverage: mean size {clf.predict_set(X_test, alpha=0.3).sizes.mean():.2f}")

@@ -1,4 +1,4 @@
-"""A small network on handwritten digits, calibrated, then deployed with prediction sets as its last layer."""
+"""A small PyTorch network on handwritten digits with prediction sets as its last layer."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -24,4 +24,4 @@ predictor = pippin.torch.calibrate(network, loader, score="repip", alpha=0.02)
 deployed = torch.nn.Sequential(network, pippin.torch.ConformalHead(predictor)).eval()
 sets = deployed(x[test])
 covered = (sets.classes == y[test, None]).any(dim=1)
-print(f"{covered.float().mean():.1%} of the sets hold the true digit; {sets.sizes.float().mean():.2f} digits per set.")
+print(f"{covered.float().mean():.1%} of the sets contain the true digit; {sets.sizes.float().mean():.2f} digits per set.")
