@@ -81,11 +81,11 @@ def digit_sets() -> DigitSets:
     )
     labels = digits.target[new]
     sets = predictor.predict(classifier.predict_proba(digits.data[new]))
-    shown = list(first_rows(sets.sizes, sets.contains(labels), labels))
+    selected = list(first_rows(sets.sizes, sets.contains(labels), labels))
     return DigitSets(
-        digits.images[new][shown],
-        [[int(member) for member in sets[row]] for row in shown],
-        labels[shown].tolist(),
+        digits.images[new][selected],
+        [[int(member) for member in sets[row]] for row in selected],
+        labels[selected].tolist(),
         pippin.metrics.coverage(sets, labels),
         len(new),
     )
@@ -102,11 +102,11 @@ def first_rows(sizes: np.ndarray, contains: np.ndarray, labels: np.ndarray) -> I
         yield row
 
 
-def draw_digits(theme: Theme, found: DigitSets) -> Figure:
+def draw_digits(theme: Theme, result: DigitSets) -> Figure:
     """Draw some digits with their sets, and the coverage of all new sets as a bar."""
     n = len(SHOWN)
     figure = Figure((1.05 * n, 2.7))
-    for k, (image, members, label) in enumerate(zip(found.images, found.sets, found.labels, strict=True)):
+    for k, (image, members, label) in enumerate(zip(result.images, result.sets, result.labels, strict=True)):
         axes = figure.add_axes((0.01 + k / n, 0.55, 1 / n - 0.02, 0.43))
         covered = label in members
         color = theme.good if covered else theme.bad
@@ -121,9 +121,9 @@ def draw_digits(theme: Theme, found: DigitSets) -> Figure:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
     axes.barh(0.5, 1, 1, color=theme.bad, alpha=0.4)
-    axes.barh(0.5, found.coverage, 1, color=theme.good)
+    axes.barh(0.5, result.coverage, 1, color=theme.good)
     axes.plot((0.9, 0.9), (-0.4, 1.4), color=theme.ink, linewidth=2, clip_on=False)
-    share, _, rest = found.caption.partition(" of ")
+    share, _, rest = result.caption.partition(" of ")
     figure.text(0.01, 0.065, share, va="center", fontsize=13, fontweight="bold", color=theme.good)
     figure.text(0.128, 0.065, f"of {rest}", va="center", fontsize=13, color=theme.ink)
     return figure
@@ -162,16 +162,16 @@ def draw_front(theme: Theme, rows: list[dict[str, Any]]) -> Figure:
         [row["mean_size"] for row in best], [row["singleton_rate"] for row in best], color=theme.good, linewidth=1.5
     )
     for row in rows:
-        chosen = row in best
-        color = theme.good if chosen else theme.quiet
-        axes.plot(row["mean_size"], row["singleton_rate"], "o", color=color, markersize=9 if chosen else 7)
+        is_best = row in best
+        color = theme.good if is_best else theme.quiet
+        axes.plot(row["mean_size"], row["singleton_rate"], "o", color=color, markersize=9 if is_best else 7)
         axes.annotate(
             NAMES.get(row["score"], row["score"].upper()),
             (row["mean_size"], row["singleton_rate"]),
             xytext=OFFSETS.get(row["score"], (9, -4)),
             textcoords="offset points",
             fontsize=11,
-            fontweight="bold" if chosen else "normal",
+            fontweight="bold" if is_best else "normal",
             color=color,
         )
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -292,14 +292,14 @@ def main(names: list[str]) -> None:
 
 
 def digits_picture() -> Picture:
-    found = digit_sets()
-    return found.caption, partial(draw_digits, found=found)
+    result = digit_sets()
+    return result.caption, partial(draw_digits, result=result)
 
 
 def front_picture() -> Picture:
     rows = scores()
-    shown = (f"{row['score']} {row['mean_size']:.2f} and {row['singleton_rate']:.0%}" for row in rows)
-    return f"Mean size and singletons: {', '.join(shown)}", partial(draw_front, rows=rows)
+    values = (f"{row['score']} {row['mean_size']:.2f} and {row['singleton_rate']:.0%}" for row in rows)
+    return f"Mean size and singletons: {', '.join(values)}", partial(draw_front, rows=rows)
 
 
 def coverage_picture() -> Picture:
