@@ -1,4 +1,4 @@
-"""A real cluster of processes: the same bits as on one machine."""
+"""Results on a Dask cluster of processes equal those of one process to the last bit."""
 
 import sys
 from importlib import import_module
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of infinite thresholds, and
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers, each a process of its own, and who asks them."""
+    """Start a cluster of two worker processes; return its client."""
     with (
         dask.config.set({"distributed.worker.daemon": True}),
         LocalCluster(
@@ -46,8 +46,8 @@ def same(merged, whole, scores=True):
 
 @pytest.mark.parametrize("score", ["repip", "aps"])
 @pytest.mark.parametrize("per", PER, ids=str)
-def test_the_same_predictor(cluster, score, per):
-    """Of an array, of a frame and of delayed parts; by gathering, and by counting alone."""
+def test_calibrate_equals_one_process(cluster, score, per):
+    """From arrays, frames and delayed partitions, with and without kept scores."""
     groups = GROUPS if by_group(per) else None
     whole = pippin.calibrate(PROBS, LABELS, score, per=per, groups=groups, seed=3)
     options = {"per": per, "seed": 3}
@@ -56,7 +56,7 @@ def test_the_same_predictor(cluster, score, per):
 
 
 def test_arrays_and_frames(cluster):
-    """Lazily, whatever holds the rows."""
+    """Arrays and frames, evaluated lazily."""
     import dask.dataframe
 
     names = [f"class {k}" for k in range(12)]
@@ -88,8 +88,8 @@ def test_arrays_and_frames(cluster):
     np.testing.assert_array_equal(np.concatenate([part.sizes for part in parts]), whole.predict(PROBS, seed=8).sizes)
 
 
-def test_tables_are_read_by_the_workers(cluster, tmp_path):
-    """And a bad row, or a table that is gone when it is its turn, is told in one sentence."""
+def test_workers_read_tables(cluster, tmp_path):
+    """Invalid rows and missing tables raise one-sentence errors."""
     names = [f"class {k}" for k in range(12)]
     frame = polars.DataFrame(PROBS, schema=names).with_columns(label=polars.Series(np.array(names)[LABELS]))
     for i, (a, b) in enumerate([(0, 1500), (1500, 1501), (1501, N)]):
@@ -109,8 +109,8 @@ def test_tables_are_read_by_the_workers(cluster, tmp_path):
         pippin.dask.calibrate(pippin.scan(tmp_path), score="ip")
 
 
-def test_the_command_line_on_a_cluster(cluster, tmp_path, monkeypatch, call):
-    """The same file and the same figures; and nothing is left of a run with a bad row."""
+def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, call):
+    """Files and figures equal those of one process; a run with an invalid row leaves nothing behind."""
     monkeypatch.chdir(tmp_path)
     names = [f"class {k}" for k in range(12)]
     frame = polars.DataFrame(PROBS, schema=names).with_columns(label=polars.Series(np.array(names)[LABELS]))
@@ -133,8 +133,8 @@ def test_the_command_line_on_a_cluster(cluster, tmp_path, monkeypatch, call):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, ending):
-    """Those of one machine, in order, with ids and p-values; of Parquet, text and packed text."""
+def test_written_sets_equal_those_of_one_process(cluster, tmp_path, monkeypatch, call, ending):
+    """In order, with ids and p-values, from .parquet, .csv and .csv.gz."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(PREDICT, "PART", 300)
     write_tables(tmp_path / "tables")
@@ -152,8 +152,8 @@ def test_the_sets_that_a_cluster_writes(cluster, tmp_path, monkeypatch, call, en
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json", "p.parquet", f"sets.{ending}", "tables"]
 
 
-def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call):
-    """What one machine began, a cluster ends: pieces that are there are not made again."""
+def test_a_cluster_resumes_the_run_of_one_process(cluster, tmp_path, monkeypatch, call):
+    """Existing parts are kept."""
     words = predict_command_in_small_parts(tmp_path, monkeypatch, call)
     assert call(f"{words} whole.csv")[0] == 0
 
@@ -183,8 +183,8 @@ def test_a_stopped_run_goes_on_on_a_cluster(cluster, tmp_path, monkeypatch, call
     assert Path("sets.csv").read_bytes() == found
 
 
-def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, capsys):
-    """On a terminal, after a second: rows a second where tables say how many there are, else partitions."""
+def test_progress_bar(cluster, tmp_path, monkeypatch, capsys):
+    """On a terminal, after a second: rows per second if the number of rows is known, else partitions."""
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path / "tables")
     monkeypatch.setattr(progress, "DELAY", -1)
@@ -203,8 +203,8 @@ def test_a_bar_tells_how_far_the_cluster_is(cluster, tmp_path, monkeypatch, caps
     assert "4000/4000" in capsys.readouterr().err
 
 
-def test_ids_are_no_groups_on_a_cluster(cluster, tmp_path):
-    """As on one machine."""
+def test_groups_that_are_ids_raise_errors(cluster, tmp_path):
+    """As in one process."""
     write_tables(tmp_path / "tables")
     for path in tmp_path.glob("tables/*.parquet"):
         polars.read_parquet(path).drop("group").rename({"photo": "group"}).write_parquet(path)
@@ -215,7 +215,7 @@ def test_ids_are_no_groups_on_a_cluster(cluster, tmp_path):
         assert pippin.dask.evaluate(pippin.calibrate(scan), scan).group_coverage == {}
 
 
-def test_wrong_use(cluster):
+def test_errors_of_arguments(cluster):
     probs = PROBS.copy()
     probs[950] = 1
     with pytest.raises(pippin.InputError, match=r"Partition 3: Row 50 sums to 12, expected 1"):
@@ -242,8 +242,8 @@ pippin.scores.register("shallow", pippin.scores.Family({{"power": 1.0}}, coeffic
 """
 
 
-def test_workers_know_a_score_that_is_registered_here(cluster, tmp_path, monkeypatch, call):
-    """From a module that they cannot import; and the newer one, where it is registered again."""
+def test_registered_scores_are_sent_to_workers(cluster, tmp_path, monkeypatch, call):
+    """Also from a module that workers cannot import, and again after it is registered anew."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     write_tables(tmp_path / "tables")

@@ -1,4 +1,4 @@
-"""Workers are killed -9, every one of them, and nobody can tell from the bits."""
+"""Results are the same to the last bit after every worker of a cluster was killed by SIGKILL."""
 
 from pathlib import Path
 
@@ -19,8 +19,8 @@ def processes():
         yield made
 
 
-def test_every_worker_is_killed_while_scores_are_made_and_gathered(processes, tmp_path, monkeypatch):
-    """One at the first partition, and the other one with all the scores that it holds."""
+def test_workers_killed_during_calibration(processes, tmp_path, monkeypatch):
+    """One worker at the first partition, the other one when it holds all scores."""
     registering, as_completed = api.registering, partitions.as_completed
 
     def killing(work):
@@ -44,8 +44,8 @@ def test_every_worker_is_killed_while_scores_are_made_and_gathered(processes, tm
     assert [path.name for path in tmp_path.iterdir()] == ["scoring"]
 
 
-def test_every_worker_is_killed_while_sets_are_written(processes, tmp_path, monkeypatch, call):
-    """The file of one machine, to the last byte."""
+def test_workers_killed_while_sets_are_written(processes, tmp_path, monkeypatch, call):
+    """The file equals that of one process, to the last byte."""
     words = predict_command_in_small_parts(tmp_path, monkeypatch, call)
     call(f"{words} here.csv")
     in_order = partitions.in_order

@@ -1,4 +1,4 @@
-"""A decider through its life: levels, groups, kinds, files, and what its sets and warnings say."""
+"""Deciders: levels, groups, kinds, files, prediction sets and warnings."""
 
 import json
 import pickle
@@ -41,8 +41,8 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_file_brings_back_the_same_decider(way, tmp_path):
-    """Through the checksummed file and through a pickle, to the last bit; without scores there is no other level."""
+def test_saved_deciders_load_to_the_same_bits(way, tmp_path):
+    """From JSON files and pickles; without calibration scores there is no other level."""
     decider = made(**WAYS[way])
     groups = GROUPS[TEST] if "groups" in WAYS[way] else None
     wanted = decider.decide(DATA.probs[TEST], groups=groups)
@@ -64,8 +64,8 @@ def test_a_file_brings_back_the_same_decider(way, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["marginal", "levels", "group"])
-def test_sets_hold_the_true_class_just_when_the_certificate_is_kept(way):
-    """And the worst case over them is at least the certificate; the most probable class comes first."""
+def test_sets_contain_the_true_class_exactly_if_the_certificate_holds(way):
+    """The worst case over a set is at least the certificate; members are in the order of probability."""
     decider = made(**WAYS[way])
     groups = {"groups": GROUPS[TEST]} if way == "group" else {}
     found, sets = decider.decide(DATA.probs[TEST], **groups), decider.predict(DATA.probs[TEST], **groups)
@@ -78,8 +78,8 @@ def test_sets_hold_the_true_class_just_when_the_certificate_is_kept(way):
     assert (falls[rows[1:] == rows[:-1]] <= 0).all()
 
 
-def test_files_that_were_changed_are_refused(tmp_path):
-    """With a right checksum, but parts that do not fit together."""
+def test_inconsistent_files_raise_errors(tmp_path):
+    """Files with valid checksums but inconsistent parts."""
     made().save(tmp_path / "d.json")
     whole = json.loads((tmp_path / "d.json").read_text())["predictor"]
     utility = whole["utility"]
@@ -97,8 +97,8 @@ def test_files_that_were_changed_are_refused(tmp_path):
             pippin.load(tmp_path / "bad.json")
 
 
-def test_too_few_rows_play_safe():
-    """β is infinite: the action is the one with the best worst case, and that is always kept."""
+def test_too_few_rows_give_infinite_beta():
+    """The action is then the one with the best worst case, and its certificate always holds."""
     with pytest.warns(UserWarning, match="at least 49 are needed. Until then the action is always that of the best"):
         decider = pippin.decisions.calibrate(DATA.probs[:40], DATA.labels[:40], UTILITY, 0.02, classes=DATA.classes)
     found = decider.decide(DATA.probs)
@@ -111,7 +111,7 @@ def test_too_few_rows_play_safe():
         )
 
 
-def test_levels_and_wrong_use():
+def test_levels_and_errors_of_arguments():
     decider = made()
     assert decider.at(0.1).beta < decider.beta
     assert decider.at(0.02).beta == decider.beta
@@ -136,7 +136,7 @@ def test_levels_and_wrong_use():
         _ = made(per="class", alpha=0.1).beta
 
 
-def test_pandas_keeps_its_index_and_the_example_is_as_promised():
+def test_pandas_index_and_figures_of_the_example():
     frame = pd.DataFrame(DATA.probs[TEST], columns=DATA.classes).set_index(np.arange(len(DATA.probs[TEST])) + 7)
     found = made().decide(frame)
     assert found.to_frame().index.equals(frame.index)
@@ -152,8 +152,8 @@ def test_pandas_keeps_its_index_and_the_example_is_as_promised():
     assert np.isnan(best.mean_certificate)
 
 
-def test_comparing_decisions_is_what_the_functions_do_one_by_one():
-    """Split 0, every kind: calibrate, predict, decide, evaluate by the public functions give the same numbers."""
+def test_compare_equals_single_calls_on_the_same_split():
+    """Calibrate, predict, decide and evaluate give the numbers of split 0, for each kind of decisions."""
     from pippin._compare.splits import draw_split
     from support.trials import trial_of
 
@@ -178,5 +178,5 @@ def test_comparing_decisions_is_what_the_functions_do_one_by_one():
         assert own[:3] == pytest.approx([told.kept, told.mean_certificate, told.mean_utility])
         assert own[3:6] == pytest.approx(list(told.shares.values()))
     assert comparison.summary()["decisions"].to_list() == [*wanted, "best response"]
-    with pytest.raises(pippin.InputError, match="one threshold for all, got pip per class"):
+    with pytest.raises(pippin.InputError, match="one threshold for all rows, got pip per class"):
         pippin.decisions.compare(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)

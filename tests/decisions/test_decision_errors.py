@@ -1,4 +1,4 @@
-"""Mistakes that must not be answered: another utility, costs out of order, losses that no set avoids."""
+"""Errors of decisions and risk control: mismatched utilities, costs and losses."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ NAMES = ("maize", "wheat", "thistle", "poppy")
 TABLE = np.array([[1, -2, 0, 0.5], [-1, 1, 0.5, 0], [0.3, 0.3, 0.3, 0.3]])
 
 
-def test_decisions_are_judged_by_their_own_utility():
+def test_evaluate_rejects_another_utility():
     """Actions in another order would be looked up in the wrong rows."""
     utility = pippin.decisions.Utility(TABLE, actions=("spray", "leave", "ask"))
     decisions = pippin.decisions.calibrate(PROBS, LABELS, utility, 0.2).decide(PROBS)
@@ -23,30 +23,30 @@ def test_decisions_are_judged_by_their_own_utility():
         pippin.decisions.evaluate(decisions, LABELS, utility, alpha=0.2, n_calibration=-5)
 
 
-def test_costs_in_a_series_go_by_its_index():
-    """Whatever its order."""
+def test_costs_in_a_series_are_matched_by_index():
+    """In any order."""
     costs = pd.Series({name: float(k + 1) for k, name in enumerate(NAMES)})
     found = [pippin.decisions.control_risk(PROBS, LABELS, one, 0.5, classes=NAMES) for one in (costs, costs[::-1])]
     assert found[0].costs.tolist() == found[1].costs.tolist() == [1, 2, 3, 4]
     assert found[0].threshold == found[1].threshold
 
 
-def test_a_loss_that_no_set_avoids_is_refused():
-    """If a full set loses more than alpha, nothing can be promised."""
+def test_unavoidable_losses_raise_errors():
+    """If the full set loses more than the level, no threshold controls the risk."""
     with pytest.raises(pippin.InputError, match="Even a set of all classes may lose 1, more than level"):
         pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: float(label == 0), 0.1)
     with pytest.raises(pippin.InputError, match="Expected a loss from 0 to the bound 1, got None"):
         pippin.decisions.control_risk(PROBS, LABELS, lambda members, label: None, 0.1)
 
 
-def test_another_level_warns_as_calibrating_does():
+def test_at_warns_of_infinite_thresholds():
     """Where the threshold becomes infinite."""
     predictor = pippin.decisions.control_risk(PROBS, LABELS, 1.0, 0.1, score="ip")
     with pytest.warns(UserWarning, match="are too few for an expected loss of 1e-06"):
         assert predictor.at(1e-6).threshold == np.inf
 
 
-def test_a_utility_that_is_no_text_is_one_sentence(tmp_path):
+def test_errors_of_undecodable_files_name_the_file(tmp_path):
     """It names the file."""
     path = tmp_path / "utility.csv"
     path.write_bytes(b"action,caf\xe9,b\nx,1,2\n")
@@ -54,8 +54,8 @@ def test_a_utility_that_is_no_text_is_one_sentence(tmp_path):
         pippin.decisions.Utility.read(path)
 
 
-def test_two_spellings_of_one_class_are_refused():
-    """Nobody knows which was meant."""
+def test_two_spellings_of_one_class_raise_an_error():
+    """1 and "1" name the same class."""
     with pytest.raises(pippin.InputError, match="got two entries that are spelled '1'"):
         pippin.decisions.control_risk(PROBS, LABELS, {0: 1, 1: 1, "1": 2, 2: 1, 3: 1}, 0.5)
 
@@ -63,8 +63,8 @@ def test_two_spellings_of_one_class_are_refused():
 @pytest.mark.parametrize(
     "betas", [[[0.0, 5.0, 0.0, 0.0]], [[1.0, 1.0, 1.0, 1.0]]], ids=["two in a cell", "too few rows"]
 )
-def test_a_decider_without_scores_is_still_checked(betas, tmp_path):
-    """One β in a cell; and none that is finite from too few rows."""
+def test_files_without_scores_are_validated(betas, tmp_path):
+    """Each category has one β, which is infinite with too few rows."""
     from pippin._conformal.serialization import write_file
 
     utility = pippin.decisions.Utility(TABLE, actions=("spray", "leave", "ask"))

@@ -1,4 +1,4 @@
-"""Certificates are kept by their exact law; errors among those acted on, and expected losses, keep to their bounds."""
+"""Statistical guarantees of decisions, selective classification and risk control, by simulation."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from support.decisions import utility_of
 
 
 def drawn(rng, n, n_classes, honest):
-    """Probabilities with labels drawn from them; dishonest ones are far too sure of themselves."""
+    """Draw probabilities and labels from them; dishonest probabilities are overconfident."""
     logits = 1.5 * rng.normal(size=(n, n_classes))
     true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (rng.random(n)[:, None] > true.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
@@ -23,11 +23,11 @@ def drawn(rng, n, n_classes, honest):
     ("n_classes", "n_actions", "honest"),
     [(2, 2, True), (3, 8, False), (7, 3, True), (12, 5, False), (50, 4, True), (50, 8, False)],
 )
-def test_certificates_are_kept_by_the_beta_law_or_better(n_classes, n_actions, honest):
+def test_kept_certificates_follow_the_beta_law_or_exceed_it(n_classes, n_actions, honest):
     """Over 400 calibrations of 60 rows: P(kept) is never stochastically below Beta(k, n + 1 − k).
 
-    The share of labels whose score is within β has just that law where scores do not tie: where few do, it is
-    tested as a distribution. Certificates are kept at least as often, row by row.
+    The share of labels whose score is at most β has exactly this law if scores do not tie. With few ties, the
+    distribution is tested. Certificates hold at least as often, row by row.
     """
     rng = np.random.default_rng([n_classes, n_actions])
     utilities = rng.normal(size=(n_actions, n_classes))
@@ -54,8 +54,8 @@ def test_certificates_are_kept_by_the_beta_law_or_better(n_classes, n_actions, h
 
 
 @pytest.mark.parametrize("per", ["class", "kind", "group"])
-def test_every_class_kind_and_group_has_its_guarantee(per):
-    """On average over 150 calibrations, each keeps at least 1 − α, less four standard errors."""
+def test_guarantees_per_class_kind_and_group(per):
+    """On average over 150 calibrations, the kept share is at least 1 − α, less four standard errors."""
     rng = np.random.default_rng(5)
     probs, labels = drawn(rng, 40_000, 4, honest=False)
     groups = (rng.random(len(labels)) < 0.3 + 0.1 * labels).astype(int)
@@ -74,8 +74,8 @@ def test_every_class_kind_and_group_has_its_guarantee(per):
     assert (means >= 0.8 - 4 * errors).all(), means
 
 
-def test_a_level_for_every_kind_is_kept_as_a_law():
-    """Sets per kind, 90% of one and 99% of the other: coverage of each is Beta(k, n + 1 − k) of its own."""
+def test_coverage_of_each_kind_follows_its_own_beta_law():
+    """With levels of 90% and 99%, coverage of each kind is Beta(k, n + 1 − k)."""
     rng = np.random.default_rng(8)
     probs, labels = drawn(rng, 60_000, 4, honest=True)
     kinds, levels = {0: "weed", 1: "weed", 2: "crop", 3: "crop"}, {"weed": 0.1, "crop": 0.01}
@@ -95,8 +95,8 @@ def test_a_level_for_every_kind_is_kept_as_a_law():
 
 
 @pytest.mark.filterwarnings("ignore:Nothing is acted on")
-def test_errors_among_those_acted_on_exceed_their_bound_seldom():
-    """2,000 calibrations: at most δ of them lead to more than `error` among those acted on."""
+def test_selective_error_rates_exceed_the_bound_with_probability_delta():
+    """At most a share δ of 2,000 calibrations gives a larger error rate among accepted rows."""
     rng = np.random.default_rng(12)
     probs, labels = drawn(rng, 200_000, 5, honest=False)
     top, wrong = probs.max(axis=1), probs.argmax(axis=1) != labels
@@ -115,8 +115,8 @@ def test_errors_among_those_acted_on_exceed_their_bound_seldom():
 
 
 @pytest.mark.parametrize("kind", ["costs", "function"])
-def test_expected_losses_are_at_most_alpha(kind):
-    """Missing class y costs y + 1, or a half where the set has several: within the standard error, for 60 rows."""
+def test_expected_losses_are_at_most_the_level(kind):
+    """Missing class y costs y + 1, or half of it for larger sets; for 60 rows, within the standard error."""
     rng = np.random.default_rng(3)
     probs, labels = drawn(rng, 20_000, 4, honest=False)
     costs = np.arange(1.0, 5.0)

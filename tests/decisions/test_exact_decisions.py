@@ -1,4 +1,4 @@
-"""Decisions are those of the definition, on both engines to the last bit; a label's score is where they hold."""
+"""Decisions and their scores against an exact implementation of the definition, with both engines."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def decided(engine, probs, policy, limits, group=None):
 
 @st.composite
 def problems(draw):
-    """Few classes and actions, with ties of every sort: whole utilities, and probabilities in sixteenths or any."""
+    """Draw problems with few classes and actions, and ties of utilities and probabilities."""
     n_classes, n_actions = draw(st.integers(2, 6)), draw(st.integers(2, 4))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -45,8 +45,8 @@ def problems(draw):
 
 
 @given(problems())
-def test_scores_are_those_of_the_definition(problem):
-    """A slow transcription in exact fractions; both engines agree with each other to the last bit."""
+def test_scores_equal_the_definition(problem):
+    """In exact fractions; both engines agree to the last bit."""
     utilities, probs, labels, _ = problem
     policy = make_policy(utilities)
     found = scores_of(plain, probs, labels, policy)
@@ -57,8 +57,8 @@ def test_scores_are_those_of_the_definition(problem):
 
 
 @given(problems(), st.floats(0, 50))
-def test_actions_are_those_of_the_definition(problem, beta):
-    """At any β; where two lines tie within rounding, either may be taken."""
+def test_actions_equal_the_definition(problem, beta):
+    """For any β; lines that tie within rounding are both accepted."""
     utilities, probs, _, _ = problem
     policy = make_policy(utilities)
     actions, certificates = decided(plain, probs, policy, np.array([[beta]]))
@@ -74,8 +74,8 @@ def test_actions_are_those_of_the_definition(problem, beta):
 
 
 @given(problems())
-def test_engines_agree_where_lines_take_over(problem):
-    """At the scores, where two lines have the same height but for rounding, and at the next numbers below and above."""
+def test_engines_agree_at_crossings_of_lines(problem):
+    """At the scores, where two lines are equal up to rounding, and at the adjacent floats."""
     utilities, probs, labels, _ = problem
     policy = make_policy(utilities)
     scores = scores_of(plain, probs, labels, policy)
@@ -85,8 +85,8 @@ def test_engines_agree_where_lines_take_over(problem):
 
 
 @given(problems())
-def test_a_score_within_beta_keeps_its_certificate(problem):
-    """Bit for bit, on both engines, at the scores themselves, between them, and under a β for every outcome."""
+def test_certificates_hold_for_scores_up_to_beta(problem):
+    """To the last bit with both engines: at the scores, between them, and with one β per outcome."""
     utilities, probs, labels, rng = problem
     policy = make_policy(utilities)
     for engine in ENGINES:
@@ -103,9 +103,9 @@ def test_a_score_within_beta_keeps_its_certificate(problem):
 @pytest.mark.parametrize(("sharpness", "seed"), [(1, 1), (3, 3), (8, 8), (60, 61), (60, 65)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_engines_agree_on_many_lines(kind, sharpness, seed):
-    """Five actions and 300 classes of distinct utilities: 1,500 lines; both engines to the last bit.
+    """Five actions with 300 distinct utilities each: 1,500 lines.
 
-    The masses of the sharpest rows differ by rounding only, and their utilities by orders of magnitude.
+    Masses of the most peaked rows differ by rounding only, and their utilities by orders of magnitude.
     """
     rng = np.random.default_rng(seed)
     logits = sharpness * rng.normal(size=(60, 300))
@@ -127,7 +127,7 @@ def assert_decided_alike(probs, policy, limits, group=None):
 @pytest.mark.parametrize("n_actions", [2, 3, 5])
 @pytest.mark.parametrize(("n", "grain"), [(200, 64), (1_000, 4), (1_000, 64)])
 def test_engines_agree_on_ties(n_actions, n, grain):
-    """Equal utilities of an action are one line; probabilities of 0, 1 and in sixteenths; scores of 0 and infinity."""
+    """Equal utilities of an action make one line; probabilities are 0, 1 or sixteenths; scores are 0 or infinite."""
     rng = np.random.default_rng(grain)
     utilities = np.round(grain * rng.normal(size=(n_actions, n))) / grain
     utilities = np.where(rng.random(n) < 0.5, utilities, rng.normal(size=(n_actions, n)))
@@ -146,7 +146,7 @@ def test_engines_agree_on_ties(n_actions, n, grain):
     assert_decided_alike(probs, policy, limits, rng.integers(0, 3, 90))
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+def test_rows_are_independent_of_other_rows():
     """One by one, in pairs, or all together."""
     rng = np.random.default_rng(3)
     probs, utilities = rng.dirichlet(np.ones(5), 7), rng.normal(size=(3, 5))
@@ -156,8 +156,8 @@ def test_a_row_does_not_depend_on_its_neighbours():
         assert decider.decide_one(row) == whole[i] == decider.decide(probs[i : i + 2])[0]
 
 
-def test_rows_that_are_no_distribution_are_told():
-    """By both engines, and for one row."""
+def test_invalid_rows_raise_errors():
+    """With both engines, and for single rows."""
     policy = make_policy(np.array([[1.0, -1.0], [0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match=r"Row 1 sums to 0\.5"):
         dispatch.decide(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)

@@ -1,4 +1,4 @@
-"""Acting only when sure, risk control and levels per kind: small cases by hand, files, and wrong use."""
+"""Selective classification, conformal risk control and levels per kind: examples, files and errors."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ KINDS = dict(UTILITY.kinds)
 
 
 @pytest.mark.parametrize(("wrong", "acted", "error"), [(0, 1, 0.5), (3, 40, 0.1), (17, 900, 0.02), (5, 5, 0.3)])
-def test_tails_are_those_of_the_binomial(wrong, acted, error):
+def test_tails_equal_the_binomial_distribution(wrong, acted, error):
     assert tail(wrong, acted, error) == pytest.approx(stats.binom.cdf(wrong, acted, error), rel=1e-12)
 
 
-def test_the_sequence_is_fixed_and_levels_are_handed_on():
-    """By the definition, threshold by threshold; a start that fails gives its level away."""
+def test_certification_follows_the_fallback_procedure():
+    """Threshold by threshold; a start that fails loses its level."""
     log_odds = sequence(4)
     starts = [int(np.abs(log_odds[:-1] - start).argmin()) for start in STARTS[:-1]] + [len(log_odds) - 1]
     rng = np.random.default_rng(2)
@@ -36,8 +36,8 @@ def test_the_sequence_is_fixed_and_levels_are_handed_on():
         assert certified(acted, wrong, log_odds, 0.1, 0.1) == wanted
 
 
-def test_how_many_it_takes():
-    """The fewest with which the test passes at a fifth of δ."""
+def test_smallest_number_of_rows_to_certify():
+    """The smallest n for which the test passes at δ/5."""
     for share, error, delta in ((0.0, 0.02, 0.05), (0.01, 0.05, 0.1)):
         n = acted_needed(share, error, delta)
         assert stats.binom.cdf(np.ceil(share * n), n, error) <= delta / 5 < stats.binom.cdf(0, n // 2, error) + delta
@@ -46,7 +46,7 @@ def test_how_many_it_takes():
 
 @pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 def test_selective_predictions():
-    """Acted on just where the largest probability reaches the threshold; per class, the predicted class's own."""
+    """Rows are accepted from the threshold on; per class, from that of the predicted class on."""
     found = pippin.decisions.select(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
     told = found.predict(DATA.probs[2000:])
     top = DATA.probs[2000:].max(axis=1)
@@ -68,8 +68,8 @@ def test_selective_predictions():
 
 @pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 @pytest.mark.parametrize("per", [None, "class"])
-def test_a_selective_predictor_is_saved(tmp_path, per):
-    """The same bits from its file; a file of something else, or one that was edited, is refused."""
+def test_saved_selective_classifiers_load_to_the_same_bits(tmp_path, per):
+    """Edited files raise errors."""
     made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
     made.save(tmp_path / "sure.json")
     kept = pippin.load(tmp_path / "sure.json")
@@ -83,8 +83,8 @@ def test_a_selective_predictor_is_saved(tmp_path, per):
         pippin.load(tmp_path / "bad.json")
 
 
-def test_what_cannot_be_certified_is_told():
-    """With how many rows it would take, or that no number would do."""
+def test_warnings_if_no_threshold_is_certified():
+    """They name the number of rows needed, or state that no number suffices."""
     with pytest.warns(
         UserWarning, match=r"Nothing is acted on: 2,000 calibration rows .* About [\d,]+ rows like these"
     ):
@@ -108,15 +108,15 @@ def test_what_cannot_be_certified_is_told():
 
 
 def slow_risk(scores, labels, costs, alpha):
-    """The smallest score at which (Σ losses + B)/(n + 1) is at most alpha."""
+    """Return the smallest score at which (Σ losses + B)/(n + 1) is at most alpha."""
     for limit in [-np.inf, *np.sort(scores), np.inf]:
         if (costs[labels][scores > limit].sum() + costs.max()) / (len(scores) + 1) <= alpha + 1e-12:
             return limit
     return np.inf
 
 
-def test_risk_thresholds_are_those_of_the_definition(tmp_path):
-    """Costs by class; one cost for all is coverage; as a function the same; the file brings it back."""
+def test_risk_thresholds_equal_the_definition(tmp_path):
+    """With costs per class, equal costs (which give coverage), loss functions, and after saving."""
     rng = np.random.default_rng(1)
     probs, labels = rng.dirichlet(np.ones(3), 80), rng.integers(0, 3, 80)
     scores = pippin.scores.score(probs, labels, "pip")
@@ -144,7 +144,7 @@ def test_risk_thresholds_are_those_of_the_definition(tmp_path):
 
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
-def test_a_risk_controller_predicts_one_row_as_it_predicts_all(score):
+def test_risk_predict_one_equals_predict(score):
     """With and without randomization, and with the most probable class in empty sets."""
     controller = pippin.decisions.control_risk(DATA.probs[:1000], DATA.labels[:1000], 1.0, 0.4, score=score, seed=0)
     rows = DATA.probs[1000:1100]
@@ -159,14 +159,14 @@ def test_a_risk_controller_predicts_one_row_as_it_predicts_all(score):
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 1 / 3, 0.123456789])
 def test_files_hold_one_minus_confidence(confidence, tmp_path):
-    """As `delta`, in decimal arithmetic; the confidence comes back to the last bit."""
+    """As `delta` in decimal arithmetic; the confidence is restored to the last bit."""
     made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.3, confidence=confidence)
     made.save(tmp_path / "sure.json")
     assert pippin.load(tmp_path / "sure.json").confidence == made.confidence == confidence
     assert made.content()["delta"] == pytest.approx(1 - confidence, rel=1e-15)
 
 
-def test_wrong_losses_are_one_sentence():
+def test_errors_of_losses():
     probs, labels = np.full((30, 2), 0.5), [0, 1] * 15
     for loss, options, told in (
         (lambda s, y: float(len(s)), {"bound": 5, "level": 3}, "does not grow with the set"),
@@ -187,7 +187,7 @@ def test_wrong_losses_are_one_sentence():
 
 
 def test_sets_per_kind(tmp_path):
-    """A threshold per kind at its own level; saved, loaded, described; the table tells the kind."""
+    """A threshold per kind at its own level: saved, loaded and described."""
     levels = {"weed": 0.1, "crop": 0.01}
     found = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "ip", levels, per=KINDS, classes=DATA.classes)
     scores = pippin.scores.score(DATA.probs[:2000], DATA.labels[:2000], "ip")

@@ -1,4 +1,4 @@
-"""Utilities as people have them, and each that cannot be used in one sentence."""
+"""Utilities from all sources, their errors and warnings, and decisions from prediction sets."""
 
 import numpy as np
 import pandas as pd
@@ -14,15 +14,15 @@ ACTIONS = ("spray", "leave", "ask")
 
 @pytest.fixture
 def files(tmp_path):
-    """The same utility as .csv and .toml, by kinds."""
+    """Write a utility by kinds to .csv and .toml files."""
     (tmp_path / "u.csv").write_text("action,weed,crop\nspray,1,-2\nleave,-1,1\nask,0.3,0.3\n")
     lines = [f"[{action}]\nweed = {own['weed']}\ncrop = {own['crop']}" for action, own in WORTH.items()]
     (tmp_path / "u.toml").write_text("\n".join([*lines, "[kinds]", 'rye = "weed"', 'maize = "crop"', 'beet = "crop"']))
     return tmp_path
 
 
-def test_every_source_says_the_same(files):
-    """An array, a dict of dicts, frames of two libraries, and files."""
+def test_all_sources_give_equal_utilities(files):
+    """Arrays, dicts, pandas and polars frames, and files."""
     frame = pd.DataFrame(TABLE, index=list(ACTIONS), columns=["weed", "crop"])
     sources = [
         pippin.decisions.Utility(TABLE, actions=ACTIONS, classes=["weed", "crop"]),
@@ -117,7 +117,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_used_is_one_sentence(name):
+def test_errors_of_arguments(name):
     made, told = BAD[name]
     with pytest.raises(pippin.InputError, match=told) as caught:
         made()
@@ -125,7 +125,7 @@ def test_what_cannot_be_used_is_one_sentence(name):
     assert str(caught.value).endswith(".")
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path):
+def test_errors_name_the_file(tmp_path):
     for name, text, told in (
         ("a.csv", "action,x,y\nspray,1\n", "the action 'spray' has 1 utilities, expected 2"),
         ("b.csv", "action,x\nspray,1\nleave,much\n", "Expected utilities that are numbers"),
@@ -139,8 +139,8 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
             pippin.decisions.Utility(tmp_path / name)
 
 
-def test_what_is_odd_is_told():
-    """A dominated action, the second of two that are alike, an outcome that nothing distinguishes."""
+def test_warnings_of_redundant_actions_and_classes():
+    """Dominated actions, the second of two equal actions, and classes without influence."""
     with pytest.warns(UserWarning, match="'leave' is redundant: .* higher than that of 'spray'"):
         pippin.decisions.Utility([[1, 0], [0, 0], [-1, 2]], actions=ACTIONS)
     with pytest.warns(UserWarning, match="'leave' is redundant: .* higher than that of 'spray'") as told:
@@ -153,8 +153,8 @@ def test_what_is_odd_is_told():
     assert pippin.decisions.Utility(WORTH).notes == ()
 
 
-def test_sets_by_their_worst_case():
-    """Every set of three classes, by hand; empty ones need a fallback, and are counted and told."""
+def test_decide_maximizes_the_worst_case():
+    """All sets of three classes, compared with results by hand; empty sets need a fallback and cause a warning."""
     data, utility = field()
     members = [["maize"], ["charlock"], ["maize", "charlock"], ["maize", "sugar_beet"], []]
     codes = [[data.classes.index(name) for name in names] for names in members]
@@ -172,8 +172,8 @@ def test_sets_by_their_worst_case():
         pippin.decisions.decide(sets, utility, fallback="wait")
 
 
-def test_sets_of_any_predictor_keep_their_certificates():
-    """Whenever a set holds the true class, the action is worth its certificate; the index of pandas stays."""
+def test_certificates_hold_if_sets_contain_the_true_class():
+    """For several predictors; a pandas index is kept."""
     data, utility = field()
     frame = pd.DataFrame(data.probs, columns=data.classes, index=[f"{i}.png" for i in range(len(data.probs))])
     predictor = pippin.calibrate(frame[:2000], data.labels[:2000], "pip", 0.1)

@@ -1,4 +1,4 @@
-"""The benchmark runs, small, with every case and every peer."""
+"""The benchmark runs with small data, all cases and all peers."""
 
 import json
 import runpy
@@ -13,14 +13,14 @@ import pippin
 BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
 
 
-def test_it_is_a_script_of_its_own():
+def test_benchmark_is_a_script():
     done = subprocess.run([sys.executable, BENCH, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Times pippin beside its peers." in done.stdout
 
 
 def test_quick_benchmark_has_every_case_and_peer(tmp_path, monkeypatch, capsys):
-    """`bench.py --quick` ends well, found all peers, and wrote a positive ratio wherever a peer has the score."""
+    """`bench.py --quick` finds all peers, and writes a positive ratio for each score that a peer has."""
     out = tmp_path / "bench.json"
     data = tmp_path / "own.npz"
     example = pippin.load_example()

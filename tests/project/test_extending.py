@@ -1,4 +1,4 @@
-"""A score of one's own, registered from outside: a score everywhere, on the command line, and held against all laws."""
+"""Registered scores work everywhere, on the command line too, and pass the checks of pippin.testing."""
 
 import json
 import os
@@ -35,22 +35,22 @@ pippin.scores.register(
 
 @pytest.fixture(autouse=True)
 def steep():
-    """Registered for one test."""
+    """Register a score family for one test."""
     exec(MODULE, {})
     yield
     for name in set(FAMILIES) - OURS:
         FAMILIES.pop(name)
 
 
-def test_it_is_the_score_that_its_coefficients_say():
-    """With power 1 it is PIP, to the last bit."""
+def test_registered_scores_follow_their_coefficients():
+    """With power 1 the score is PIP, to the last bit."""
     ours, theirs = (pippin.scores.score(DATA.probs, None, score) for score in ("steep(power=1)", "pip"))
     assert np.array_equal(ours, theirs)
     assert str(pippin.scores.parse("steep( power = 3 )")) == "steep(power=3)"
     assert str(pippin.scores.parse("steep(power=2)")) == "steep"
 
 
-def test_everything_that_takes_a_score_takes_it(tmp_path):
+def test_registered_scores_work_everywhere(tmp_path):
     probs, labels = DATA.probs[:2000], DATA.labels[:2000]
     ones, folds = np.ones(2000), np.arange(2000) % 3
     for per in (None, "class", "cluster", "rc3p"):
@@ -71,8 +71,8 @@ def test_everything_that_takes_a_score_takes_it(tmp_path):
     assert "pippin_predict" in c_header(one)
 
 
-def test_the_command_line_knows_it_once_its_module_is_imported(call, tmp_path, monkeypatch):
-    """From the current folder, `--import` before or behind the command; without it, one sentence."""
+def test_import_option_of_the_command_line(call, tmp_path, monkeypatch):
+    """A module in the current folder, with `--import` before or after the command; otherwise one error sentence."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_scores.py").write_text(MODULE)
     FAMILIES.pop("steep")
@@ -100,8 +100,8 @@ def test_the_command_line_knows_it_once_its_module_is_imported(call, tmp_path, m
     assert "Cannot import no_such_module" in err
 
 
-def test_a_file_is_refused_where_its_score_is_not_registered(tmp_path):
-    """In a process that does not know it."""
+def test_files_with_unregistered_scores_raise_errors(tmp_path):
+    """In a process without the registration."""
     pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
     code = "import pippin, sys\ntry: pippin.load(sys.argv[1])\nexcept ValueError as error: print(error)"
     told = subprocess.check_output([sys.executable, "-c", code, tmp_path / "p.json"], text=True)
@@ -135,16 +135,16 @@ def test_a_file_is_refused_where_its_score_is_not_registered(tmp_path):
         ("mine", pippin.scores.Family({}, lambda r: {"own": -1.0, "second": 2.0}), "can be smaller at rank 2"),
     ],
 )
-def test_what_cannot_be_a_score_is_refused(name, family, words):
-    """One sentence, and nothing is registered."""
+def test_invalid_families_raise_errors(name, family, words):
+    """One sentence each, and no registration."""
     before = dict(FAMILIES)
     with pytest.raises(pippin.InputError, match=words):
         pippin.scores.register(name, family)
     assert before == FAMILIES
 
 
-def test_a_name_may_be_registered_again():
-    """As a notebook does when a cell is run twice; what was parsed before does not linger."""
+def test_a_name_can_be_registered_again():
+    """As when a notebook cell runs twice; the new definition is used."""
     first = pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep")
     pippin.scores.register("steep", pippin.scores.Family({"power": 1.0}, lambda r, power: {"own": -1, "above": power}))
     assert pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep") != first
@@ -153,8 +153,8 @@ def test_a_name_may_be_registered_again():
     assert pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep") != first
 
 
-def test_a_randomised_score_is_known_by_its_coefficients():
-    """u is drawn where a column of it is there, whatever the parameters are called."""
+def test_randomized_scores_are_recognized_by_coefficients():
+    """u is drawn if a coefficient of u is not zero."""
     pippin.scores.register("drawn", pippin.scores.Family({}, lambda r: {"own_u": 1.0, "above": 1.0}))
     assert pippin.scores.parse("drawn").randomized
     ours, theirs = (pippin.scores.score(DATA.probs, DATA.labels, score, seed=3) for score in ("drawn", "aps"))
@@ -162,12 +162,12 @@ def test_a_randomised_score_is_known_by_its_coefficients():
 
 
 @pytest.mark.parametrize("score", ["steep", "steep(power=0.3)", "aps", "topk", "socop(mu=2)"])
-def test_sound_scores_obey_all_laws(score):
+def test_valid_scores_pass_all_checks(score):
     pippin.testing.check_score(score)
 
 
 class Broken:
-    """An engine with one function changed."""
+    """Engine with one function replaced."""
 
     def __init__(self, engine, **changed):
         self.__dict__.update(
@@ -175,8 +175,8 @@ class Broken:
         )
 
 
-def test_check_score_names_the_law_that_is_broken(monkeypatch):
-    """Each law in turn, with the code broken so that it fails."""
+def test_check_score_names_the_failed_law(monkeypatch):
+    """For each law, with an engine that breaks it."""
 
     def generous(block, c, bounds, u, sizes):
         return plain.members(block, c, bounds._replace(scores=bounds.scores + 1e-9), u, sizes)
@@ -217,14 +217,14 @@ def test_check_score_names_the_law_that_is_broken(monkeypatch):
                 testing.check_score("repip")
 
 
-def test_the_laws_are_shipped_without_what_only_our_tests_need():
+def test_testing_module_needs_no_test_library():
     """Neither hypothesis nor pytest."""
     code = "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; import pippin.testing"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
-def test_what_is_written_says_all_parameters(tmp_path):
-    """So that another default later changes nothing."""
+def test_files_contain_all_parameters(tmp_path):
+    """So a later change of defaults has no effect."""
     pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
     content = json.loads((tmp_path / "p.json").read_text())["predictor"]
     assert content["score"] == {"name": "steep", "parameters": {"power": 2.0}}

@@ -1,4 +1,4 @@
-"""The gallery: every page has its parts, and the quickest run here. `make docs` executes all of them."""
+"""Pages of the gallery: their parts, links, and execution of the fastest ones."""
 
 import ast
 import re
@@ -40,15 +40,15 @@ def test_page_has_its_parts(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_what_goes_wrong_is_shown(page):
-    """Not only told: code stands in that part."""
+def test_failures_are_shown_by_code(page):
+    """The section on what goes wrong contains code."""
     wrong = page.read_text().split("# What can go wrong\n")[1].split("# Read on\n")[0]
     assert any(line and not line.startswith("#") for line in wrong.splitlines())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_links_lead_somewhere(page):
-    """To a page of docs/, or to another question."""
+def test_links_exist(page):
+    """To a page of docs/, or to another page of the gallery."""
     for target in re.findall(r":doc:`(?:[^`<]*<)?([^`>]+)>?`", page.read_text()):
         if target.startswith("/"):
             assert (GALLERY.parent / f"{target[1:]}.md").is_file(), target
@@ -57,7 +57,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_quick_pages_run(tmp_path):
-    """As scripts, in an empty folder, with no warning; each draws, and none leaves anything behind."""
+    """As scripts in an empty folder, without warnings; each draws a figure and leaves no file."""
     code = (
         "import runpy, sys, matplotlib; matplotlib.use('agg'); sys.path.insert(0, sys.argv[1])\n"
         "import gallery_style, matplotlib.pyplot as plt\n"

@@ -1,4 +1,4 @@
-"""One name for one thing: the glossary has every measure and term once."""
+"""The glossary contains every measure and term once."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ TERMS = [term for found in re.findall(r"\*\*(.+?)\*\*", GLOSSARY, re.DOTALL) for
 
 
 def test_every_measure_is_in_the_glossary():
-    """By the word that tables and reports use, and by the paper's where there is one."""
+    """By the word of tables and reports, and by the paper's word if there is one."""
     text = " ".join(GLOSSARY.split()).lower()
     for name, (word, _) in WORDS.items():
         assert any(word.rstrip("s") in term for term in TERMS), word
@@ -21,7 +21,7 @@ def test_every_measure_is_in_the_glossary():
         assert name in (ROOT / "README.md").read_text()
 
 
-def test_terms_are_told_once():
+def test_terms_are_unique():
     assert len(set(TERMS)) == len(TERMS)
     wanted = ("alpha, α", "coverage", "marginal", "exchangeable", "set", "size", "singleton", "score", "threshold")
     wanted = (*wanted, "quantile", "p-value", "calibration", "per class", "sscv", "covgap", "certificate", "drift")

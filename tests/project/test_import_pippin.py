@@ -1,4 +1,4 @@
-"""`import pippin` is light."""
+"""`import pippin` loads NumPy only."""
 
 import subprocess
 import sys
@@ -12,13 +12,13 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def test_import_loads_nothing_heavier_than_numpy():
-    """Neither numba, torch, pandas nor matplotlib, nor what only the command line needs."""
+    """Neither numba, torch, pandas and matplotlib, nor modules of the command line."""
     printed = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True).stdout
     assert printed == "[]\n"
 
 
 def test_small_work_does_not_load_the_compiler():
-    """A first look at the example stays in NumPy."""
+    """Calls on the example run in NumPy."""
     code = (
         "import sys, pippin; d = pippin.load_example();"
         "p = pippin.calibrate(d.probs[:2000], d.labels[:2000]); p.predict(d.probs[2000:]);"
@@ -28,7 +28,7 @@ def test_small_work_does_not_load_the_compiler():
 
 
 def test_much_work_loads_the_compiler():
-    """The same calls, repeated, move to the compiled loops by themselves."""
+    """Repeated calls switch to the compiled loops."""
     code = (
         "import sys, pippin; d = pippin.load_example();"
         "[pippin.calibrate(d.probs, d.labels) for _ in range(20)];"

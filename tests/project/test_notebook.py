@@ -1,4 +1,4 @@
-"""The notebook of first steps runs as it stands, and every cell ends with something that shows itself."""
+"""The notebook of first steps runs, and the last line of every cell has an HTML representation."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ STEPS = ("Load", "Calibrate", "Sets", "Explain", "Evaluate", "Compare", "Sweep",
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    """Its cells with their outputs, run by a kernel of its own in an empty folder."""
+    """Run the notebook in an empty folder; return its cells with outputs."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")  # stored without any
     NotebookClient(
@@ -29,7 +29,7 @@ def test_there_are_ten_steps(executed):
 
 @pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
 def test_the_last_line_has_html(executed, step):
-    """A table or a sentence with markup, nothing printed, no warning."""
+    """A table or a sentence, without printed output or warnings."""
     cell = [cell for cell in executed if cell.cell_type == "code"][step]
     (output,) = cell.outputs
     assert output.output_type == "execute_result"

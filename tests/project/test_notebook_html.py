@@ -1,4 +1,4 @@
-"""What a notebook shows: every object that people end a cell with has a table or a sentence of its own."""
+"""HTML representations of public objects in notebooks."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ ROWS, LABELS, C = DATA.probs[:1000], DATA.labels[:1000], DATA.classes
 CROPS = ("maize", "common_wheat", "sugar_beet")
 
 
-def test_objects_show_themselves():
-    """HTML, with the figures that the object has."""
+def test_objects_have_html():
+    """With the figures of the object."""
     predictor = pippin.calibrate(ROWS, LABELS, "pip", classes=C)
     sets = predictor.predict(DATA.probs[1000:])
     worth = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}}
@@ -44,8 +44,8 @@ def test_objects_show_themselves():
         assert wanted in thing._repr_html_(), type(thing)
 
 
-def test_sets_are_told_apart_by_colour():
-    """A singleton blue, several classes amber; of many members the first twelve."""
+def test_colors_of_sets():
+    """Singletons are blue, larger sets amber; the first twelve members are shown."""
     sets = pippin.PredictionSets(np.array([1, 2, 20]), np.array([0, 0, 1, *range(20)]), range(30))
     html = sets._repr_html_()
     assert (html.count(BLUE), html.count(AMBER)) == (1, 2 + 12)
@@ -54,7 +54,7 @@ def test_sets_are_told_apart_by_colour():
 
 
 def test_shares_have_bars():
-    """As long as the share, amber where it is short of what was asked."""
+    """As long as the share, amber if below the target."""
     sets = pippin.PredictionSets(np.array([1, 1, 1, 1]), np.array([0, 1, 1, 1]), ("crop", "weed"))
     html = pippin.evaluate(sets, ["crop", "crop", "weed", "weed"], alpha=0.1)._repr_html_()
     assert f"{AMBER} 50.0%" in html
@@ -64,7 +64,7 @@ def test_shares_have_bars():
     assert "CovGap" not in pippin.evaluate(sets, ["crop", "crop", "weed", "weed"])._repr_html_()
 
 
-def test_names_do_no_harm_and_empty_sets_are_told():
+def test_names_are_escaped_and_empty_sets_marked():
     names = ("<script>alert(1)</script>", "b")
     sets = pippin.PredictionSets(np.array([1, 0]), np.array([0]), names)
     html = sets._repr_html_()

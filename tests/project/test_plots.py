@@ -1,4 +1,4 @@
-"""Every `.plot()` returns Matplotlib axes, and what is drawn is what the object says."""
+"""Every `.plot()` returns Matplotlib axes that show the figures of the object."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ SETS = PREDICTOR.predict(NEW)
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Figures are closed, whatever became of them."""
+    """Close all figures after a test."""
     yield
     plt.close("all")
 
@@ -59,13 +59,13 @@ def test_large_sets_share_bars():
     assert [bar.get_height() for bar in ax.patches if bar.get_height()] == [0.5, 0.25, 0.25]
 
 
-def test_no_sets_are_an_empty_picture():
+def test_no_sets_give_an_empty_plot():
     ax = pippin.PredictionSets(np.zeros(0, dtype=int), np.zeros(0, dtype=int), C).plot()
     assert ax.get_title(loc="left") == "0 sets"
 
 
 def test_given_axes_are_used():
-    """And the style of whoever made them is left alone."""
+    """The caller's style is not changed."""
     before = dict(matplotlib.rcParams)
     figure, axes = plt.subplots(1, 2)
     assert SETS.plot(axes[0]) is axes[0]
@@ -91,7 +91,7 @@ def test_an_evaluation_shows_coverage_and_its_interval(what):
     assert f"{shares[order[0]]:.1%} of {counts[order[0]]:,}" in notes(ax)
 
 
-def test_what_an_evaluation_cannot_show_is_told():
+def test_errors_of_evaluation_plots():
     found = pippin.evaluate(SETS, TRUE)
     assert len(found.plot().lines) == len(C)  # without a level, no target
     with pytest.raises(pippin.InputError, match="pass groups= to evaluate"):
@@ -122,7 +122,7 @@ def test_a_comparison_shows_size_against_singletons(comparison):
 
 
 def test_a_comparison_shows_families():
-    """Every member of every family, as `compare` finds it."""
+    """All members of each family, as `compare` has them."""
     comparison = pippin.compare(P[:200], Y[:200], "ip", splits=2)
     ax = comparison.plot(families=True)
     assert set(comparison.families) == {"socop", "repip", "pip", "raps"}
@@ -142,7 +142,7 @@ def test_a_comparison_shows_every_split(comparison, metric):
     assert any(line.get_xdata()[0] == 0.9 for line in ax.lines) == (metric == "coverage")
 
 
-def test_a_comparison_has_no_other_picture(comparison):
+def test_errors_of_comparison_plots(comparison):
     with pytest.raises(pippin.InputError, match="got 'threshold'"):
         comparison.plot(what="threshold")
 
@@ -164,7 +164,7 @@ def test_tuning_shows_its_candidates():
 
 
 def test_a_plan_shows_the_law_of_coverage():
-    """The density has the area 1, and the shaded part that of the interval."""
+    """The density has area 1; the shaded area is the probability of the interval."""
     plan = pippin.plan(0.1, 500, test=300)
     ax = plan.plot()
     curve, test, target = ax.lines
@@ -187,8 +187,8 @@ def test_decisions_show_actions_and_certificates():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "0.3"]
 
 
-def test_certificates_of_an_action_stand_beside_each_other():
-    """The best first, then less, then nothing; of four objects."""
+def test_certificates_of_an_action_are_stacked():
+    """By decreasing certificate, then without certificate; for four objects."""
     given = np.array([1.0, 0.3, -np.inf, 1.0])
     ax = pippin.decisions.Decisions(np.array([0, 0, 0, 1]), given, ("spray", "leave"), C).plot()
     drawn = [(bar.get_x(), bar.get_width()) for bar in ax.patches]
@@ -196,7 +196,7 @@ def test_certificates_of_an_action_stand_beside_each_other():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "0.3", "nothing"]
 
 
-def test_a_decider_shows_what_beta_buys():
+def test_a_decider_shows_kept_certificates_by_beta():
     decider = pippin.decisions.calibrate(P, Y, UTILITY, {"weed": 0.1, "crop": 0.02}, classes=C, per="kind")
     ax = decider.plot()
     steps = {line.get_label(): line for line in ax.lines if line.get_label() in ("crop", "weed")}
@@ -218,7 +218,7 @@ def test_a_predictor_shows_its_scores_and_threshold():
 
 
 def test_far_scores_are_counted_not_drawn():
-    """SOCOP's scores reach far beyond its threshold."""
+    """SOCOP's scores extend far beyond its threshold."""
     predictor = pippin.calibrate(P, Y, "socop(mu=32)", classes=C)
     ax = predictor.plot()
     beyond = 1000 - sum(bar.get_height() for bar in ax.patches)
@@ -240,7 +240,7 @@ def test_kinds_of_predictors_show_scores():
     assert risk.plot().lines[0].get_xdata()[0] == risk.threshold
 
 
-def test_a_predictor_without_scores_has_no_picture(tmp_path):
+def test_plots_need_calibration_scores(tmp_path):
     PREDICTOR.save(tmp_path / "p.json", scores=False)
     with pytest.raises(pippin.InputError, match="so it has no picture: calibrate again, or save with scores=True"):
         pippin.load(tmp_path / "p.json").plot()
@@ -280,7 +280,7 @@ def test_selective_predictors_show_their_thresholds():
     assert notes(ax).count("nothing certified") == (~finite).sum()
 
 
-def test_a_sharpened_predictor_shows_the_one_behind():
+def test_sharpened_predictors_show_scores():
     sharper = pippin.sharpen(P[:60], Y[:60], classes=C)
     predictor = pippin.calibrate(P[300:], Y[300:], "ip", classes=C, sharpen=sharper)
     assert predictor.plot().lines[0].get_xdata()[0] == predictor.threshold
@@ -296,20 +296,20 @@ def test_an_explanation_shows_scores_and_thresholds():
     assert [bar.get_hatch() == "///" for bar in ax.patches] == [not one.inside for one in found.classes]
 
 
-def test_label_ratios_show_what_has_grown():
+def test_label_ratios_show_ratios_and_errors():
     found = pippin.shift.label_ratios(P, Y, NEW[TRUE != 3], classes=C)
     ax = found.plot()
     assert dict(zip(names(ax), ax.lines[0].get_xdata(), strict=True)) == dict(zip(C, found.ratios, strict=True))
 
 
-def test_a_comparison_of_decisions_shows_promises():
+def test_comparisons_of_decisions_show_certificates_and_utilities():
     found = pippin.decisions.compare(P, Y, UTILITY, "ip", splits=2, classes=C)
     certificates, utilities = found.plot()
     assert certificates.lines[0].get_ydata().tolist() == found.curves[0].certificate.tolist()
     assert utilities.lines[0].get_ydata().tolist() == found.curves[0].utility.tolist()
 
 
-def test_without_matplotlib_it_is_one_sentence():
+def test_error_without_matplotlib():
     code = (
         "import sys; sys.modules['matplotlib'] = None; import pippin; d = pippin.load_example();"
         "pippin.calibrate(d.probs[:50], d.labels[:50], 'ip').plot()"
@@ -319,8 +319,8 @@ def test_without_matplotlib_it_is_one_sentence():
     assert done.stderr.strip().splitlines()[-1] == f"pippin._runtime.errors.MissingExtraError: {said}"
 
 
-def test_everything_with_a_picture_has_plot():
-    """Of the public classes, those that hold a result; the others hold nothing to draw."""
+def test_result_classes_have_plot():
+    """All public classes that hold results."""
     without = {
         *("Alarm", "Calibration", "Confusion", "Decision", "DecisionEvaluation"),
         *("Family", "InputError", "Method", "PointPredictions", "Scan", "Score", "SelectivePredictions"),

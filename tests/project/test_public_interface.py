@@ -1,4 +1,4 @@
-"""The floor plan: few doors at the top, one way for data, names that are exported and nothing else, words for all."""
+"""The public interface: exported names, layers, signatures and documented arguments."""
 
 import ast
 import inspect
@@ -39,7 +39,7 @@ def test_exported_names():
         assert all(hasattr(module, exported) for exported in module.__all__)
 
 
-def test_sub_packages_come_when_they_are_named():
+def test_subpackages_are_imported_at_first_use():
     code = (
         "import sys, pippin; assert 'torch' not in sys.modules; pippin.torch.ConformalHead;"
         "assert 'torch' in sys.modules; pippin.testing.check_score; pippin.nothing"
@@ -69,7 +69,7 @@ PUBLIC = dict(public_functions())
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_argument_is_documented(name):
-    """Under Args, by its name."""
+    """Under Args, by name."""
     given = [key for key in inspect.signature(PUBLIC[name]).parameters if key not in ("self", "args", "kwargs")]
     text = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.getdoc(PUBLIC[name]) or "", re.DOTALL | re.MULTILINE)
     told = re.findall(r"^    (\w+):", text.group(1), re.MULTILINE) if text else []
@@ -86,8 +86,8 @@ SHARED = ("groups", "weights", "features", "seed", "smoothed", "nonempty", "from
 @pytest.mark.parametrize(
     "name", [name for name in PUBLIC if set(FIRST[:4]) & {*inspect.signature(PUBLIC[name]).parameters}]
 )
-def test_signatures_are_settled(name):
-    """Data first, then score and alpha, everything else by keyword; what many share in one order."""
+def test_signatures_are_consistent(name):
+    """Data first, then score and alpha, all others by keyword; shared keywords in one order."""
     parameters = inspect.signature(PUBLIC[name]).parameters
     keywords = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
     others = [key for key in parameters if key not in (*keywords, "self", "args", "kwargs", "options")]
@@ -97,7 +97,7 @@ def test_signatures_are_settled(name):
 
 
 def types_of(tree):
-    """The names of the classes and of the type aliases of a module."""
+    """Yield the names of classes and type aliases of a module."""
     yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -115,7 +115,7 @@ def test_no_type_name_is_defined_in_two_files():
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
-def test_nobody_rewrites_sentences():
-    """Errors are data: no text of one is changed by another."""
+def test_error_messages_are_not_rewritten():
+    """No error message is made by replacing parts of another one."""
     for path in (ROOT / "src").rglob("*.py"):
         assert not re.search(r"str\((error|missing)\)\.(replace|removeprefix)", path.read_text()), path

@@ -1,4 +1,4 @@
-"""The site: it builds without a warning, and its reference leaves no public name, attribute or argument out."""
+"""The site builds without warnings, and its reference has every public name, attribute and argument."""
 
 import dataclasses
 import inspect
@@ -24,7 +24,7 @@ THEIRS = {"pippin.sklearn": {"score", "set_fit_request", "set_score_request"}, "
 
 
 def public_names():
-    """The full name of everything public, and what it is."""
+    """Yield the full name and the object of everything public."""
     for module in map(import_module, MODULES):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
@@ -35,7 +35,7 @@ CLASSES = {name: found for name, found in PUBLIC.items() if inspect.isclass(foun
 
 
 def members(name, cls):
-    """Every public attribute and method that a class of ours has: fields, properties, methods."""
+    """Return all public fields, properties and methods of a class of this package."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("pippin")]
     fields = {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     found = {*fields, *getattr(cls, "_fields", ()), *(key for base in ours for key in vars(base))}
@@ -45,7 +45,7 @@ def members(name, cls):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, and what its build said."""
+    """Build the site; return its folder and the finished process."""
     folder = tmp_path_factory.mktemp("site")
     built = build_site(folder)
     return folder / "site", built
@@ -53,7 +53,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def entries(site):
-    """The full names that the reference has an entry for, and the page of each."""
+    """Return the full names in the reference, each with its page."""
     content = (site[0] / "objects.inv").read_bytes()
     lines = zlib.decompress(content.split(b"zlib.\n", 1)[1]).decode().splitlines()
     return {line.split(" py:")[0]: line.split()[-2] for line in lines if " py:" in line}
@@ -75,8 +75,8 @@ def test_every_public_attribute_has_an_entry(entries):
     assert sorted(wanted - set(entries)) == []
 
 
-def test_what_objects_carry_has_an_entry(entries):
-    """Attributes that are set when an object is made, of the classes that are no record."""
+def test_every_instance_attribute_has_an_entry(entries):
+    """Attributes set in __init__, of classes that are no dataclasses."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs, data.labels, classes=data.classes)
     utility = pippin.decisions.Utility([[1, -1], [-1, 1]], actions=["spray", "leave"])
@@ -96,7 +96,7 @@ def test_what_objects_carry_has_an_entry(entries):
 
 
 def functions():
-    """Every public function and method, and every class that is called with arguments of its own."""
+    """Yield every public function and method, and every class with arguments."""
     for name, found in PUBLIC.items():
         if inspect.isclass(found):
             for key in members(name, found):
@@ -114,12 +114,12 @@ FUNCTIONS = {name: (function, doc) for name, function, doc in functions()}
 
 
 def section(doc, title):
-    """The names that a section of a docstring tells of."""
+    """Return the names in a section of a docstring."""
     text = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", doc or "", re.DOTALL | re.MULTILINE)
     return re.findall(r"^    (\w+)(?: \([^)]*\))?:", text.group(1), re.MULTILINE) if text else []
 
 
-def test_every_argument_is_told_of():
+def test_every_argument_is_documented():
     assert len(FUNCTIONS) > 200
     missing = []
     for name, (function, doc) in FUNCTIONS.items():
@@ -129,7 +129,7 @@ def test_every_argument_is_told_of():
 
 
 def test_every_argument_has_its_type_in_the_reference(site, entries):
-    """The pages say, beside each argument, what it is; and never just Any."""
+    """And the type is never just Any."""
     pages = {page: (site[0] / page.split("#")[0]).read_text() for page in set(entries.values())}
     text = "\n".join(dict.fromkeys(pages.values()))
     arguments = re.findall(r"<li><p><strong>(\w+)</strong>(.{0,80})", text) + re.findall(
@@ -141,7 +141,7 @@ def test_every_argument_has_its_type_in_the_reference(site, entries):
 
 
 class Page(HTMLParser):
-    """The links of a page, the places in it, and whatever it would fetch from elsewhere."""
+    """Links, anchors and external resources of a page."""
 
     def __init__(self, path):
         super().__init__()
@@ -159,8 +159,8 @@ class Page(HTMLParser):
             self.fetched.append(told["href"])
 
 
-def test_every_link_leads_somewhere(site):
-    """Within the site, to the place in the page too; and no page fetches anything from elsewhere."""
+def test_every_link_exists(site):
+    """Within the site, anchors included; no page loads external resources."""
     pages = {path.resolve(): Page(path) for path in site[0].rglob("*.html")}
     assert len(pages) > 40
     lost, remote = [], []
@@ -204,8 +204,8 @@ AXE = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}  # all rules; of th
 
 
 @pytest.fixture(scope="module")
-def seen(site, browser):
-    """Some pages of the site, each loaded once: (what axe finds by day and by night, how wide it is on a phone)."""
+def axe_results(site, browser):
+    """Return for six pages the axe violations in the light and dark scheme, and the width on a phone."""
     found, page = {}, browser.new_page()
     for name in READ:
         page.set_viewport_size({"width": 1440, "height": 900})
@@ -221,8 +221,8 @@ def seen(site, browser):
     return found
 
 
-def test_search_finds_from_a_file(site, browser):
-    """The words, where they stand, and nothing fetched from elsewhere."""
+def test_search_works_from_files(site, browser):
+    """Without network requests."""
     page = browser.new_page()
     asked, wrong = [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -242,14 +242,14 @@ def test_search_finds_from_a_file(site, browser):
 
 
 @pytest.mark.parametrize("scheme", AXE)
-def test_axe_finds_nothing_serious(seen, scheme):
+def test_no_serious_axe_violations(axe_results, scheme):
     serious = {}
-    for name, (found, _) in seen.items():
+    for name, (found, _) in axe_results.items():
         bad = [each for each in found[scheme] if each["impact"] in ("serious", "critical")]
         serious |= {f"{name}: {each['id']}": [node["html"][:200] for node in each["nodes"][:3]] for each in bad}
     assert serious == {}
 
 
-def test_pages_fit_a_phone(seen):
-    """Wide things scroll by themselves; the page does not."""
-    assert {name: width for name, (_, width) in seen.items() if width > 360} == {}
+def test_pages_fit_a_phone(axe_results):
+    """Wide content scrolls within the page."""
+    assert {name: width for name, (_, width) in axe_results.items() if width > 360} == {}

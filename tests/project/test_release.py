@@ -1,4 +1,4 @@
-"""Version, changelog and citation name the same release; `make release-check` does the rest."""
+"""Version, changelog and citation name the same release."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from support.release_check import EXTRAS, ROOT, agreement
 FILES = ("src/pippin/_runtime/version.py", "CHANGELOG.md", "CITATION.cff")
 
 
-def test_they_agree():
+def test_version_changelog_and_citation_agree():
     assert agreement() == pippin.__version__
 
 
@@ -22,7 +22,7 @@ def test_citations_name_the_version():
 
 
 @pytest.mark.parametrize("wrong", FILES)
-def test_a_difference_is_told(wrong, tmp_path):
+def test_differences_are_reported(wrong, tmp_path):
     for name in FILES:
         copy = tmp_path / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def test_a_difference_is_told(wrong, tmp_path):
 
 
 def test_extras_exist():
-    """Those that the check asks for are in pyproject.toml."""
+    """Extras of the release check are in pyproject.toml."""
     text = Path(ROOT / "pyproject.toml").read_text()
     assert all(f"\n{extra} = [" in text for extra in EXTRAS.values())
 

@@ -1,4 +1,4 @@
-"""The table of renamed names in CHANGELOG.md holds every public name of 0.1, and its new names exist."""
+"""The table of renamed names in CHANGELOG.md contains every public name of 0.1, and its new names exist."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ def codes(cell):
 
 
 def resolved(name):
-    """The object behind a dotted name below `pippin`; None for a field without a default."""
+    """Return the object of a dotted name below `pippin`; None for a field without a default."""
     found = pippin
     for part in name.split("."):
         if dataclasses.is_dataclass(found) and part in {field.name for field in dataclasses.fields(found)}:
@@ -49,7 +49,7 @@ def test_unchanged_names_exist(name):
 
 @pytest.mark.parametrize("call", sorted({code for _, new in RENAMED for code in codes(new) if code[0].isalpha()}))
 def test_new_names_exist(call):
-    """Each resolves below `pippin`; keywords in parentheses are those of the signature."""
+    """Keywords in parentheses are in the signature."""
     name, _, arguments = call.partition("(")
     found = resolved(name)
     keywords = re.findall(r"(?:^|, )(\w+)=", re.sub(r'"[^"]*"', "", arguments))
@@ -58,7 +58,7 @@ def test_new_names_exist(call):
 
 
 def test_old_names_are_gone():
-    """A name that moved or was removed is not at the top as well."""
+    """Renamed or removed names are not attributes of `pippin`."""
     old = {code for cells in RENAMED for code in codes(cells[0]) if code.isidentifier()}
     kept = {code for _, new in RENAMED for code in codes(new)}
     assert [name for name in sorted(old - kept) if hasattr(pippin, name)] == []

@@ -1,4 +1,4 @@
-"""A reader follows `calibrate` and `predict` through few files."""
+"""Calls of `calibrate` and `predict` run functions of few files."""
 
 import sys
 from pathlib import Path

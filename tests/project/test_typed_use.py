@@ -1,4 +1,4 @@
-"""A user's script that mypy has checked strictly runs, too."""
+"""A user script that mypy checks strictly runs."""
 
 import pytest
 from typed_use import main

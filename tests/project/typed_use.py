@@ -1,4 +1,4 @@
-"""A user's script, which mypy checks strictly with the package, and the tests run."""
+"""User script that mypy checks strictly, and that a test runs."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ import pippin.testing
 
 
 def steep(ranks: NDArray[np.float64], power: float) -> dict[str, float | NDArray[np.float64]]:
-    """PIP with weights that fall faster."""
+    """Return PIP with weights that decrease faster."""
     return {"constant": 1.0, "own": -1.0, "above": ranks**-power}
 
 
 def sets_by_every_keyword() -> list[pippin.PredictionSets]:
-    """One calibration for each keyword, each chained with predict."""
+    """Chain calibrate and predict for each keyword."""
     data = pippin.load_example()
     probs, labels, new = data.probs[:2000], data.labels[:2000], data.probs[2000:2100]
     rows, ratios = np.arange(2000), pippin.shift.label_ratios(probs, labels, new)

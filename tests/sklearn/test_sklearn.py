@@ -1,4 +1,4 @@
-"""ConformalClassifier is a scikit-learn classifier: parameters, pipelines, frames, labels, weights and refusals."""
+"""ConformalClassifier as a scikit-learn estimator: parameters, pipelines, frames, labels, weights and errors."""
 
 import io
 import pickle
@@ -28,7 +28,7 @@ from support.blobs import NAMES, NEW, TRUTH, X, Y, fitted
 
 
 def test_predictions():
-    """predict is the most probable class and heads every set; score is its accuracy."""
+    """`predict` returns the most probable class, the first member of its set; `score` is its accuracy."""
     clf = fitted()
     sets = clf.predict_set(NEW)
     assert sets.classes == tuple(NAMES) == tuple(clf.classes_)
@@ -40,7 +40,7 @@ def test_predictions():
 
 
 def test_parameters_and_clones():
-    """`score` is a parameter and a method at once."""
+    """`score` is both a parameter and a method."""
     clf = fitted(score="repip(gamma=0.05)")
     assert clf.get_params(deep=False)["score"] == "repip(gamma=0.05)"
     assert "score='repip(gamma=0.05)'" in repr(clf)
@@ -66,8 +66,8 @@ def through_joblib(clf):
 
 
 @pytest.mark.parametrize("copy", [through_pickle, through_joblib])
-def test_saved_and_loaded(copy):
-    """The same sets, the same refusals, the same parameters."""
+def test_copies_and_pickles_are_equal(copy):
+    """In prediction sets, errors and parameters."""
     clf = fitted(score="aps")
     again = copy(clf)
     assert again.predict_set(NEW).labels() == clf.predict_set(NEW).labels()
@@ -77,8 +77,8 @@ def test_saved_and_loaded(copy):
         again.calibrate(X, Y)
 
 
-def test_the_calibrated_part_can_be_deployed(tmp_path):
-    """`predictor_` is an ordinary predictor, with a file that needs no scikit-learn."""
+def test_predictor_is_saved_without_scikit_learn(tmp_path):
+    """`predictor_` is a ConformalPredictor, whose file needs no scikit-learn."""
     clf = fitted()
     clf.predictor_.save(tmp_path / "predictor.json")
     sets = pippin.load(tmp_path / "predictor.json").predict(clf.predict_proba(NEW))
@@ -86,7 +86,7 @@ def test_the_calibrated_part_can_be_deployed(tmp_path):
 
 
 def test_grid_search():
-    """Over alpha and over gamma, judged by the sets."""
+    """Over alpha and gamma, scored by prediction sets."""
 
     def singletons(clf, rows, labels):
         return pippin.metrics.singleton_rate(clf.predict_set(rows))
@@ -101,7 +101,7 @@ def test_grid_search():
 
 
 def test_pipelines():
-    """As the last step, and around a whole pipeline, which may begin with text."""
+    """As the last step, and around a pipeline, which may start with text."""
     outside = make_pipeline(StandardScaler(), ConformalClassifier(random_state=0)).fit(X, Y)
     assert outside.score(NEW, TRUTH) > 0.5
     sets = outside[-1].predict_set(outside[:-1].transform(NEW))
@@ -116,7 +116,7 @@ def test_pipelines():
 
 
 def test_feature_names():
-    """Those of the estimator, which also checks them."""
+    """Feature names are those of the estimator, which validates them."""
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     clf = fitted().fit(frame, pd.Series(Y, index=range(600, 0, -1)))
     assert clf.feature_names_in_.tolist() == ["a", "b", "c"]
@@ -127,8 +127,8 @@ def test_feature_names():
     assert not hasattr(clf.fit(X, Y), "feature_names_in_")
 
 
-def test_frames():
-    """pandas keeps its index, polars stays polars; the sets are those of the array."""
+def test_pandas_and_polars_frames():
+    """A pandas index is kept, polars rows stay polars, and sets equal those of arrays."""
     wanted = fitted().predict_set(NEW)
     index = [f"row {i}" for i in range(len(NEW))]
     clf = fitted().fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
@@ -142,7 +142,7 @@ def test_frames():
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix])
 def test_sparse_rows(kind):
-    """The same threshold as for dense rows, and the same refusal."""
+    """Thresholds and errors equal those of dense rows."""
     dense = np.where(np.abs(X) < 0.5, 0, X)
     plain = ConformalClassifier(random_state=0).fit(dense, Y)
     clf = ConformalClassifier(random_state=0).fit(kind(dense), Y)
@@ -163,8 +163,8 @@ LABELS = {
 
 
 @pytest.mark.parametrize(("labels", "names"), LABELS.values(), ids=LABELS)
-def test_two_classes_of_any_kind(labels, names):
-    """predict gives the labels back as they came; the sets name them by text or whole numbers."""
+def test_label_types(labels, names):
+    """`predict` returns labels of the original type; sets name them by text or whole numbers."""
     y = np.asarray(labels)[(X[:, 0] > 0).astype(int)]
     clf = ConformalClassifier(random_state=0).fit(X, y)
     assert clf.predict(X).dtype == y.dtype
@@ -173,14 +173,14 @@ def test_two_classes_of_any_kind(labels, names):
 
 
 def test_boosting_with_missing_values():
-    """What the estimator can take is not refused before it."""
+    """Missing values are passed to estimators that accept them."""
     rows = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
     clf = ConformalClassifier(HistGradientBoostingClassifier(max_iter=5), random_state=0).fit(rows, Y)
     assert clf.score(NEW, TRUTH) > 0.5
 
 
-def test_weights_reach_the_estimator():
-    """Cut to its rows: like repeated rows there, and without a part in the calibration."""
+def test_sample_weights_are_passed_to_the_estimator():
+    """For training rows only, where they act like repeated rows; calibration does not use them."""
     weights = np.random.default_rng(3).integers(0, 4, len(X))
     train, held = np.arange(400), np.arange(400, 600)
     repeated = np.repeat(train, weights[:400])
@@ -200,7 +200,7 @@ def test_weights_reach_the_estimator():
 
 
 class Remembers(ClassifierMixin, BaseEstimator):
-    """Keeps what its fit was given."""
+    """Estimator that stores the arguments of its fit."""
 
     def fit(self, X, y, sample_weight=None, field=None):
         self.given, self.field = sample_weight, field
@@ -213,7 +213,7 @@ class Remembers(ClassifierMixin, BaseEstimator):
 
 
 def test_metadata_routing():
-    """What the estimator and the splitter ask for reaches them, through a grid search too."""
+    """Requested metadata reach estimator and splitter, also through a grid search."""
     weights, groups = np.arange(600.0), np.repeat(np.arange(60), 10)
     with sklearn.config_context(enable_metadata_routing=True):
         clf = ConformalClassifier(Remembers().set_fit_request(sample_weight=True, field="farm"), random_state=0)
@@ -262,14 +262,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "kind", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_refusals(call, kind, sentence):
+def test_errors_of_arguments(call, kind, sentence):
     """One sentence each."""
     with pytest.raises(kind, match=sentence):
         call()
 
 
-def test_a_failed_fit_leaves_the_last_one():
-    """Nothing is half replaced."""
+def test_a_failed_fit_keeps_the_fitted_state():
+    """No attribute is replaced."""
     clf = fitted()
     wanted = clf.predict_set(NEW).labels()
     with pytest.raises(ValueError, match="Unknown score"):

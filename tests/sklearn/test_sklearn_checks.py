@@ -1,4 +1,4 @@
-"""Both classifiers pass every check of scikit-learn, and say what is missing without it."""
+"""scikit-learn's estimator checks for both classifiers, and the error without scikit-learn."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ for made in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def checked():
-    """What the checks of each say."""
+    """Run the checks of both classifiers."""
     every = [one for made in CHECKED.values() for one in made]
     env = {**os.environ, "SCIPY_ARRAY_API": "1"}
     printed = subprocess.check_output([sys.executable, "-c", CHECKS, *every], env=env, text=True)
@@ -48,13 +48,13 @@ def checked():
 
 
 @pytest.mark.parametrize("made", CHECKED.values(), ids=CHECKED)
-def test_every_check_of_scikit_learn_passes(made, checked):
-    """`check_estimator`: all passed, none failed, excused or skipped."""
+def test_all_estimator_checks_pass(made, checked):
+    """None fails, is expected to fail, or is skipped."""
     assert [checked[one] for one in made] == ["True []"] * len(made)
 
 
-def test_absence_is_explained():
-    """One sentence with the command that installs it; pippin itself does without."""
+def test_import_error_names_the_extra():
+    """The error names the command that installs the extra; `import pippin` works without it."""
     code = (
         "import sys; sys.modules['sklearn'] = None; import pippin\n"
         "try: import pippin.sklearn\nexcept ImportError as error: print(error)"

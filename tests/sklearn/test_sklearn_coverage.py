@@ -1,4 +1,4 @@
-"""ConformalClassifier's sets keep their level: its law, its edges, and where its randomness comes from."""
+"""Coverage of ConformalClassifier: its law, edge cases and sources of randomness."""
 
 import warnings
 
@@ -19,7 +19,7 @@ from support.blobs import NAMES, NEW, TRUTH, X, Y, blobs, fitted
 
 @pytest.mark.parametrize("score", ["ip", "repip", "aps", "socop"])
 def test_coverage_follows_its_law(score):
-    """Over many data sets and splits, the covered among m new rows are beta-binomial(m, k, n + 1 − k)."""
+    """Over many data sets and splits, the number covered of m rows is beta-binomial(m, k, n + 1 − k)."""
     n, m, alpha, repeats = 80, 60, 0.2, 300
     covered = []
     for seed in range(repeats):
@@ -37,23 +37,23 @@ def test_coverage_follows_its_law(score):
     assert stats.chisquare(found, chances * repeats).pvalue > 1e-4
 
 
-def rarest_stay(y, rng):
-    """A stratified split: of every class a share is held out, but never its only row."""
+def stratified_split(y, rng):
+    """Hold out a share of every class, but never its only row."""
     parts = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
     held = np.concatenate([rows[: min(len(rows) - 1, int(0.4 * len(rows) + rng.random()))] for rows in parts])
     return [(np.setdiff1d(np.arange(len(y)), held), held)]
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%")
-def test_rare_classes_do_not_cost_the_level():
-    """A long tail: the split must not look at y; a stratified one covers far too little."""
+def test_coverage_with_rare_classes():
+    """A random split keeps the level; a stratified split covers far too few rows."""
     rng = np.random.default_rng(0)
     shares = 1 / np.arange(1, 201)
     covered = {"fraction": [], "stratified": []}
     for seed in range(60):
         y = rng.choice(200, 700, p=shares / shares.sum())
         rows = np.stack([y, y % 7], axis=1) + rng.normal(0, 0.5, (700, 2))
-        for kind, cv in (("fraction", 0.4), ("stratified", rarest_stay(y[:300], rng))):
+        for kind, cv in (("fraction", 0.4), ("stratified", stratified_split(y[:300], rng))):
             clf = ConformalClassifier(KNeighborsClassifier(9), "ip", 0.2, cv, seed).fit(rows[:300], y[:300])
             known = np.isin(y[300:], clf.classes_)  # a class that fit never saw is never covered
             covered[kind].append(clf.predict_set(rows[300:][known]).contains(y[300:][known]).sum() / 400)
@@ -62,8 +62,8 @@ def test_rare_classes_do_not_cost_the_level():
     assert np.mean(covered["stratified"]) < 0.8 - error
 
 
-def test_it_is_the_core_on_the_held_out_rows():
-    """The same threshold and sets as `pippin.calibrate` on the estimator's probabilities."""
+def test_equals_calibrate_on_held_out_rows():
+    """In threshold and sets, for the probabilities of the estimator."""
     clf = fitted(score="pip", alpha=0.15)
     rest = np.setdiff1d(np.arange(len(X)), clf._trained)
     assert len(rest) == 150
@@ -74,8 +74,8 @@ def test_it_is_the_core_on_the_held_out_rows():
     assert clf.predict_set(NEW, alpha=0.4).labels() == predictor.at(0.4).predict(by_hand.predict_proba(NEW)).labels()
 
 
-def test_classes_on_one_side_of_the_split():
-    """One that only calibrates has probability 0, one that only trains is a class like others."""
+def test_classes_missing_in_one_part_of_the_split():
+    """A class only among calibration rows has probability 0; a class only among training rows is like any other."""
     y = Y.astype(object)
     y[:2] = ["only fitted", "only held out"]
     cv = [(np.r_[0, 2:400], np.r_[1, 400:600])]
@@ -87,8 +87,8 @@ def test_classes_on_one_side_of_the_split():
     assert clf.predictor_.n_calibration == 201
 
 
-def test_randomness_is_an_argument():
-    """A seed repeats everything, the forest included; NumPy's global generator stays where it was."""
+def test_random_state_determines_all_results():
+    """It seeds the estimator as well; NumPy's global generator is not used."""
     _, words, place, *_ = np.random.get_state()  # noqa: NPY002 - it is what is watched
     for score in ("repip", "aps"):
         forest = RandomForestClassifier(10)
@@ -105,8 +105,8 @@ def test_randomness_is_an_argument():
 
 
 @pytest.mark.filterwarnings("ignore:The estimator is right on all")
-def test_row_by_row_is_random_row_by_row():
-    """With a fixed seed, single rows do not share one u: the level holds for a stream of objects too."""
+def test_u_differs_between_single_rows():
+    """With a fixed seed, coverage of rows predicted one by one keeps the level."""
     clf = fitted(score="aps", alpha=0.2)
     alone = np.concatenate(
         [clf.predict_set(row[None]).contains([label]) for row, label in zip(NEW, TRUTH, strict=True)]
@@ -120,8 +120,8 @@ def test_row_by_row_is_random_row_by_row():
     assert clf.predict_set(NEW, seed=1).labels() != clf.predict_set(NEW, seed=2).labels()
 
 
-def test_ties_of_a_forest():
-    """Few trees vote in steps: equal probabilities go by class order, and the level holds."""
+def test_tied_probabilities_of_a_forest():
+    """Equal probabilities are ordered by class, and coverage keeps the level."""
     digits, kinds = load_digits(return_X_y=True)
     covered = []
     for seed in range(10):
@@ -139,7 +139,7 @@ def test_ties_of_a_forest():
 
 
 def test_too_few_rows_to_calibrate():
-    """A warning, and sets with all classes."""
+    """They cause a warning, and sets of all classes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sets = fitted(alpha=0.001).predict_set(NEW)
@@ -148,8 +148,8 @@ def test_too_few_rows_to_calibrate():
 
 
 @pytest.mark.parametrize("per", ["class", "rc3p"])
-def test_a_guarantee_per_class(per):
-    """The thresholds that `calibrate` finds on the rows held out; `per` is a parameter like the others."""
+def test_per_class(per):
+    """Thresholds equal those of `pippin.calibrate` on held-out rows; `per` is a parameter."""
     rows, y = load_digits(return_X_y=True)
     unfitted = ConformalClassifier(GaussianNB(), alpha=0.1, random_state=0, score="pip").set_params(per=per)
     clf = clone(unfitted).fit(rows, y)

@@ -1,7 +1,4 @@
-"""CrossConformalClassifier is the core on out-of-fold probabilities; ratios come from rows that were not fitted on.
-
-That it passes every check of scikit-learn is seen in test_sklearn_checks.py.
-"""
+"""CrossConformalClassifier against `pippin.calibrate` on out-of-fold probabilities, and estimated likelihood ratios."""
 
 import math
 import pickle
@@ -36,7 +33,7 @@ def fitted(**params):
 
 
 def by_hand(clf, score="repip", alpha=0.1):
-    """The core, asked directly."""
+    """Calibrate out-of-fold probabilities with the core function; return it with the probabilities of all models."""
     models = [GaussianNB().fit(X[clf.folds_ != f], Y[clf.folds_ != f]) for f in range(clf.folds_.max() + 1)]
     probs = np.array([models[f].predict_proba(X[i : i + 1])[0] for i, f in enumerate(clf.folds_)])
     predictor = pippin.calibrate(probs, Y, score, alpha, folds=clf.folds_, classes=NAMES)
@@ -44,8 +41,8 @@ def by_hand(clf, score="repip", alpha=0.1):
 
 
 @pytest.mark.parametrize("cv", [5, 7, KFold(4), LeaveOneOut()], ids=str)
-def test_it_is_the_core_on_out_of_fold_probabilities(cv):
-    """The same scores in each fold, the same sets, at two levels; predict is by the mean."""
+def test_equals_calibrate_on_out_of_fold_probabilities(cv):
+    """In fold scores and in sets at two levels; `predict` uses the mean of the models."""
     clf = fitted(cv=cv, score="pip", alpha=0.15)
     predictor, said = by_hand(clf, "pip", 0.15)
     assert all(map(np.array_equal, clf.predictor_._rule.fold_scores, predictor._rule.fold_scores))
@@ -56,8 +53,8 @@ def test_it_is_the_core_on_out_of_fold_probabilities(cv):
     assert clf.predict_set(NEW).classes == tuple(NAMES)
 
 
-def test_folds_are_random_even_and_blind():
-    """Sizes differ by one at most, another seed gives others, and y plays no part."""
+def test_folds_are_balanced_and_independent_of_y():
+    """Sizes differ by at most one, and depend on the seed only."""
     folds = fitted(cv=7).folds_
     assert sorted(np.bincount(folds)) == [17] * 6 + [18]
     assert not np.array_equal(folds, fitted(cv=7, random_state=1).folds_)
@@ -65,8 +62,8 @@ def test_folds_are_random_even_and_blind():
     assert np.array_equal(folds, other.folds_)
 
 
-def test_coverage_keeps_its_bound_and_is_near_the_level():
-    """Thirty rows to fit and to calibrate."""
+def test_coverage_is_above_its_bound_and_near_the_level():
+    """With thirty rows."""
     covered = []
     for seed in range(150):
         rows, labels = blobs(30, seed=2 * seed + 10)
@@ -80,8 +77,8 @@ def test_coverage_keeps_its_bound_and_is_near_the_level():
 
 
 @pytest.mark.parametrize("lonely", ["aloe", "moss", "zinnia"])
-def test_a_fold_that_lacks_a_class(lonely):
-    """Its only row is in one fold, so one model never saw it: probability 0 there, in the right column."""
+def test_models_without_a_class_give_it_probability_zero(lonely):
+    """The only row of a class is in one fold, so one model is fitted without it."""
     y = Y.astype(object)
     y[5] = lonely
     clf = CrossConformalClassifier(GaussianNB(var_smoothing=0.1), "ip", random_state=0).fit(X, y)
@@ -97,8 +94,8 @@ def test_a_fold_that_lacks_a_class(lonely):
     assert clf.predict_set(NEW).classes == tuple(sorted([*NAMES, lonely]))
 
 
-def test_names_of_any_kind():
-    """Labels come back as they were; sets name them by text or whole numbers."""
+def test_label_types():
+    """`predict` returns labels of the original type; sets name them by text or whole numbers."""
     for labels, names in (([7, 3], (3, 7)), ([False, True], (0, 1)), ([1.0, 0.0], (0, 1)), (["b", "a"], ("a", "b"))):
         y = np.asarray(labels)[(X[:, 0] > 0).astype(int)]
         clf = CrossConformalClassifier(random_state=0).fit(X, y)
@@ -109,7 +106,7 @@ def test_names_of_any_kind():
 
 
 def test_frames_and_sparse_rows():
-    """The same sets from every container, and the index of a frame kept."""
+    """Sets are equal for all containers, and a pandas index is kept."""
     frame = pd.DataFrame(X, columns=list("abc"))
     wanted = fitted().predict_set(NEW).labels()
     clf = CrossConformalClassifier(GaussianNB(), random_state=0).fit(frame, Y)
@@ -123,8 +120,8 @@ def test_frames_and_sparse_rows():
     assert len(clf.predict_set(sparse.csr_array(NEW))) == 200
 
 
-def test_weights_and_groups_reach_where_they_belong():
-    """Weights cut to each model's rows, groups to the splitter; with metadata routing too."""
+def test_weights_and_groups_are_routed():
+    """Weights go to each model's rows, groups to the splitter, also with metadata routing."""
     weights, groups = np.random.default_rng(3).integers(0, 4, 120), np.repeat(np.arange(12), 10)
     clf = CrossConformalClassifier(GaussianNB(), cv=GroupKFold(4), random_state=0)
     clf.fit(X, Y, sample_weight=weights, groups=groups)
@@ -141,8 +138,8 @@ def test_weights_and_groups_reach_where_they_belong():
         assert np.array_equal(routed.predict_proba(NEW), clf.predict_proba(NEW))
 
 
-def test_it_is_an_estimator():
-    """Cloned, searched, pickled, repeated by a seed; `score` is parameter and method."""
+def test_clone_search_pickle_and_seed():
+    """`score` is both a parameter and a method."""
     clf = fitted(score="repip(gamma=0.05)")
     assert clone(clf).get_params()["score"] == "repip(gamma=0.05)"
     search = GridSearchCV(clone(clf), {"estimator__var_smoothing": [1e-9, 0.1], "cv": [3, 5]}, cv=3).fit(X, Y)
@@ -220,14 +217,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "kind", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_refusals(call, kind, sentence):
+def test_errors_of_arguments(call, kind, sentence):
     """One sentence each."""
     with pytest.raises(kind, match=sentence):
         call()
 
 
-def test_ratios_are_near_the_truth():
-    """Two normal distributions: the logistic model is right, and so are the ratios, in all containers."""
+def test_estimated_ratios_are_near_the_true_ratios():
+    """For two normal distributions, whose ratio is logistic, in all containers."""
     rng = np.random.default_rng(0)
     source, target = rng.normal(0, 1, (3000, 2)), rng.normal((0.7, 0), 1, (1000, 2))
     truth = stats.norm(0.7, 1).pdf(source[:, 0]) / stats.norm(0, 1).pdf(source[:, 0])
@@ -246,8 +243,8 @@ def test_ratios_are_near_the_truth():
     assert not np.array_equal(estimate_ratios(source, target, random_state=1)[0], w_source)
 
 
-def test_ratios_of_what_only_some_classifiers_take():
-    """Missing features and texts are the classifier's business."""
+def test_ratios_with_missing_values_and_texts():
+    """Features are validated by the classifier."""
     trees = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5)
     assert np.isfinite(np.concatenate(estimate_ratios(X, HOLED, trees, random_state=0))).all()
     words = make_pipeline(HashingVectorizer(n_features=16), LogisticRegression())
@@ -258,15 +255,15 @@ def test_ratios_of_what_only_some_classifiers_take():
 
 
 def test_ratios_are_out_of_fold():
-    """A forest that saw its rows would tell them apart; here the samples are alike and the ratios near 1."""
+    """For equal distributions ratios are near 1, even with a forest, which would separate its training rows."""
     rng = np.random.default_rng(0)
     forest = RandomForestClassifier(50, min_samples_leaf=10)
     w_source, w_target = estimate_ratios(rng.random((400, 2)), rng.random((400, 2)), forest, random_state=0)
     assert abs(np.log(w_target).mean() - np.log(w_source).mean()) < 0.2
 
 
-def test_a_shift_end_to_end():
-    """Estimated ratios keep the level where the unweighted sets do not."""
+def test_estimated_ratios_restore_coverage_under_shift():
+    """Unweighted sets lose coverage."""
     rng = np.random.default_rng(0)
 
     def drawn(n, centre):

@@ -1,4 +1,4 @@
-"""ConformalClassifier calibrates fitted estimators, on rows that these were not fitted on."""
+"""Calibration of fitted estimators, on rows that they were not fitted on."""
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,8 @@ from pippin.sklearn import ConformalClassifier
 from support.blobs import NEW, TRUTH, X, Y, fitted
 
 
-def test_a_fitted_classifier_in_three_lines():
-    """cv="prefit" fits nothing: the estimator is used as it is."""
+def test_prefit_keeps_the_fitted_estimator():
+    """cv="prefit" does not fit."""
     model = GaussianNB().fit(X[:300], Y[:300])
     before = model.predict_proba(NEW)
     clf = ConformalClassifier(model, cv="prefit").fit(X[300:], Y[300:])
@@ -34,8 +34,8 @@ def test_a_fitted_classifier_in_three_lines():
         clf.fit(X, Y, sample_weight=np.ones(600))
 
 
-def test_calibrating_again():
-    """On fresh rows, as often as one likes."""
+def test_recalibration():
+    """On fresh rows, any number of times."""
     clf = fitted()
     first = clf.predictor_.threshold
     clf.calibrate(NEW, TRUTH)
@@ -48,8 +48,8 @@ def test_calibrating_again():
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, sparse.csr_array, lambda rows: rows.tolist()])
-def test_rows_that_fitted_are_refused(kind, share):
-    """All of them, half of them, or some of them among fresh ones, in any order and any container."""
+def test_training_rows_raise_errors(kind, share):
+    """All, half or some of the rows, in any order and container."""
     clf = fitted()
     old = np.random.default_rng(0).permutation(clf._trained)[: int(share * 400)]
     rows = np.concatenate([X[old], NEW[: 400 - len(old)]])
@@ -61,8 +61,8 @@ def test_rows_that_fitted_are_refused(kind, share):
         clf.calibrate(kind(X), Y)
 
 
-def test_rows_that_merely_repeat_are_not_refused():
-    """Few values, many twins: fresh rows look like old ones, and are welcome; the fitted rows themselves are not."""
+def test_fresh_rows_may_repeat_training_rows():
+    """With few distinct values; the training rows themselves still raise errors."""
     for levels, seed in ((2, 0), (3, 1), (6, 2), (30, 3)):
         rng = np.random.default_rng(seed)
         rows, y = rng.integers(0, levels, (900, 3)), rng.integers(0, 3, 900)
@@ -77,8 +77,8 @@ def test_rows_that_merely_repeat_are_not_refused():
         clf.calibrate(iris[order[100:]], kinds[order[100:]])
 
 
-def test_fingerprints_tell_rows_apart():
-    """Small whole numbers in any order of columns; mixed frames; -0.0 is 0."""
+def test_fingerprints_distinguish_rows():
+    """Small whole numbers in any order of columns, and mixed frames; -0.0 equals 0."""
     grid = np.stack(np.meshgrid(*[np.arange(17)] * 4), axis=-1).reshape(-1, 4)
     assert len(np.unique(fingerprints(grid))) == 17**4
     frame = pd.DataFrame({"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [None, None, 0.5]})

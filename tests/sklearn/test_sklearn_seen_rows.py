@@ -1,4 +1,4 @@
-"""Estimators that do not sort their classes, that saw the rows before, groups by routing, and searches by sets."""
+"""Unsorted classes, detection of training rows, guarantees per group, and scorers."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from support.blobs import NAMES, NEW, TRUTH, X, Y
 
 
 class Unsorted(ClassifierMixin, BaseEstimator):
-    """A classifier whose classes_ are in an order of their own, as some wrappers have them."""
+    """Classifier with unsorted classes_."""
 
     def fit(self, X, y):
         self.model_ = GaussianNB().fit(X, y)
@@ -35,8 +35,8 @@ class Unsorted(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("kind", [ConformalClassifier, CrossConformalClassifier])
-def test_classes_that_are_not_sorted(kind):
-    """Columns go where their classes are: the same as of an estimator that sorts them."""
+def test_unsorted_classes(kind):
+    """Results equal those of an estimator with sorted classes."""
     ours, theirs = (kind(model, random_state=0).fit(X, Y) for model in (Unsorted(), GaussianNB()))
     assert ours.classes_.tolist() == NAMES
     np.testing.assert_array_equal(ours.predict_proba(NEW), theirs.predict_proba(NEW))
@@ -48,8 +48,8 @@ def test_classes_that_are_not_sorted(kind):
     assert pippin.metrics.coverage(prefit.predict_set(NEW), TRUTH) > 0.85
 
 
-def test_rows_that_a_fitted_estimator_keeps_are_refused():
-    """Known: neighbours and Gaussian processes keep their rows, behind a pipeline too."""
+def test_stored_training_rows_raise_errors():
+    """Nearest neighbors and Gaussian processes store their rows, also within pipelines."""
     for model in (
         KNeighborsClassifier(),
         GaussianProcessClassifier(),
@@ -63,8 +63,8 @@ def test_rows_that_a_fitted_estimator_keeps_are_refused():
             assert wrapped.fit(X[300:], Y[300:]).predictor_.n_calibration == 300
 
 
-def test_rows_that_look_like_training_rows_are_warned_of():
-    """Suspected: every row right, or more of them than out of bag."""
+def test_suspicious_accuracy_causes_warnings():
+    """If all rows are right, or more than out of bag."""
     forest = RandomForestClassifier(20, random_state=0).fit(X, Y)
     with pytest.warns(UserWarning, match="is right on all .* calibration rows: if it was fitted on them"):
         ConformalClassifier(RandomForestClassifier(60, random_state=0).fit(X, Y), cv="prefit").fit(X[:100], Y[:100])
@@ -75,8 +75,8 @@ def test_rows_that_look_like_training_rows_are_warned_of():
     assert ConformalClassifier(bag, cv="prefit").fit(NEW, TRUTH).predictor_.n_calibration == 400
 
 
-def test_a_guarantee_per_group():
-    """Groups reach the calibration, directly and by metadata routing, and predict_set wants them too."""
+def test_per_group():
+    """Groups are passed directly or by metadata routing, and are required by predict_set."""
     groups = np.where(np.arange(600) % 3, "north", "south")
     new = np.where(np.arange(400) % 2, "north", "south")
     clf = ConformalClassifier(GaussianNB(), per="group", random_state=0).fit(X, Y, groups=groups)
@@ -95,8 +95,8 @@ def test_a_guarantee_per_group():
         assert search.best_estimator_.predictor_.per == "group"
 
 
-def test_a_search_compares_what_matters():
-    """Singletons, sizes and coverage as scorers; a pipeline that ends in a classifier of ours is seen through."""
+def test_scorers():
+    """Singletons, sizes and coverage, also for pipelines that end in a conformal classifier."""
     scoring = {"singletons": singleton_rate, "size": neg_mean_size, "coverage": coverage}
     scores = ["ip", "margin", "socop"]
     for search in (
@@ -123,7 +123,7 @@ def test_a_search_compares_what_matters():
     assert 0.8 < coverage(numbered, NEW, np.searchsorted(NAMES, TRUTH) * 10.0) < 1
 
 
-def test_names_that_people_know():
+def test_numbers_as_class_names():
     for name, ours in {"LAC": "ip", "hinge": "ip", "THR": "ip", "RePIP(gamma=0.1)": "repip(gamma=0.1)"}.items():
         assert str(pippin.scores.parse(name)) == ours
     assert str(pippin.scores.parse_method("APS per class")) == "aps per class"
