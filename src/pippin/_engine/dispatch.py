@@ -115,7 +115,7 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     found: dict[int, Indices] = {}
 
     def work(block: Floats, part: slice) -> int:
-        block_bounds = bounds.of_rows(part)
+        block_bounds = bounds if bounds.group is None else bounds._replace(group=bounds.group[part])
         found[part.start], suspects = engine.members(block, c, block_bounds, u[part], sizes[part])
         return suspects
 
@@ -134,7 +134,8 @@ def p_values(rows: Rows, score: Score, held: Held, group: Codes | None, draws: D
 
     def work(start: int, stop: int) -> None:
         part, p = slice(start, stop), np.empty((stop - start, rows.n_classes))
-        fill(checked_block(rows, start, stop), group[part], draws.of_rows(part), p)
+        numbers = Draws(draws.u[part], None if draws.v is None else draws.v[part])
+        fill(checked_block(rows, start, stop), group[part], numbers, p)
         use(start, p)
 
     in_steps(work, rows.n, TILE // rows.n_classes)

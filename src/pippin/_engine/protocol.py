@@ -25,10 +25,6 @@ class Bounds(NamedTuple):
     group: Codes | None = None
     ranks: Indices | None = None
 
-    def of_rows(self, part: slice) -> "Bounds":
-        """Return the bounds of some rows."""
-        return self if self.group is None else self._replace(group=self.group[part])
-
 
 @dataclass(frozen=True, eq=False)
 class Held:
@@ -49,10 +45,6 @@ class Draws(NamedTuple):
 
     u: Vector
     v: Vector | None
-
-    def of_rows(self, part: slice) -> "Draws":
-        """Return the numbers of some rows."""
-        return Draws(self.u[part], None if self.v is None else self.v[part])
 
 
 class NearPlaces(NamedTuple):
