@@ -245,10 +245,10 @@ def test_ids_of_several_types_become_text(tables, call):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("calibrate none --out z.json", "none has no rows, expected one at least"),
-        ("predict p.json none --out z.csv", "none has no rows, expected one at least"),
-        ("evaluate p.json none", "none has no rows, expected one at least"),
-        ("compare none --out z", "none has no rows, expected one at least"),
+        ("calibrate none --out z.json", "none has no rows, expected at least one"),
+        ("predict p.json none --out z.csv", "none has no rows, expected at least one"),
+        ("evaluate p.json none", "none has no rows, expected at least one"),
+        ("compare none --out z", "none has no rows, expected at least one"),
         ("calibrate parts --id photo --score 'pip sharpened' --out z.json", "sharpen it with --sharpen split"),
         ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out beside --p-values"),
         ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),

@@ -39,6 +39,9 @@ class InputError(ValueError):
 
         Args:
             rows: number of rows before the block.
+
+        Returns:
+            The new error; the same one if it has no row.
         """
         return self if self.row is None else InputError(self._without_row, self.remedy, self.in_files, self.row + rows)
 
@@ -47,6 +50,9 @@ class InputError(ValueError):
 
         Args:
             place: the input, such as `Model 2`.
+
+        Returns:
+            The new error.
         """
         return InputError(f"{place}: {self.what}", self.remedy, self.in_files)
 
@@ -55,6 +61,9 @@ class InputError(ValueError):
 
         Args:
             name: name of the file.
+
+        Returns:
+            The new error.
         """
         return InputError(f"{name}: {self.what}", self.in_files or self.remedy)
 

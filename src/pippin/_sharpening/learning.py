@@ -33,6 +33,7 @@ class TrainingSet(NamedTuple):
     features: Singles | None
 
     def take(self, rows: NDArray[np.intp]) -> "TrainingSet":
+        """Return some of the rows."""
         return TrainingSet(self.probs[rows], self.labels[rows], None if self.features is None else self.features[rows])
 
 
@@ -70,6 +71,12 @@ def sharpen(
         classes: names of the K columns; a data frame brings its own.
         seed: seed of the random features and of the folds.
         from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The fitted sharpener; call it with probabilities, or pass it to `calibrate`.
+
+    Raises:
+        InputError: `probs`, `labels` or `features` are invalid, or there are fewer than 10 rows.
 
     >>> import pippin
     >>> data = pippin.load_example()

@@ -87,6 +87,12 @@ class Sharpener(SavedDataclass):
             features: (n, M) features, with the same columns as in `pippin.sharpen`.
             from_logits: treat `probs` as logits and apply softmax.
 
+        Returns:
+            (n, K) sharpened probabilities.
+
+        Raises:
+            InputError: `probs` or `features` are invalid, or the columns are other classes.
+
         >>> import pippin
         >>> data = pippin.load_example()
         >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
@@ -103,6 +109,12 @@ class Sharpener(SavedDataclass):
             probs: (n, K) probabilities; logits with `from_logits=True`.
             features: (n, M) features, with the same columns as in `pippin.sharpen`.
             from_logits: treat `probs` as logits and apply softmax.
+
+        Returns:
+            The rows, in the type of the package's functions.
+
+        Raises:
+            InputError: `probs` or `features` are invalid, or the columns are other classes.
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
@@ -125,6 +137,18 @@ class Sharpener(SavedDataclass):
         Args:
             row: its K probabilities, not logits.
             features: its M features.
+
+        Returns:
+            K sharpened probabilities in float32.
+
+        Raises:
+            InputError: the row or the features are invalid.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.one(data.probs[300]).shape
+        (12,)
         """
         check_names(self.classes, row)
         array = as_array(row)
@@ -141,6 +165,9 @@ class Sharpener(SavedDataclass):
 
         Args:
             rows: the calibration rows.
+
+        Raises:
+            InputError: more rows are training rows than repeated rows in the data explain.
         """
         prints, training = row_prints(rows), self.out_of_fold.prints
         repeated = seen_before(training, prints) or seen_before(prints, training)
@@ -154,6 +181,9 @@ class Sharpener(SavedDataclass):
     def explain(self) -> tuple[Confusion, ...]:
         """Return the pairs of classes whose confusion changed most, out of fold.
 
+        Returns:
+            The pairs, the largest change first.
+
         >>> import pippin
         >>> data = pippin.load_example()
         >>> sharpener = pippin.sharpen(data.probs[:1200], data.labels[:1200], classes=data.classes)
@@ -163,10 +193,13 @@ class Sharpener(SavedDataclass):
         return self.out_of_fold.confusions
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the confusions that changed most, before and after sharpening; return Matplotlib axes.
+        """Plot the confusions that changed most, before and after sharpening.
 
         Args:
-            ax: the axes; new ones, if not given.
+            ax: Matplotlib axes to draw on; new axes by default.
+
+        Returns:
+            The Matplotlib axes.
         """
         from pippin._plotting.calibration import plot_confusions
 
@@ -179,7 +212,11 @@ class Sharpener(SavedDataclass):
         return before - after > 2 * self.out_of_fold.gain_error
 
     def describe(self) -> str:
-        """Describe the training rows and the metrics before and after sharpening in a sentence."""
+        """Describe the training rows and the metrics before and after sharpening in one sentence.
+
+        Returns:
+            The sentence.
+        """
         metrics = self.out_of_fold
         (loss, new_loss), (accuracy, new_accuracy) = metrics.cross_entropy, metrics.accuracy
         return (
@@ -188,7 +225,11 @@ class Sharpener(SavedDataclass):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file."""
+        """Return the content of the sharpener's file.
+
+        Returns:
+            Numbers, text and lists by name.
+        """
         from pippin._sharpening.serialization import to_content
 
         return to_content(self)

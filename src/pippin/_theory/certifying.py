@@ -1,11 +1,11 @@
-"""Certification of an error rate among the rows acted on: exact binomial tails along a fixed sequence of thresholds.
+"""Certification of a selective classifier's error rate by exact binomial tests along a fixed sequence of thresholds.
 
-Of the rows whose confidence reaches a threshold that was fixed in advance, the number of errors is
-binomial. So P(Bin(acted, error) ≤ wrong) is a p-value for "the share of errors exceeds `error`".
-The thresholds fall along a fixed sequence. Five of them, the starts, have a fifth of δ each, and a
-threshold that is certified hands its level on to the next one (Wiens's fallback procedure):
-with probability 1 − δ no threshold is certified whose share of errors is larger. Angelopoulos,
-Bates, Candès, Jordan, Lei (2021), Learn then test.
+"Acted on" are the rows whose confidence reaches a threshold, so that the classifier predicts instead of abstaining. For
+a threshold fixed in advance, the number of errors among them is binomial, so P(Bin(acted, error) ≤ wrong) is a p-value
+of the hypothesis that their error rate exceeds `error`. The thresholds are tested in decreasing order. Five of them,
+the starts, have the level δ/5 each, and a certified threshold passes its level on to the next one (Wiens's fallback
+procedure). So with probability 1 − δ no certified threshold has a larger error rate. Angelopoulos, Bates, Candès,
+Jordan, Lei (2021), Learn then test.
 """
 
 import math
@@ -25,7 +25,7 @@ MOST = 1 << 40  # largest number of examples that is tried
 
 
 def sequence(n_classes: int) -> Vector:
-    """Return the log-odds of the thresholds, falling: the largest probability is at least 1/K; −∞ acts on every row."""
+    """Return the log-odds of the thresholds, decreasing to those of 1/K, and −∞, with which all rows are acted on."""
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
@@ -43,7 +43,7 @@ def tail(wrong: Any, acted: Any, error: float) -> Any:
 
 
 def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
-    """Return the last threshold of the sequence that can be certified; None if there is none."""
+    """Return the position of the last certified threshold in the sequence; None if none is certified."""
     level, last = 0.0, None
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
     for i, p in enumerate(tail(wrong, acted, error).tolist()):
@@ -55,7 +55,7 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
     return last
 
 
-@lru_cache(1 << 14)  # repeated calibrations have the same few shares
+@lru_cache(1 << 14)  # repeated calibrations need the same error rates
 def acted_needed(share: float, error: float, delta: float) -> int | None:
     """Compute how many rows must be acted on to certify `error` if `share` of them are wrong; None if impossible.
 
@@ -78,7 +78,7 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
-    """Estimate how many rows would certify a threshold, from the shares of errors at each; None if no number will."""
+    """Estimate the number of rows that would certify a threshold, from the error rates; None if no number would."""
     estimates = []
     for i in np.flatnonzero(acted >= FEWEST)[:: max(1, len(acted) // 50)].tolist():
         needed = acted_needed(wrong[i] / acted[i], error, delta)

@@ -28,9 +28,9 @@ def as_alpha(
 
 
 def exact_alpha(alpha: Any) -> Fraction:
-    """Return the level as the simplest fraction that rounds to it: 0.1 is exactly 1/10, and 1/3 a third.
+    """Return the level as the simplest fraction that rounds to it: 0.1 is exactly 1/10.
 
-    So a float stands for one fraction, also after it was written to a file or converted to another precision.
+    So the level is the same after it was written to a file or converted to another precision.
 
     >>> exact_alpha(0.3), exact_alpha(1 / 3)
     (Fraction(3, 10), Fraction(1, 3))

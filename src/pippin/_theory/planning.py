@@ -1,8 +1,8 @@
-"""Exact law of coverage, and the number of calibration examples that it asks for.
+"""Exact distribution of coverage, and the number of calibration examples for a required precision.
 
-Given the calibration set, the coverage on new objects is Beta(k, n + 1 − k) distributed,
-k = ⌈(n + 1)(1 − α)⌉, if the scores have no ties (with ties it is at least that large).
-The law depends neither on the classifier nor on the score, so n can be planned before there are data.
+Given the calibration set, the coverage of new objects has the distribution Beta(k, n + 1 − k), k = ⌈(n + 1)(1 − α)⌉, if
+the scores have no ties (with ties it is at least that large). It depends neither on the classifier nor on the score, so
+n can be planned before there are data.
 """
 
 import math
@@ -50,7 +50,7 @@ def beta_quantile(share: float, a: int, b: int) -> float:
 
 
 def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float, float]:
-    """Compute the interval of Clopper and Pearson (1934) for the probability behind `successes` of n.
+    """Compute the confidence interval of Clopper and Pearson (1934) for a probability, from `successes` of n trials.
 
     >>> low, high = share_interval(81, 90)
     >>> f"{low:.4f} to {high:.4f}"
@@ -61,9 +61,9 @@ def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float
 
 
 def beta_binomial(m: int, a: int, b: int) -> Vector:
-    """Compute the probabilities of 0 … m successes whose rate is Beta(a, b).
+    """Compute the beta-binomial probabilities of 0 … m successes, with a success rate of distribution Beta(a, b).
 
-    Each is made from its neighbor, so nothing cancels, unlike in differences of log-gamma functions (SciPy's way).
+    A recursion from the mode avoids the cancellation in differences of log-gamma functions, which SciPy computes.
 
     >>> beta_binomial(3, 1, 1)
     array([0.25, 0.25, 0.25, 0.25])
@@ -78,12 +78,12 @@ def beta_binomial(m: int, a: int, b: int) -> Vector:
 
 @dataclass(frozen=True)
 class Plan:
-    """Distribution of coverage over repeated calibrations with n examples.
+    """Distribution of coverage over repeated calibrations with n examples; `pippin.plan` returns it.
 
     With too few examples for a finite threshold, k is n + 1 and coverage is 1.
 
     Attributes:
-        alpha: the share of errors allowed.
+        alpha: significance level (miscoverage).
         n: the number of calibration examples.
         delta: the probability that coverage lies outside of `low` to `high`.
         k: the rank of the threshold among the n scores in increasing order.
@@ -92,10 +92,9 @@ class Plan:
         low: the quantile delta/2 of coverage.
         high: the quantile 1 − delta/2 of coverage.
         test: the number of test rows, or None.
-        test_standard_deviation: the standard deviation of the coverage that is measured on the test rows, which is
-            larger.
-        test_low: as `low`, for the coverage measured on the test rows.
-        test_high: as `high`, for the coverage measured on the test rows.
+        test_standard_deviation: the standard deviation of the coverage measured on the test rows, which is larger.
+        test_low: the quantile delta/2 of the coverage measured on the test rows.
+        test_high: the quantile 1 − delta/2 of the coverage measured on the test rows.
     """
 
     alpha: float
@@ -127,10 +126,16 @@ class Plan:
         return html_facts(f"{caption} {often}.", facts)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the density of coverage over calibrations, shaded from `low` to `high`; Matplotlib axes.
+        """Plot the density of coverage over calibrations, shaded from `low` to `high`.
 
         Args:
-            ax: where to draw; new axes, if not given.
+            ax: Matplotlib axes to draw on; new axes by default.
+
+        Returns:
+            The Matplotlib axes.
+
+        >>> import pippin
+        >>> axes = pippin.plan(0.1, 2000).plot()
         """
         from pippin._plotting.calibration import plot_plan
 
@@ -147,6 +152,12 @@ class Plan:
         Args:
             by: a distance; 0.01 is one percentage point.
 
+        Returns:
+            The probability over calibration sets.
+
+        Raises:
+            InputError: `by` is negative, or not less than 1.
+
         >>> import pippin
         >>> round(pippin.plan(0.1, 2000).below(0.01), 4)
         0.0699
@@ -158,6 +169,12 @@ class Plan:
 
         Args:
             distance: the distance; 0.01 is one percentage point.
+
+        Returns:
+            The probability over calibration sets.
+
+        Raises:
+            InputError: `distance` is negative, or not less than 1.
 
         >>> import pippin
         >>> round(pippin.plan(0.1, 2000).within(0.01), 4)
@@ -173,10 +190,16 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
     Coverage given the calibration set is Beta(k, n + 1 − k): `Vovk (2012) <https://arxiv.org/abs/1209.2673>`__.
 
     Args:
-        alpha: the share of errors allowed.
-        n: the number of calibration examples; for a guarantee per class or group, of those in it.
+        alpha: significance level (miscoverage).
+        n: the number of calibration examples; for a guarantee per class or group, of that class or group.
         delta: the probability that coverage lies outside `low` to `high`.
-        test: the number of rows that measure coverage, if it is to be planned too.
+        test: the number of test rows, to include the coverage measured on them.
+
+    Returns:
+        The distribution: mean, standard deviation, and the interval `low` to `high`.
+
+    Raises:
+        InputError: `alpha`, `n`, `delta` or `test` is out of range.
 
     >>> import pippin
     >>> planned = pippin.plan(alpha=0.1, n=2000)
@@ -206,18 +229,23 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
 def examples_for(
     alpha: float = 0.1, *, within: float = 0.01, delta: float = 0.05, side: Literal["both", "below"] = "both"
 ) -> int:
-    """Compute the smallest number of calibration examples from which on coverage is close to 1 − alpha.
+    """Compute the smallest number of calibration examples with which coverage is close to 1 − alpha.
 
-    Close means: with probability at least 1 − delta, coverage is within `within` of
-    1 − alpha (side="both"), or not below 1 − alpha − within (side="below"). Because k
-    jumps, a few more examples can be a little worse; so the number returned is the smallest
-    n for which the statement, and a finite threshold, hold at n and at every larger n.
+    Close means that, with probability at least 1 − delta, coverage is between 1 − alpha ± `within` (side="both"), or
+    at least 1 − alpha − within (side="below"). Since k is an integer, a few more examples can be slightly worse. The
+    result is the smallest n for which coverage is close and the threshold finite, at n and at every larger n.
 
     Args:
-        alpha: the share of errors allowed.
-        within: the distance from 1 − alpha that is allowed; 0.01 is one percentage point.
+        alpha: significance level (miscoverage).
+        within: the largest distance from 1 − alpha; 0.01 is one percentage point.
         delta: the probability of a larger distance.
         side: "both", or "below" to limit only coverage below 1 − alpha.
+
+    Returns:
+        The number of calibration examples.
+
+    Raises:
+        InputError: `alpha`, `within`, `delta` or `side` is out of range.
 
     >>> import pippin
     >>> pippin.examples_for(alpha=0.1, within=0.01), pippin.examples_for(alpha=0.1, within=0.01, side="below")
@@ -230,11 +258,12 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if the statement surely holds for N = n + 1 from first to last; exact if the two are equal."""
+        """Return True if a bound shows coverage to be close for all N = n + 1 from first to last; exact if equal."""
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
     def begin(b: int) -> int:
+        """Return the smallest N with b = ⌊Nα⌋."""
         return -(-b * bottom // top)
 
     # Coverage is Beta(N − b, b), b = ⌊Nα⌋: sub-Gaussian with variance proxy 1/(4(N + 1)) (Marchal, Arbel 2017), and its
@@ -271,7 +300,7 @@ def _level(alpha: float, shift: Fraction) -> float:
 def _share(value: Any, name: str) -> Fraction:
     exact = _as_written(value)
     if not 0 < exact < 1:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 speaks of 95%")
+        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 is for 95%")
     return exact
 
 
@@ -284,7 +313,7 @@ def _distance(value: Any, least: Fraction) -> Fraction:
 
 
 def _as_written(value: Any) -> Fraction:
-    """Return the decimal number that is written as the value; −1 if it is no number."""
+    """Return the exact value of the decimal representation of a number; −1 for anything else."""
     try:
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):

@@ -44,11 +44,12 @@ class Policy(NamedTuple):
 
     @property
     def n_outcomes(self) -> int:
+        """Number of outcomes."""
         return int(self.table.shape[1])
 
     @property
     def safe(self) -> int:
-        """Action whose worst utility is best."""
+        """Action with the largest worst-case utility."""
         return int(self.table.min(axis=1).argmax())
 
 

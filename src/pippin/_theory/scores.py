@@ -1,4 +1,4 @@
-"""Scores: a family with the values of its parameters."""
+"""Nonconformity scores: a family of scores with values of its parameters."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -51,6 +51,12 @@ class Score:
         Args:
             parameters: their new values, by name.
 
+        Returns:
+            The new score.
+
+        Raises:
+            InputError: a parameter is unknown, or its value is out of range.
+
         >>> import pippin
         >>> print(pippin.scores.raps().replace(lam=0.1))
         raps(lam=0.1)
@@ -58,7 +64,11 @@ class Score:
         return make_score(self.name, {**dict(self.parameters), **parameters})
 
     def content(self) -> dict[str, Any]:
-        """Return the name and all parameters, as in files."""
+        """Return the name and the parameters as dictionaries, as in files.
+
+        Returns:
+            A dictionary with the keys name and parameters.
+        """
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     def __str__(self) -> str:
@@ -73,6 +83,9 @@ def ip() -> Score:
 
     `Sadinle, Lei and Wasserman (2019) <https://arxiv.org/abs/1609.00451>`__.
 
+    Returns:
+        The score.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.3, 0.2]], None, pippin.scores.ip())
     array([[0.5, 0.7, 0.8]])
@@ -84,6 +97,9 @@ def margin() -> Score:
     """Margin score: the largest other probability minus p^y; favors singletons.
 
     `Johansson et al. (2017) <https://doi.org/10.1109/IJCNN.2017.7966105>`__.
+
+    Returns:
+        The score.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.margin())
@@ -100,6 +116,12 @@ def aps(randomized: bool = True) -> Score:
 
     Args:
         randomized: draw u for each object; else it is 1.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.aps(randomized=False))
@@ -118,6 +140,12 @@ def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
         k_reg: the number of ranks without a penalty.
         randomized: draw u for each object; else it is 1.
 
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.raps(1, 2, randomized=False))
     array([[0.5 , 0.75, 2.  ]])
@@ -134,6 +162,12 @@ def pip(beta: float = 1.0) -> Score:
 
     Args:
         beta: β, the exponent by which the weights of the classes above y fall with their rank.
+
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
 
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.pip())
@@ -152,6 +186,12 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
         k_reg: the number of ranks without a penalty.
         beta: β of `pip`.
 
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.repip(gamma=1, k_reg=2))
     array([[0.5  , 1.25 , 2.375]])
@@ -169,6 +209,12 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
         lam: λ, the penalty of each rank beyond the first.
         randomized: draw u for each object; else it is 1.
 
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.saps(0.5, randomized=False))
     array([[0.5, 1. , 1.5]])
@@ -177,9 +223,12 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
 
 
 def topk() -> Score:
-    """Rank of the class: every set has the same size.
+    """Top-k score, the rank of the class: every set has the same size.
 
     `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__.
+
+    Returns:
+        The score.
 
     >>> import pippin
     >>> pippin.scores.score([[0.2, 0.5, 0.3]], None, pippin.scores.topk())
@@ -197,6 +246,12 @@ def socop(mu: float = 8.0) -> Score:
     Args:
         mu: μ, the cost of a set that is no singleton, in classes.
 
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.socop(mu=1))
     array([[2., 6., 6.]])
@@ -213,6 +268,12 @@ def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vecto
         weights: w_1, w_2, …, none negative.
         penalties: g_1, g_2, …, none smaller than the one before.
 
+    Returns:
+        The score.
+
+    Raises:
+        InputError: a parameter is out of range.
+
     >>> import pippin
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, pippin.scores.linear(weights=(1, 0.5)))
     array([[0.5  , 1.25 , 1.375]])
@@ -221,7 +282,7 @@ def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vecto
 
 
 def make_score(name: str, parameters: Mapping[str, object]) -> Score:
-    """Make the score of that name; parameters not given keep their defaults.
+    """Create a score by name; missing parameters have their defaults.
 
     Raises:
         InputError: an unknown name or parameter, or a value out of range.
@@ -258,8 +319,8 @@ def _family(name: str) -> Family:
     if name not in formula.FAMILIES:
         raise UnknownScoreError(
             f"Unknown score {name!r}: expected one of {', '.join(formula.FAMILIES)}",
-            "a score of your own is known once the module that registers it is imported",
-            "a score of your own is known once its module is named with --import",
+            "import the module that registers a custom score first",
+            "name the module that registers a custom score with --import",
         )
     return formula.FAMILIES[name]
 
@@ -299,10 +360,12 @@ def _checked(name: str, key: str, value: object) -> Value:
 
 
 def is_value(value: object) -> bool:
+    """Return True for a parameter value: a truth value, a finite number, or a tuple of finite numbers."""
     return isinstance(value, bool) or is_real(value) or (isinstance(value, tuple) and all(map(is_real, value)))
 
 
 def is_real(value: object) -> TypeGuard[float]:
+    """Return True for a finite number other than a truth value."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     try:
@@ -320,7 +383,7 @@ def _as_vector(value: object) -> tuple[float, ...]:
 
 
 def spell(name: str, parameters: Mapping[str, tuple[object, object]]) -> str:
-    """Spell a score with those parameters whose value, the first of two, is not the default, the second."""
+    """Spell a score with its non-default parameters; `parameters` holds pairs of value and default."""
     changed = [f"{key}={_spell_value(value)}" for key, (value, default) in parameters.items() if value != default]
     return f"{name}({', '.join(changed)})" if changed else name
 

@@ -50,13 +50,13 @@ class IpMs:
 
 
 def parse_ip_ms(text: Any) -> IpMs | None:
-    """Parse "ip/ms", with or without parameters; None for anything that does not begin so.
+    """Parse "ip/ms", with or without parameters; return None for text with another beginning.
 
     >>> parse_ip_ms("ip/ms(variant=none)"), parse_ip_ms("ip")
     (ip/ms(variant=none), None)
 
     Raises:
-        InputError: there are unknown parameters, or other words.
+        InputError: a parameter is unknown, or other words follow.
     """
     if isinstance(text, IpMs):
         return text
@@ -71,14 +71,13 @@ def parse_ip_ms(text: Any) -> IpMs | None:
 
 
 def register(name: str, family: Family) -> None:
-    """Register a family of scores under a name: then `"name(parameter=value)"` is a score everywhere.
+    """Register a family of scores, so that `"name(parameter=value)"` is a score in all functions.
 
-    A name may be registered again, but not one of the scores that come with this package.
-    `pippin.testing.check_score` checks a score against all laws.
+    A registered name can be replaced, but not a built-in one. `pippin.testing.check_score` tests a score.
 
     Args:
-        name: a word of letters, digits and _.
-        family: its parameters, and the coefficients that they give.
+        name: a name of letters, digits and _.
+        family: the parameters, and the coefficients as a function of them.
 
     >>> import pippin
     >>> def steep(ranks, power):
@@ -88,7 +87,7 @@ def register(name: str, family: Family) -> None:
     array([[0.5  , 1.25 , 1.375]])
 
     Raises:
-        InputError: another name or family than that, or a score that can fall with the rank.
+        InputError: the name or the family is invalid, or the score can decrease with the rank.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in OURS:
         raise InputError(f"Expected a new name of letters, digits and _, got {name!r}", "choose for example 'mine'")
@@ -111,11 +110,13 @@ def register(name: str, family: Family) -> None:
 def parse_score(text: Any) -> Score:
     """Parse the spelling of a score, such as `repip(gamma=0.05, k_reg=2)`; a Score is returned as it is.
 
-    Case does not matter, and the names of other libraries are understood: LAC, THR and
-    hinge are ip, top_k is topk.
+    Case does not matter. Names of other libraries are accepted: LAC, THR and hinge are ip, top_k is topk, ms is margin.
 
     Args:
         text: a score or its spelling.
+
+    Returns:
+        The score.
 
     >>> import pippin
     >>> pippin.scores.parse("raps( lam = 1e-2 )")
@@ -128,7 +129,7 @@ def parse_score(text: Any) -> Score:
     """
     if isinstance(text, Score):
         return text
-    if getattr(text, "plain", False):  # a method that is nothing but its score
+    if getattr(text, "plain", False):  # a method that consists of a score only
         return parse_score(text.score)
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
@@ -154,7 +155,7 @@ def _parse_text(text: str) -> Score:
 
 
 def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
-    """Split a spelling into its name and parameters; the name is None if it is no spelling."""
+    """Split a spelling into name and parameters; the name is None for other text."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

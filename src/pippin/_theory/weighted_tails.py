@@ -1,17 +1,17 @@
-"""Weighted p-values, each rounded once, and the scores up to which they exceed a level.
+"""Weighted p-values with correct rounding, and the largest scores with p-values above a level.
 
-Of n scores in increasing order with the weights w_1 … w_n, a class whose score exceeds b of
-them has, for an object of weight w,
+For n scores in increasing order with the weights w_1 … w_n, the p-value of a score that exceeds b of them, for an
+object of weight w, is
 
     p = (T_b + w)/(T_0 + w),   T_b = w_{b+1} + … + w_n
 
-The result is the double nearest to this quotient, on every machine, so it never rises with b, and
-equal weights give the p-values without weights. Pairs of doubles find it; integers decide where their
-error bound leaves two candidates.
+The result is the double nearest to this quotient, on every machine. So it never increases with b, and equal weights
+give the p-values without weights. It is computed with pairs of doubles, and with integers if their error bound leaves
+two candidates.
 
-Rows of units, such as photographs with their windows, weigh 1 divided by the rows of their unit, and a new object 1.
-If J units and a new one are exchangeable, a row drawn at random from the new one has p > α for its true class with
-probability at least 1 − α (docs/guarantees.md has the proof).
+In clustered rows, such as the windows of photographs, each row of a unit (photograph) of m rows has the weight 1/m, and
+a new object has weight 1. If J units and a new one are exchangeable, a random row of the new one has p > α for its true
+class with probability at least 1 − α (proof in docs/guarantees.md).
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _TINY = 2.0**-900  # below it, the second number of a pair may lose digits
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """T_0 … T_n as multiples of `unit`, and as pairs of doubles in units of a power of two near T_0."""
+    """Sums T_0 … T_n, as integer multiples of `unit` (`exact`), and as pairs of doubles scaled by a power of two."""
 
     exact: list[int]
     unit: Fraction
@@ -40,7 +40,7 @@ class Tails:
     scale: int
 
     def p(self, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Compute p where `below` scores are smaller, for objects of these weights; the two broadcast.
+        """Compute p for scores with `below` smaller calibration scores, for objects of these weights (broadcast).
 
         >>> tails(np.array([0.1, 0.1, 0.2])).p(np.array([0, 1, 3]), np.array([0.1]))
         array([1. , 0.8, 0.2])
@@ -49,7 +49,7 @@ class Tails:
         return self._settled(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Find the largest b with p > alpha for each weight: a set holds classes with at most b scores below theirs."""
+        """Find the largest b with p > alpha for each weight; the set has the classes with at most b smaller scores."""
         low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
         high = np.full(len(weights), len(self.exact))
         while (high - low > 1).any():
@@ -60,7 +60,7 @@ class Tails:
         return low
 
     def _bounds(self, below: NDArray[np.integer], weights: Vector) -> tuple[Vector, Vector]:
-        """Return two doubles around the nearest one; mostly they are equal."""
+        """Return a lower and an upper bound of the correctly rounded p, which are mostly equal."""
         with np.errstate(all="ignore"):
             shifted = np.ldexp(weights, self.scale)
             tail, tail_rest = _sum(self.first[below], shifted)
@@ -75,7 +75,7 @@ class Tails:
         return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
     def _settled(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Replace the unsure values by the nearest doubles."""
+        """Replace the values with unequal bounds by exact ones."""
         places = np.nonzero(unsure)
         counts, of_rows = (np.broadcast_to(array, values.shape)[places].tolist() for array in (below, weights))
         values[places] = list(map(self._rounded, counts, of_rows))
@@ -88,7 +88,7 @@ class Tails:
 
 
 def tails(weights: Vector) -> Tails:
-    """Sum the weights, in the order of their scores: finite, none negative, some positive."""
+    """Compute the sums of weights, in the order of their scores; weights are finite, nonnegative, some positive."""
     mantissa, exponent = np.frexp(weights)
     lowest = int(exponent[weights > 0].min())
     shifts = np.where(weights > 0, exponent - lowest, 0).tolist()
@@ -124,7 +124,7 @@ def _halves(a: Any) -> tuple[Any, Any]:
 
 
 def unit_p_values(units: Codes) -> Vector:
-    """Compute p for b = 0 … n from the unit of each score, in increasing order of the scores; each p is rounded once.
+    """Compute p for b = 0 … n from the unit of each score, in increasing order of the scores, correctly rounded.
 
     >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
     array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])

@@ -1,1 +1,1 @@
-"""What callers have becomes checked rows, labels and class names."""
+"""Validation of arguments: probabilities, labels, groups, class names and row indices."""

@@ -16,15 +16,15 @@ from pippin._validation.rows import Rows
 
 
 class Batch(NamedTuple):
-    """Some rows, with their labels, groups and ids as far as the caller needs them.
+    """Batch of rows, with the labels, groups and ids that the caller requested.
 
     Attributes:
         rows: the probabilities.
         labels: the true classes, by number.
         groups: the group of each row.
-        ids: the name of the ids, and one per row.
-        first: the number of rows before these, in all batches.
-        naming: a context in which errors name the batch's file, and the row as that file counts it.
+        ids: the name of the id column, and the id of each row.
+        first: the number of rows in all previous batches.
+        naming: a context that adds the file name to errors, and the row number in that file.
     """
 
     rows: Rows
@@ -81,7 +81,7 @@ def needed(labels: Codes | None) -> Codes:
 
 
 def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
-    """Yield the batches, with a progress bar that shows rows a second and the time left."""
+    """Yield the batches, with a progress bar that shows rows per second and the remaining time."""
     with progress_bar("rows", source.rows, done=start, rate=True) as advance:
         some = start > 0
         for batch in source.batches(*needs, start=start):
@@ -93,10 +93,10 @@ def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
 
 
 def no_rows(name: str) -> InputError:
-    """Return the error for data that hold a header only."""
-    return InputError(f"{name} has no rows, expected one at least")
+    """Return the error of a table without rows."""
+    return InputError(f"{name} has no rows, expected at least one")
 
 
 def labels_of(source: Batched) -> ColumnNumbers:
-    """Read the true classes of all rows in the form that `evaluate` takes."""
+    """Read the labels of all rows, as an argument of `evaluate`."""
     return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in watched(source, "labels")]))

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 Prints = NDArray[np.uint64]
 
-_BLOCK = 2**20  # entries that are mixed at a time
+_BLOCK = 2**20  # entries that are hashed at a time
 
 
 def fingerprints(X: Any) -> Prints:
-    """Compute one number per row; equal rows have equal numbers, be they dense, sparse or in a data frame.
+    """Compute a hash of each row; equal rows of dense arrays, sparse arrays and data frames have equal hashes.
 
     >>> fingerprints([[0.5, 0.0], [0.5, 0.0]]) == fingerprints(np.array([[0.5, 0], [0.0, 0.5]]))
     array([ True, False])
@@ -41,8 +41,8 @@ def fingerprints(X: Any) -> Prints:
 def seen_before(known: Prints, rows: Prints) -> int:
     """Count the `rows` among the `known` ones; return 0 if repeated rows in the data explain as many.
 
-    The chance that a fresh row repeats a known one is estimated from the known rows that
-    have a twin (Good 1953); more than five standard deviations above that are not by chance.
+    The probability that a new row equals a known one is estimated from the share of known rows that occur more than
+    once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance.
 
     >>> rows = fingerprints(np.arange(100).reshape(50, 2))
     >>> seen_before(rows[:40], rows[20:]), seen_before(rows[:40], rows[40:])

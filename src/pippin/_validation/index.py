@@ -10,16 +10,15 @@ from pippin._validation.rows import row_index
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
-    """Raise an InputError where labels, groups or weights have another pandas index than their rows.
+    """Raise an InputError if labels, groups or weights have another pandas index than the rows.
 
-    All are taken by position. An index that contradicts that, because the rows were
-    shuffled or sorted since, would pair them wrongly and silently. What has no index fits any, and
-    so does the default 0 … n − 1, which `reset_index` and a frame made of an array have;
-    unless the other side has just these numbers in another order: then nobody can know.
+    Arguments are matched by position. Different indices, such as after shuffling or sorting one of them, would mean
+    that rows are matched wrongly. Arguments without an index are accepted, and so is the default index 0 … n − 1 (of
+    `reset_index`, or a frame of an array), unless the other index has the same numbers in another order.
 
     Args:
         of: the name of the argument that holds the rows.
-        index: their index; None, if they have none.
+        index: the index of the rows, or None.
         others: labels, groups or weights, by the names of the arguments.
 
     >>> import pandas as pd
@@ -41,7 +40,7 @@ def same_index(of: str, index: Any, **others: Any) -> None:
             continue
         pairs = zip(own, index, strict=True)
         differing = next((pair for pair in enumerate(pairs) if repr(pair[1][0]) != repr(pair[1][1])), None)
-        if differing is None:  # the same times in another unit, or by another library's time zone
+        if differing is None:  # equal times in another unit, or with a time zone of another library
             continue
         row, (got, wanted) = differing
         what = f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}"
@@ -50,14 +49,14 @@ def same_index(of: str, index: Any, **others: Any) -> None:
 
 
 def place_of(key: Any, index: Any, n: int) -> Any:
-    """Return the position of an object among n: its number, or a slice or flags where a label occurs several times.
+    """Return the position of an object among n, or a slice or flags if a label of the index occurs several times.
 
-    A label of the index, as in pandas; where it has no whole numbers for labels, or only counts
-    the rows, a whole number is a position, negative ones from the end. A slice is one of positions.
+    The key is a label of the index. If there is no index, if its labels are not whole numbers, or if they are the
+    default 0 … n − 1, a whole number is a position; negative ones count from the end. A slice is by position.
 
     Raises:
-        InputError: the index has no such label.
-        TypeError: there is no index, and it is no number.
+        InputError: the index does not have the label.
+        TypeError: there is no index, and the key is not a number.
 
     >>> import pandas as pd
     >>> photos = pd.Index(["a.png", "b.png"])
@@ -74,7 +73,7 @@ def place_of(key: Any, index: Any, n: int) -> Any:
         return range(n)[key]
     try:
         return index.get_loc(key)
-    except Exception as error:  # pandas raises several kinds for what is no label
+    except Exception as error:  # pandas raises several types of errors for unknown labels
         shown = ", ".join(map(repr, index[:4].tolist())) + (", …" if len(index) > 4 else "")
         raise InputError(f"Expected a label of the index ({shown}), got {key!r}", "check it, or slice") from error
 

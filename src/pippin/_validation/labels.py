@@ -14,14 +14,14 @@ from pippin._runtime.errors import InputError, warn
 from pippin._validation.index import same_index
 from pippin._validation.rows import Rows, agree, as_rows, shortened
 
-Reading = Literal["names", "indices"]  # what labels are
+Reading = Literal["names", "indices"]  # interpretation of labels
 WHOLE = re.compile(r"[+-]?[0-9]+")
 MOST_DIGITS = 18  # 64 bits hold them
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
 
 class ColumnNumbers(NamedTuple):
-    """Labels that were looked up already."""
+    """Labels that are checked class indices."""
 
     codes: Codes
 
@@ -44,7 +44,7 @@ def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, f
 
 
 def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: Any) -> Rows:
-    """Return rows whose columns are these classes; `others` are labels, groups or weights of the same index."""
+    """Check that the columns are these classes, and that `others` (labels, groups, weights) have the same index."""
     rows = as_rows(probs, from_logits)
     agree(classes, rows)
     same_index("probs", rows.index, **others)
@@ -54,18 +54,18 @@ def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: A
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
     """Convert labels, class indices or names of `classes`, to class indices.
 
-    Text is a name, and so is a whole number where classes are whole numbers. Whole numbers
-    beside names that are text are column numbers if one of them is no name, names if one is no
-    column number; where all can be both and the two differ, it is an error.
+    Text is a name, and a whole number is a name if the class names are whole numbers. If class names are text such as
+    "1", whole numbers are column numbers if one of them is not a name, and names if one of them is not a column number.
+    If all of them can be both, and the two meanings differ, it is an error.
 
     Args:
         labels: one per row.
         n: the number of rows.
         classes: the names of the columns.
-        reading: "names" or "indices", where the caller knows.
+        reading: "names" or "indices", if the interpretation is known.
 
     Raises:
-        InputError: another number of labels than rows, a label that is no class, or labels of two meanings.
+        InputError: the number of labels is not n, a label is not a class, or labels have two meanings.
 
     >>> as_labels([3, 1], 2, ("1", "2", "3"))
     array([2, 0])
@@ -109,7 +109,7 @@ def two_meanings(classes: Classes) -> bool:
 
 
 def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
-    """Like `as_labels` for some rows of many: their labels mean the same whatever those of other rows are."""
+    """Convert the labels of some rows like `as_labels`, but independently of the labels of other rows."""
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
         return as_labels(labels, n, classes)
     if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
@@ -152,7 +152,7 @@ def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
 
 
 def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
-    """Resolve whole numbers where names are text: if both readings are possible, they must agree."""
+    """Convert whole numbers if class names are text; if both interpretations are possible, they must agree."""
     different, inverse = np.unique(array, return_inverse=True)
     named = np.array(_look_up(different.tolist(), classes))
     possible = bool(((different >= 0) & (different < len(classes))).all())
@@ -174,10 +174,10 @@ def _look_up(labels: list[Any], classes: Classes) -> list[int]:
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Convert values to an array of n without a mask.
+    """Convert values to an array of length n without a mask.
 
     Raises:
-        InputError: another number, or something that is no array.
+        InputError: the length differs, or the values are not an array.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         row = int(np.ma.getmaskarray(values).ravel().argmax())
@@ -185,7 +185,7 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "U" and isinstance(values, list | tuple):
-            array = np.array(values, dtype=object)  # what is missing beside text has become the text "nan"
+            array = np.array(values, dtype=object)  # NumPy has converted missing values to the text "nan"
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
     if array.shape != (n,):
@@ -198,7 +198,7 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
     """Return the group of every row, as whole numbers or text.
 
     Raises:
-        InputError: another number of groups than rows, a row without one, or something else than numbers or names.
+        InputError: the number of groups is not n, a group is missing, or groups are neither numbers nor text.
     """
     array = one_per_row(groups, n, what, "whole numbers or text")
     if array.dtype.kind in "iubU":
@@ -208,7 +208,7 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
         row = next((row for row, name in enumerate(given) if _is_missing(name)), None)
         if row is not None:
             sentence = f"has no {what[:-1]} ({given[row]}), expected a whole number or text"
-            raise InputError(sentence, "give what is missing a name of its own, or leave the row out", row=row)
+            raise InputError(sentence, "name the missing groups, or leave these rows out", row=row)
     if array.dtype.kind == "O":
         if any(all(isinstance(name, kind) for name in given) for kind in (str, Integral | np.bool_)):
             array = np.array(given)
@@ -219,23 +219,23 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
 
 
 class Groups(NamedTuple):
-    """The group of every row by number, and their names in the order of the numbers."""
+    """Groups as codes: the code of each row's group, and the name of each code."""
 
     codes: Codes
     names: tuple[str | int, ...]
 
 
 def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Groups:
-    """Number groups in the order of their names."""
+    """Convert groups to codes, in the order of their names."""
     names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
     return Groups(codes, tuple(names.tolist()))
 
 
-FEW_ROWS = 20  # so few may have a group each
+FEW_ROWS = 20  # with fewer rows, each may have a group of its own
 
 
 def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
-    """Return the error of groups of which nearly every row has its own; None for other groups.
+    """Return an error if there are more groups than half the number of rows; None otherwise.
 
     >>> print(ids_not_groups(range(900), 1000))
     900 groups of 1,000 rows, such as '0', are ids rather than groups: a group is what several rows share, such as a
@@ -248,7 +248,7 @@ def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
 
 
 def are_ids(names: Collection[Any], n: int) -> bool:
-    """Like `ids_not_groups`, but warn and return True, for callers that can drop the groups."""
+    """Return True, with a warning, for the groups that `ids_not_groups` rejects."""
     found = ids_not_groups(names, n)
     if found is not None:
         warn(f"{found} They are left out.")
@@ -256,11 +256,10 @@ def are_ids(names: Collection[Any], n: int) -> bool:
 
 
 def as_classes(classes: Classes | None, rows: Rows) -> Classes:
-    """Return the class names: those given, else a data frame's columns, else 0 … K − 1.
+    """Return the class names: `classes`, else the column names of a data frame, else 0 … K − 1.
 
     Raises:
-        InputError: another number of names than columns, another order than the data
-            frame's, a repeated name, or names that are neither all str nor all int.
+        InputError: names disagree with the columns, are repeated, or are neither all text nor all whole numbers.
     """
     given = rows.names if classes is None else classes
     if given is None or (classes is None and given == tuple(range(rows.n_classes))):
@@ -272,12 +271,12 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
     names = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
     strings = all(isinstance(c, str) for c in names)
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
-        odd = next(c for c in names if not isinstance(c, str))
-        raise InputError(f"Expected class names that are all text or all whole numbers, got {odd!r}", "convert them")
+        other = next(c for c in names if not isinstance(c, str))
+        raise InputError(f"Expected class names that are all text or all whole numbers, got {other!r}", "convert them")
     agree(names, rows)
     if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InputError(f"The class name {twice!r} occurs twice", "give every class its own name")
+        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InputError(f"The class name {repeated!r} occurs twice", "give every class its own name")
     return names
 
 

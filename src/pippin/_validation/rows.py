@@ -1,8 +1,7 @@
-"""Validation of probabilities: any array or data frame becomes `Rows`, checked once.
+"""Validation of probabilities: conversion of arrays and data frames to `Rows`, which are checked once.
 
-Rows are read in blocks, so that half floats, logits or another memory order cost one
-block of memory, not a copy of the matrix; what is already contiguous float32 or float64
-is not copied at all.
+Rows are read in blocks, so that the conversion of half floats, logits or another memory order needs memory for one
+block. Contiguous float32 and float64 are not copied.
 """
 
 from dataclasses import dataclass, replace
@@ -22,10 +21,15 @@ Names = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Rows:
-    """Probabilities, or logits to be turned into them, one object per row.
+    """Probabilities or logits, one object per row.
 
-    `names` are those of the columns and `index` that of the rows, where a data frame brought
-    them, and `library` is whose frame it was. `checked` rows are known to be distributions.
+    Attributes:
+        array: (n, K) numbers.
+        logits: True if the numbers are logits.
+        names: the column names of a data frame, or None.
+        index: the row index of a pandas frame, or None.
+        checked: True if all rows are known to be probability distributions.
+        library: "pandas" or "polars" for a data frame, or None.
     """
 
     array: NDArray[Any]
@@ -37,10 +41,12 @@ class Rows:
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return len(self.array)
 
     @property
     def n_classes(self) -> int:
+        """Number of columns."""
         return int(self.array.shape[1])
 
     def take(self, indices: NDArray[np.intp]) -> "Rows":
@@ -59,7 +65,7 @@ class Rows:
         return read_only(np.require(part, exact, ["C", "A"]))
 
     def check(self, start: int, stop: int) -> None:
-        """Raise an InputError that names the first row of the block that is no distribution."""
+        """Raise an InputError for the first of these rows that is not a probability distribution."""
         if self.logits or self.checked:
             return
         fault = find_fault(self.block(start, stop), self.names)
@@ -78,7 +84,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     """Return the rows of any array of shape (n, K): NumPy, pandas, polars, torch on the CPU, lists.
 
     Raises:
-        InputError: not a matrix of numbers, no rows, or fewer than two classes.
+        InputError: the argument is not a matrix of numbers, has no rows, or fewer than two classes.
     """
     if isinstance(probs, Rows):
         return probs
@@ -132,7 +138,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def _refuse_text(frame: Any) -> None:
-    """Raise an InputError that names the first column of a data frame that holds something else than numbers."""
+    """Raise an InputError for the first column of a data frame that does not hold numbers."""
     for name in column_names(frame) or () if type(frame).__name__ == "DataFrame" else ():
         values = np.asarray(frame[name])
         try:
@@ -141,10 +147,10 @@ def _refuse_text(frame: Any) -> None:
         except (TypeError, ValueError):
             good = False
         if not good:
-            held = values.tolist()
-            odd = next((value for value in held if isinstance(value, str)), held[0])
-            kind = "text" if isinstance(odd, str) else type(odd).__name__
-            what = f"Column {name!r} holds {kind} such as {odd!r}, expected the probabilities of a class"
+            entries = values.tolist()
+            example = next((value for value in entries if isinstance(value, str)), entries[0])
+            kind = "text" if isinstance(example, str) else type(example).__name__
+            what = f"Column {name!r} holds {kind} such as {example!r}, expected the probabilities of a class"
             raise InputError(what, "drop it, or select the columns of the classes, frame[list(classes)]")
 
 
@@ -172,7 +178,7 @@ def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
 
 
 def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
-    """Return the error of the first row of a block that is no distribution; None if every row is one."""
+    """Return the error of the first row of a block that is not a probability distribution; None if all rows are."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = block.sum(axis=1, dtype=np.float64)
         positive = (block >= 0).all(axis=1)
@@ -184,14 +190,14 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
         warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
         return None
     row = int((~good).argmax())
-    what, remedy, in_files = _what_is_wrong(block[row], float(sums[row]), names)
+    what, remedy, in_files = _describe_fault(block[row], float(sums[row]), names)
     return InputError(what, remedy, in_files, row)
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
-    """Find rows that sum to 1 within half a unit of their last decimal per entry, and at most 0.05.
+    """Flag rows whose sum differs from 1 by rounding: at most half a unit of the last decimal per entry, and 0.05.
 
-    Two to six decimals count, those that all entries of the row do with.
+    The number of decimals of a row, from two to six, is the largest among its entries.
 
     >>> thirds = np.array([[0.33, 0.33, 0.33]])
     >>> explained_by_rounding(thirds, thirds.sum(axis=1))
@@ -207,7 +213,9 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     return explained
 
 
-def _what_is_wrong(row: Floats, total: float, names: Names | None) -> tuple[str, str, str | None]:
+def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str, str, str | None]:
+    """Return the fault of a row, the remedy, and the remedy for users of files if it differs."""
+
     def at(column: int) -> str:
         return f"column {column}" + (f" ({names[column]!r})" if names else "")
 
@@ -239,7 +247,7 @@ def column_names(probs: Any) -> Names | None:
 
 
 def agree(classes: Classes, rows: Rows) -> None:
-    """Raise an InputError where the rows' columns are not these classes in this order."""
+    """Raise an InputError if the columns of the rows are not these classes in this order."""
     if len(classes) != rows.n_classes:
         what = f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}"
         raise InputError(what, "pass the same classes in the same order")
@@ -262,18 +270,18 @@ def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
     """Return the probabilities of one object as a contiguous array of K, without a copy if it is one already.
 
     Raises:
-        InputError: another number of them, or the columns of other classes.
+        InputError: the number of probabilities is not K, or the columns are other classes.
     """
     if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
         check_names(classes, row)
         row = np.require(as_array(row), np.float64, ["C", "A"])
     if row.shape != (len(classes),):
         raise InputError(f"Expected one row of {len(classes)} probabilities, got shape {row.shape}")
-    return row  # type: ignore[no-any-return]  # an array by now
+    return row  # type: ignore[no-any-return]  # an array at this point
 
 
 def shortened(names: Classes) -> str:
-    """Return the first few names.
+    """Return the first four names, separated by commas.
 
     >>> shortened(range(6))
     '0, 1, 2, 3, …'
