@@ -1,4 +1,4 @@
-"""Property checks for nonconformity scores: `check_score` tests a custom score against all laws."""
+"""Property tests for nonconformity scores: `check_score` tests a custom score against all laws."""
 
 import math
 import tempfile
@@ -25,8 +25,8 @@ from pippin._theory.spelling import parse_score
 __all__ = ["LawError", "check_score"]
 
 CLASS_COUNTS = (2, 3, 5, 12, 40, 120)
-ROWS = 24  # rows of each kind of probabilities, for each number of classes
-SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of its coverage
+ROWS = 24  # rows of each kind of probabilities and number of classes
+SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of coverage
 
 
 class LawError(AssertionError):
@@ -34,9 +34,9 @@ class LawError(AssertionError):
 
 
 def check_score(candidate: Score | str) -> None:
-    """Check a score against all laws that the built-in scores obey; takes some seconds.
+    """Test a score against all laws that the built-in scores obey; takes some seconds.
 
-    - The scores equal the formula, evaluated in exact fractions (linear scores).
+    - Linear scores equal the formula, evaluated in exact fractions.
     - Scores do not decrease with the rank of the class.
     - A class is in the set if and only if its score is at most the threshold, to the last bit, in both engines and in
       both float32 and float64.
@@ -46,7 +46,7 @@ def check_score(candidate: Score | str) -> None:
     - Coverage over many calibrations follows its exact (beta-binomial) distribution.
 
     Args:
-        candidate: a score or its spelling, such as one of a family that you have registered.
+        candidate: a score or its spelling, for example of a family that you registered.
 
     Raises:
         LawError: a law is violated.
@@ -71,7 +71,7 @@ def _require(condition: bool, law: str, candidate: Score, example: str) -> None:
 
 
 def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
-    """Yield probabilities (ROWS, n_classes) of several kinds, each with labels of any rank."""
+    """Yield probabilities (ROWS, n_classes) of several kinds, each with random labels."""
     shape = (ROWS, n_classes)
     for seed in range(6):
         rng = np.random.default_rng([seed, n_classes])
@@ -88,7 +88,7 @@ def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
 
 
 def _check_formula(candidate: Score, probs: Floats, labels: Codes) -> None:
-    """Compare the scores of all classes of a row with the exact formula; SOCOP is not linear and is skipped."""
+    """Compare the scores of one row with the exact formula; SOCOP is skipped, since it is not linear."""
     if candidate.name == "socop":
         return
     c, u = coefficients(candidate, probs.shape[1]), np.random.default_rng(0).random()
@@ -115,6 +115,7 @@ def _exact_scores(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
 
 
 def _check_monotone(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Check that scores do not decrease with the rank."""
     order = np.argsort(-probs, axis=1, kind="stable")
     by_rank = np.take_along_axis(score(probs, None, candidate, seed=1), order, axis=1)
     decreases = np.argwhere(by_rank[:, 1:] < by_rank[:, :-1])
@@ -123,7 +124,7 @@ def _check_monotone(candidate: Score, probs: Floats, labels: Codes) -> None:
 
 
 def _check_membership(candidate: Score, probs: Floats, labels: Codes) -> None:
-    """Compare the sets and label scores of both engines with the scores of all classes, at several thresholds."""
+    """Compare sets (at several thresholds) and label scores of both engines with the scores of all classes."""
     c, u = coefficients(candidate, probs.shape[1]), np.random.default_rng(2).random(len(probs))
     scores = numpy_engine.class_scores(probs, c, u)
     of_labels = scores[np.arange(len(labels)), labels]
@@ -141,6 +142,7 @@ def _check_membership(candidate: Score, probs: Floats, labels: Codes) -> None:
 
 
 def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: Vector) -> Flags:
+    """Return membership in the sets of an engine as a mask."""
     sizes, mask = np.zeros(len(probs), dtype=np.int64), np.zeros(probs.shape, dtype=bool)
     members, _ = engine.members(probs, c, Bounds(np.array([[threshold]])), u, sizes)
     mask[np.repeat(np.arange(len(probs)), sizes), members] = True
@@ -181,6 +183,7 @@ def _check_permutation(candidate: Score, probs: Floats, labels: Codes) -> None:
 
 
 def _check_inputs(candidate: Score, probs: Floats, labels: Codes) -> None:
+    """Check that calibration and prediction do not change their input."""
     rows = probs.copy()
     _calibrated(candidate, rows, labels).predict(rows, seed=7)
     _require(np.array_equal(rows, probs), "inputs are not changed", candidate, "the probabilities were changed")
@@ -192,7 +195,7 @@ LAWS += (_check_single_row, _check_permutation, _check_inputs)
 
 
 def _check_coverage(candidate: Score) -> None:
-    """Compare the number of covered labels with the beta-binomial distribution; tied scores may cover more."""
+    """Compare the number of covered labels with the beta-binomial distribution; with tied scores it may be larger."""
     n, m, runs, alpha = 39, 20, 400, 0.2
     rng = np.random.default_rng(8)
     probs = rng.dirichlet(np.full(4, 0.7), runs * (n + m))

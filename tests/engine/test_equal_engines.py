@@ -6,7 +6,7 @@ import pytest
 import pippin
 from pippin._engine import dispatch
 from pippin._engine.numpy_engine import ranked_order
-from pippin._engine.protocol import Draws, Held
+from pippin._engine.protocol import Draws, SortedScores
 from pippin._runtime.arrays import read_only
 from pippin._theory.scores import coefficients
 from support.engines import FEW_CLASSES, MANY_CLASSES, compiled, members, plain
@@ -72,12 +72,12 @@ def check_p_values(probs, scores, c, u):
     """Compare p-values against all scores and against two cells of them, smoothed or not."""
     rng, (n, n_classes) = np.random.default_rng(0), probs.shape
     group, v, half = rng.integers(0, 3, n), rng.random(n), len(scores) // 2
-    cells = Held(
+    cells = SortedScores(
         rng.integers(0, 2, (3, n_classes)).astype(np.int32),
         np.array([0, half, len(scores)]),
         np.concatenate([np.sort(scores[:half]), np.sort(scores[half:])]),
     )
-    marginal = Held(np.zeros((3, n_classes), np.int32), np.array([0, len(scores)]), np.sort(scores))
+    marginal = SortedScores(np.zeros((3, n_classes), np.int32), np.array([0, len(scores)]), np.sort(scores))
     for held, smoothing in ((marginal, None), (cells, None), (cells, v)):
         p = np.zeros((2, n, n_classes))
         for engine, values in zip((plain, compiled), p, strict=True):

@@ -6,7 +6,7 @@ from pippin._conformal.mondrian import GroupNames, group_codes
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
-from pippin._engine.protocol import Held
+from pippin._engine.protocol import SortedScores
 from pippin._runtime.arrays import Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import Coefficients
@@ -50,7 +50,7 @@ class ExportablePValues(NamedTuple):
 
     source: ConformalPredictor
     c: Coefficients
-    held: Held
+    held: SortedScores
     groups: ExportableGroups | None
 
 

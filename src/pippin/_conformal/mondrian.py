@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.serialization import FieldsPickled
 from pippin._engine import dispatch
-from pippin._engine.protocol import Bounds, Held
+from pippin._engine.protocol import Bounds, SortedScores
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._theory.level import (
@@ -89,10 +89,10 @@ class Categories(FieldsPickled):
         return np.diff(self.offsets)
 
     @cached_property
-    def held(self) -> Held:
+    def held(self) -> SortedScores:
         """The categories in the form of the engines' arguments."""
         assert self.scores is not None
-        return Held(self.lookup, self.offsets, self.scores)
+        return SortedScores(self.lookup, self.offsets, self.scores)
 
     def quantile_ranks(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
         """Compute the k of `threshold_rank` for each category."""

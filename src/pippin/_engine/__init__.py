@@ -1,1 +1,1 @@
-"""Blocks of rows in, scores and sets out: in NumPy or compiled, with the same bits."""
+"""Scores, sets, p-values and decisions of blocks of rows, by NumPy or compiled with numba, with equal results."""

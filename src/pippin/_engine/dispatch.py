@@ -1,7 +1,7 @@
 """Scores, sets, p-values and decisions of rows, computed block by block on all cores by one of two engines.
 
-Small work runs in NumPy. Once a process has scored about a million probabilities, the compiled loops are loaded, and
-they compute everything after that. Both engines give the same bits.
+Small inputs are computed by NumPy. Once a process has scored about a million probabilities, the compiled loops are
+loaded and used from then on. Results of both engines are equal to the last bit.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine import numpy_engine
-from pippin._engine.protocol import Bounds, Draws, Engine, Held, NearPlaces
+from pippin._engine.protocol import Bounds, Draws, Engine, NearPlaces, SortedScores
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.disk import allocate_like
 from pippin._runtime.errors import InputError
@@ -23,16 +23,16 @@ from pippin._theory.policy import Policy
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.rows import Rows, find_fault
 
-BLOCK = 1 << 20  # probabilities per block at most: four megabytes of float32
-TILE = 1 << 17  # of p-values, whose rows are ranked whole: small enough for the cache of a core
-ALONE = 1 << 17  # probabilities that are not worth a second thread
-WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores while the compiled loops load
+BLOCK = 1 << 20  # probabilities of a block, at most: four megabytes of float32
+TILE = 1 << 17  # probabilities of a block where rows are ranked completely: fits into the cache of a core
+ALONE = 1 << 17  # probabilities up to which a second thread does not pay
+WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores in the time of loading the compiled loops
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
 OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
 UseBlock = Callable[[int, Vector], None]
-Sets = tuple[Codes, Indices]  # size of each row's set; members of all sets, row by row, best first
+Sets = tuple[Codes, Indices]  # size of each row's set; members of all sets, row by row, most probable first
 
 _COMPILED = "pippin._engine.numba_engine.engine"
 _scored_in_numpy = 0
@@ -40,9 +40,9 @@ _loaded: Engine | None = None
 
 
 def engine_for(work: int) -> Engine:
-    """Return the numba engine if it is loaded or worth loading, else the NumPy engine.
+    """Return the numba engine if it is loaded or if loading it pays, else the NumPy engine.
 
-    `work` is the number of probabilities to be scored now.
+    `work` is the number of probabilities that the caller is about to score.
     """
     global _scored_in_numpy, _loaded
     if _loaded is not None:
@@ -51,14 +51,14 @@ def engine_for(work: int) -> Engine:
         _scored_in_numpy += work
         if _scored_in_numpy < WORTH_COMPILING:
             return numpy_engine
-    from pippin._engine.numba_engine import engine  # waits, if another thread is importing them
+    from pippin._engine.numba_engine import engine  # waits if another thread is importing it
 
     _loaded = engine
     return engine
 
 
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
-    """Return the score of one class per row."""
+    """Compute the score of one class per row."""
     n, n_classes = rows.array.shape
     c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
@@ -67,7 +67,7 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
 
 
 def accuracy(rows: Rows, labels: Codes) -> float:
-    """Return the share of rows whose most probable class, the first of ties, is the label."""
+    """Compute the share of rows whose most probable class (the first of ties) is the label."""
     right = np.empty(rows.n, dtype=bool)
     fill(right, rows, lambda start, stop: rows.block(start, stop).argmax(axis=1) == labels[start:stop])
     return int(np.count_nonzero(right)) / rows.n
@@ -79,7 +79,7 @@ def smallest(scores: Vector, k: int) -> float:
 
 
 def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> NearPlaces:
-    """Sets of sorted rows at every threshold from `low` to `high`; `ranks` are the labels as ranks."""
+    """Describe the sets of sorted rows at every threshold from `low` to `high`; `ranks` are the ranks of the labels."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     blocks: dict[int, Any] = {}
 
@@ -101,7 +101,7 @@ def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float)
 
 
 def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
-    """Return the score of every class of every row."""
+    """Compute the score of every class of every row."""
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     scores = np.empty((rows.n, rows.n_classes))
     fill(scores, rows, lambda start, stop: engine.class_scores(checked_block(rows, start, stop), c, u[start:stop]))
@@ -109,7 +109,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
 
 
 def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
-    """Return the sets of all rows: the classes whose scores and ranks are within their bounds."""
+    """Compute the sets of all rows: the classes whose scores and ranks are within their bounds."""
     n, n_classes = rows.array.shape
     c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n, dtype=np.int64)
     found: dict[int, Indices] = {}
@@ -123,8 +123,8 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
     return sizes, found[0] if len(found) == 1 else np.concatenate([found[start] for start in sorted(found)])
 
 
-def p_values(rows: Rows, score: Score, held: Held, group: Codes | None, draws: Draws, use: UseBlock) -> None:
-    """Call use(start, p) with the p-values of all classes, a few rows at a time."""
+def p_values(rows: Rows, score: Score, held: SortedScores, group: Codes | None, draws: Draws, use: UseBlock) -> None:
+    """Call use(start, p) with the p-values of all classes for one block of rows after another."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
     key = engine.INSPECTS, score
@@ -142,38 +142,40 @@ def p_values(rows: Rows, score: Score, held: Held, group: Codes | None, draws: D
 
 
 def one_set(score: Score, n_classes: int) -> OneSet:
-    """Return a function of one row, u and a threshold: the members of the row's set, best first; always compiled."""
+    """Return a compiled function of a row, u and a threshold: the members of the row's set, most probable first."""
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_set(coefficients(score, n_classes)))
 
 
 def one_score(score: Score, n_classes: int) -> OneScore:
-    """Return a function of one row, u and a class: the score of the class; always compiled."""
+    """Return a compiled function of a row, u and a class: the score of the class."""
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_score(coefficients(score, n_classes)))
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    def find(row: NDArray[Any], u: float, asked: Any) -> Any:
-        found, suspect = loop(row, u, asked)
+    """Return a function that calls `loop` on one row, and checks the row if the loop reports it as suspect."""
+
+    def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
+        result, suspect = loop(row, u, argument)
         if suspect:
-            refuse(row)
-        return found
+            check_one_row(row)
+        return result
 
-    return find
+    return compute
 
 
-def refuse(row: NDArray[Any]) -> None:
-    """Raise an InputError if one row is no distribution."""
+def check_one_row(row: NDArray[Any]) -> None:
+    """Raise an InputError if a row is no probability distribution."""
     if (fault := find_fault(row[None])) is not None:
         what = fault.what.removeprefix("Row 0 ")
         raise InputError(f"The row {what}", "apply softmax first" if fault.in_files else fault.remedy)
 
 
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
-    """Compute the nonconformity score of one class per row: the smallest β from which on it keeps its certificate."""
+    """Compute the nonconformity score for decisions of one class per row: the smallest β that keeps its certificate."""
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
     in_engine(engine, rows, lambda block, part: engine.decision_scores(block, labels[part], policy, scores[part]))
@@ -183,7 +185,7 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
     """Compute the action and certificate of every row.
 
-    Row i has the thresholds `limits[group[i]]`, `limits[0]` without groups: one β, or one per outcome.
+    Row i has the thresholds `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each outcome.
     """
     engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
@@ -197,21 +199,21 @@ def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> t
 
 
 def best_response(rows: Rows, utilities: Vector) -> Indices:
-    """Compute the action of largest expected utility of every row, the first of equal ones."""
+    """Compute the action with the largest expected utility of every row, the first of ties."""
     actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
     fill(actions, rows, lambda start, stop: (checked_block(rows, start, stop) @ by_class).argmax(axis=1))
     return actions
 
 
 def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """Return a function that computes the action and certificate of one row; always compiled."""
+    """Return a compiled function of a row: its action and certificate."""
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
     if np.isinf(beta):
         safe = policy.safe, float(policy.table[policy.safe].min())
 
         def decide_safely(row: NDArray[Any]) -> tuple[int, float]:
-            refuse(row)
+            check_one_row(row)
             return safe
 
         return decide_safely
@@ -222,14 +224,14 @@ def one_decision(policy: Policy, beta: float) -> OneDecision:
         double = row if row.dtype == np.float64 and row.flags.writeable else row.astype(np.float64)
         line, suspect = line_of_row(double, *arrays, beta)
         if suspect:
-            refuse(row)
+            check_one_row(row)
         return actions[line], values[line]
 
     return find
 
 
 def best(rows: Rows) -> tuple[Codes, Vector]:
-    """Return the most probable class of every row, the first of ties, and its probability."""
+    """Return the most probable class of every row (the first of ties) and its probability."""
     classes, top = np.empty(rows.n, dtype=np.int64), np.empty(rows.n)
 
     def work(start: int, stop: int) -> None:
@@ -242,7 +244,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
-    """Return the most probable class of some rows, the first of ties."""
+    """Return the most probable class of the chosen rows (the first of ties)."""
     best = np.empty(len(chosen), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
@@ -253,7 +255,7 @@ def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
 
 
 def with_best(rows: Rows, sets: Sets) -> Sets:
-    """Return the sets with the most probable class in each one that was empty."""
+    """Put the most probable class into every empty set."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
     if not len(empty):
@@ -276,7 +278,7 @@ def best_two(rows: Rows) -> tuple[Codes, Codes]:
 
 
 def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
-    """Return every row sorted in descending order, and each label as its rank (from 0)."""
+    """Sort every row in descending order, and return the rank (from 0) of each label."""
     ranked = allocate_like(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
     ranks = np.empty(rows.n, dtype=np.int64)
 
@@ -290,14 +292,14 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
 
 
 def row_orders(rows: Rows) -> Indices:
-    """Return the class at every rank of every row; ties by rising class."""
+    """Return the classes of every row by falling probability, ties by rising class."""
     orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
     fill(orders, rows, lambda start, stop: numpy_engine.ranked_order(rows.block(start, stop)))
     return read_only(orders)
 
 
 def label_ranks(rows: Rows, labels: Codes) -> Codes:
-    """Return the rank (from 0) of one class per row; ties by rising class."""
+    """Return the rank (from 0) of one class per row, ties by rising class."""
     ranks = np.empty(rows.n, dtype=np.int64)
     fill(ranks, rows, lambda start, stop: _ranks_in(rows.block(start, stop), labels[start:stop]))
     return ranks
@@ -325,9 +327,9 @@ def checked_block(rows: Rows, start: int, stop: int) -> Floats:
 
 
 def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int]) -> None:
-    """Call compute(block, rows of the block) for every block of rows, on all cores.
+    """Call compute(block, slice of its rows) for every block of rows, on all cores.
 
-    Rows are checked before if the engine does not inspect them, else where `compute` returns a number of suspect rows.
+    Rows are checked first, unless the engine inspects them: then only where `compute` returns a number of suspect rows.
     """
 
     def work(start: int, stop: int) -> None:
@@ -356,7 +358,7 @@ def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) ->
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    block = BLOCK // 2 if rows.logits else BLOCK  # their softmax is made in float64
+    block = BLOCK // 2 if rows.logits else BLOCK  # softmax needs float64
     step = max(4, min(block // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 

@@ -1,4 +1,4 @@
-"""Random numbers u of randomized scores, one per object, from a seed or a generator."""
+"""Seeds and generators, and the random numbers u of randomized scores."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from pippin._theory.scores import Score
 
 
 def generator_of(seed: Any) -> np.random.Generator:
-    """Return a generator as it is, or make one from a seed; None stands for fresh entropy.
+    """Return a Generator unchanged, or make one from a seed; None means a random seed.
 
     Raises:
-        InputError: the seed is something else, such as groups.
+        InputError: the seed is neither a whole number of at least 0 nor a Generator nor None.
     """
     _check(seed)
     return np.random.default_rng(seed)
@@ -30,13 +30,13 @@ def _check(seed: Any) -> None:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise an InputError for anything but a whole number, which gives the same numbers every time."""
+    """Raise an InputError unless the seed is a whole number of at least 0, for reproducible results."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example 0")
 
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
-    """Draw one u per object for a randomized score; return zeros for any other."""
+    """Draw one u per row for a randomized score; return zeros for other scores."""
     if score.randomized:
         return generator_of(seed).random(n)
     _check(seed)

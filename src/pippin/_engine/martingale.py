@@ -1,4 +1,4 @@
-"""State of a conformal test martingale: score histograms, bettors and change-point statistics; always compiled."""
+"""Conformal test martingales: their state, and compiled updates."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +15,13 @@ Update = Callable[[float, float, int, int], float]
 class Martingale(NamedTuple):
     """State of a conformal test martingale.
 
-    Counts of scores by cell and bin, with Fenwick trees of their prefix sums; the bettors, with the p-value histogram
-    of the plug-in bettor; log-likelihood rises that estimate the change point, with the row at which each began.
+    Attributes:
+        counts: number of earlier scores by Mondrian category and histogram bin.
+        tree: Fenwick trees of prefix sums of `counts`.
+        bettors: the capital and parameters of each betting strategy.
+        density: histogram of p-values of the plug-in bettor.
+        rises: log-likelihood ratios that estimate the change point.
+        since: the row at which each of these sums began.
     """
 
     counts: Codes
@@ -27,22 +32,22 @@ class Martingale(NamedTuple):
     since: Codes
 
 
-def new_martingale(cells: int = 1) -> Martingale:
+def new_martingale(categories: int = 1) -> Martingale:
     """Return a martingale of value 1 without earlier scores."""
-    counts, tree = np.zeros((cells, BINS), np.int64), np.zeros((cells, BINS + 1), np.int64)
+    counts, tree = np.zeros((categories, BINS), np.int64), np.zeros((categories, BINS + 1), np.int64)
     rises, since = np.zeros(len(SLOPES)), np.zeros(len(SLOPES), np.int64)
     return Martingale(counts, tree, bettors(), np.zeros(PIECES), rises, since)
 
 
-def add_scores(martingale: Martingale, scores: Vector, cell: int = 0) -> None:
-    """Add reference scores to the histogram of a cell, without betting on them."""
+def add_scores(martingale: Martingale, scores: Vector, category: int = 0) -> None:
+    """Add reference scores to the histogram of a category, without betting on them."""
     from pippin._engine.numba_engine.martingale import add_scores
 
-    add_scores(read_only(np.ascontiguousarray(scores)), martingale.counts[cell], martingale.tree[cell])
+    add_scores(read_only(np.ascontiguousarray(scores)), martingale.counts[category], martingale.tree[category])
 
 
 def restart(martingale: Martingale, rows: int) -> None:
-    """Reset the detector sums and the rises after an alarm at row `rows`; keep histograms and bettors."""
+    """Reset the detector and the change-point statistics after an alarm at row `rows`; keep histograms and bettors."""
     martingale.bettors[:, SUM] = 0.0
     martingale.rises[:] = 0.0
     martingale.since[:] = rows
@@ -51,8 +56,9 @@ def restart(martingale: Martingale, rows: int) -> None:
 def updater(martingale: Martingale, detector: int) -> Update:
     """Return a function that updates the martingale by one row and returns the log of the detector's statistic.
 
-    Its arguments are the row's score, a uniform number that breaks ties, the number of the row (from 1) and its cell.
-    The conformal p-value of the score among the earlier ones of its cell is bet on, then the score joins them.
+    Its arguments are the score of the row, a uniform number that breaks ties, the number of the row (from 1) and its
+    Mondrian category. It bets on the conformal p-value of the score among the earlier scores of the category, then adds
+    the score to them.
     """
     from pippin._engine.numba_engine.martingale import update
 

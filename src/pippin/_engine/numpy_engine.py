@@ -1,9 +1,9 @@
-"""Reference engine in NumPy: whole blocks, every class ranked, no early stop. Compiled loops are tested against it.
+"""Reference engine in NumPy: every class of every row is ranked. Compiled loops are tested against it.
 
-Decisions follow the upper envelope of the lines v + β·m of each row, all rows at once. The lines of a row are visited
-by falling v. One with a larger m than the last line on the stack takes over from it at β = (v_last − v)/(m − m_last),
-after lines that start at that β or later are popped. The highest line at β is the last one on the stack that starts at
-β or before.
+Decisions use the upper envelope of the lines v + β·m of each row, for all rows at once. Lines are visited by falling v.
+A line with a larger m than the last line on the stack is the higher one from β = (v_last − v)/(m − m_last) on. Lines
+that start at this β or later are popped, then the line is pushed. The highest line at β is the last one on the stack
+that starts at β or before.
 """
 
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.protocol import Bounds, Decided, Draws, FillP, Held, NearPlaces, Places
+from pippin._engine.protocol import Bounds, Decided, Draws, FillP, NearPlaces, Places, SortedScores
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, T, Vector
 from pippin._theory.formula import ABOVE, Coefficients, score_at
 from pippin._theory.policy import Policy
 
 INSPECTS = False
-BLOCK = 1 << 20  # cumulative masses per block of rows
+BLOCK = 1 << 20  # cumulative masses of a block of rows, at most
 
 Among = Callable[[Vector, Indices, Vector | None], Vector]
 
 
 class Envelopes(NamedTuple):
-    """Lines on the envelope of each row, the β at which each takes over, and their number."""
+    """Lines on the envelope of each row, the β at which each starts, and their number."""
 
     lines: Codes
     starts: Vector
@@ -37,7 +37,7 @@ def ranked_order(block: Floats) -> NDArray[np.intp]:
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """Return the score of every class, in the columns' own order."""
+    """Return the score of every class, in the order of the columns."""
     order, p, mass = _ranked(block, c)
     scores = np.empty_like(p)
     np.put_along_axis(scores, order, _by_rank(c, p, mass, u), axis=1)
@@ -51,7 +51,7 @@ def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, score
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """Write the sizes of all sets; return their members, best first."""
+    """Write the sizes of all sets; return their members, most probable first."""
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
     if bounds.ranks is not None:
@@ -67,13 +67,14 @@ def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) 
 
 
 def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
+    """Compute the score at every rank."""
     with np.errstate(divide="ignore", over="ignore"):
         scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
     return scores
 
 
 def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, Vector]:
-    """Return the order of each row's classes, and p and M by rank."""
+    """Rank the classes of each row; return their order, and p and M of the score formula by rank."""
     order = ranked_order(block)
     p = np.take_along_axis(block, order, axis=1).astype(np.float64)
     mass = np.empty_like(p)
@@ -87,7 +88,7 @@ def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, V
 
 
 def _lowest_price(below: Vector, price: float) -> Vector:
-    """Return SOCOP's τ, the ratio at the m from which on it no longer falls, m = 2, 3, …"""
+    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which it does not fall."""
     with np.errstate(divide="ignore", over="ignore"):
         ratio = (np.arange(1, below.shape[1] + 1) + price) / np.cumsum(below, axis=1)
     falls = np.zeros(ratio.shape, dtype=bool)
@@ -96,37 +97,38 @@ def _lowest_price(below: Vector, price: float) -> Vector:
     return tau
 
 
-def p_values(c: Coefficients, held: Held) -> FillP:
-    """A function that fills in the p-value of every class of a block."""
+def p_values(c: Coefficients, held: SortedScores) -> FillP:
+    """Return a function that writes the p-value of every class of a block."""
     search = among(held)
 
     def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> None:
         scores = class_scores(block, c, draws.u)
-        p[:] = search(scores, held.of[group], None if draws.v is None else draws.v[:, None])
+        p[:] = search(scores, held.lookup[group], None if draws.v is None else draws.v[:, None])
 
     return fill
 
 
-def among(held: Held) -> Among:
-    """A function of scores, their cells and v that gives their p-values.
+def among(held: SortedScores) -> Among:
+    """Return a function of scores, their categories and v that computes p-values.
 
-    A score becomes a whole number, odd if it occurs among the calibration scores and even
-    between two that do, and cells follow each other: so one search serves them all.
+    Each pair of category and score is mapped to a whole number that increases with the category, then with the score:
+    odd for a score that occurs among the calibration scores, even between two of them. One binary search then serves
+    all categories.
     """
     values = np.unique(held.scores)
     width = 2 * len(values) + 1
     counts = np.diff(held.offsets)
 
-    def keys(scores: Vector, cell: NDArray[Any]) -> Codes:
+    def keys(scores: Vector, category: NDArray[Any]) -> Codes:
         place = np.searchsorted(values, scores, "left") + np.searchsorted(values, scores, "right")
-        return place + cell.astype(np.int64) * width
+        return place + category.astype(np.int64) * width
 
     calibration = keys(held.scores, np.repeat(np.arange(len(counts)), counts))
 
-    def search(scores: Vector, cell: Indices, v: Vector | None) -> Vector:
-        n, stop, asked = counts[cell], held.offsets[1:][cell], keys(scores, cell)
-        low = np.searchsorted(calibration, asked, "left")
-        high = low if v is None else np.searchsorted(calibration, asked, "right")
+    def search(scores: Vector, category: Indices, v: Vector | None) -> Vector:
+        n, stop, wanted = counts[category], held.offsets[1:][category], keys(scores, category)
+        low = np.searchsorted(calibration, wanted, "left")
+        high = low if v is None else np.searchsorted(calibration, wanted, "right")
         p: Vector = (1 + (stop - low) if v is None else (stop - high) + v * (1 + (high - low))) / (n + 1)
         return p
 
@@ -140,7 +142,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`."""
+    """Return set sizes at the threshold `low`, and the classes that enter up to `high`; see `NearPlaces`."""
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
     at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # for every u, for some u
     row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
@@ -148,11 +150,11 @@ def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: 
 
 
 def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
-    here = c._replace(table=c.table[near.rank])
+    """Write a row of `counts` per split; see `protocol.Engine.count_splits`."""
+    of_places = c._replace(table=c.table[near.rank])
     for calibration, own_u, count in zip(chosen, u, counts, strict=True):
         with np.errstate(divide="ignore", over="ignore"):
-            scores = score_at(here, slice(None), near.p, near.mass, own_u[near.row])
+            scores = score_at(of_places, slice(None), near.p, near.mass, own_u[near.row])
         test = ~calibration
         unsure = scores[near.labels][calibration[near.row[near.labels]]]
         index = k - 1 - np.count_nonzero(near.sure & calibration)
@@ -166,7 +168,7 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Ve
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Compute the smallest β from which on each label keeps its certificate; inf if there is none."""
+    """Write the smallest β that keeps the certificate of each label; inf if no β does."""
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -176,7 +178,7 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Compute the action and certificate of each row under `limits[group]`: one β, or one per outcome."""
+    """Write the action and certificate of each row under `limits[group]`: one β, or one for each outcome."""
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -205,7 +207,7 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
-    """Find the upper envelope of each row's lines; a step pops one line from the stacks of all rows that need it."""
+    """Find the upper envelope of each row's lines; an inner step pops one line from the stack of each row in `left`."""
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
     starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)  # line 0 is on every stack
@@ -228,7 +230,7 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute the β from which on one outcome per row keeps every certificate."""
+    """Compute the smallest β from which one outcome per row keeps every certificate."""
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
@@ -238,7 +240,7 @@ def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vecto
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Look up the action and certificate of each row at its β; at an infinite β, of the best worst case."""
+    """Return the action and certificate of each row at its β; at an infinite β, those of the best worst case."""
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
     line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]
@@ -248,9 +250,9 @@ def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Ve
 
 
 def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: Indices, certificates: Vector) -> None:
-    """Choose the action with the best worst case over the outcomes whose score is within their limit.
+    """Overwrite actions by the one with the best worst case over the outcomes whose scores are within their limits.
 
-    Rows without such an outcome stay unchanged.
+    Rows without such an outcome are not changed.
     """
     n, n_outcomes = limits.shape
     worst = np.full((n, len(policy.table)), np.inf)

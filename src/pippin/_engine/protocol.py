@@ -1,6 +1,7 @@
-"""The interface of an engine, and the types of its arguments and results.
+"""Interface of an engine, and the types of its arguments and results.
 
-`numpy_engine.py` is the reference, `numba_engine/` computes the same bits in compiled loops; `dispatch.py` chooses.
+`numpy_engine.py` is the reference implementation. `numba_engine/` computes the same bits in compiled loops, and
+`dispatch.py` chooses between them.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,14 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 
-Decided = tuple[Indices, Vector]  # actions and certificates, to fill in
+Decided = tuple[Indices, Vector]  # actions and certificates, to be written
 
 
 class Bounds(NamedTuple):
-    """Largest score that a member of a set may have, and largest rank (from 1) for RC3P.
+    """Upper bounds on the score of a member of a set, and for RC3P on its rank (from 1).
 
-    Row i uses `scores[group[i]]`, or `scores[0]` without groups: one bound per class, or one for all. The same holds
-    for `ranks`, if there are any.
+    Row i uses `scores[group[i]]`, or `scores[0]` without groups: one bound per class, or one for all classes. `ranks`,
+    if not None, has the same layout.
     """
 
     scores: Vector
@@ -27,33 +28,34 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Calibration scores by Mondrian cell, each cell sorted.
+class SortedScores:
+    """Calibration scores by Mondrian category, sorted within each category.
 
-    Class k of a row in group g is compared with cell `of[g, k]`, and cell c is `scores[offsets[c]:offsets[c + 1]]`.
-    `fills` caches what engines prepare from the scores, by engine and score.
+    Class k of a row in group g is compared with category `lookup[g, k]`. The scores of category c are
+    `scores[offsets[c]:offsets[c + 1]]`. `fills` caches the functions that engines make from these scores.
     """
 
-    of: Indices
+    lookup: Indices
     offsets: Codes
     scores: Vector
     fills: "dict[Any, FillP]" = field(default_factory=dict)
 
 
 class Draws(NamedTuple):
-    """Uniform numbers, one per row: u of a randomized score, and v of smoothed p-values or None."""
+    """Uniform random numbers, one per row: u of randomized scores, and v of smoothed p-values or None."""
 
     u: Vector
     v: Vector | None
 
 
 class NearPlaces(NamedTuple):
-    """Sets of sorted rows at every threshold from a low one to a high one, without u.
+    """Sets of sorted rows at every threshold between a low and a high one, for any u.
 
-    A row holds its first `sizes[i]` classes at the low threshold, its label among them if `sure[i]`; its label has rank
-    0 if `top[i]`. The places are the classes that may enter up to the high threshold, depending on u: of each its row,
-    its rank, if it is the label, and p and M of the formula. `labels` numbers the places of labels. A score without u
-    has its places sorted by `scores`; for a randomized score these are empty, and the places are in row order.
+    At the low threshold, the set of row i has its first `sizes[i]` classes; they include the label if `sure[i]`. The
+    label has rank 0 if `top[i]`. "Places" are the pairs (row, rank) of classes that may enter a set up to the high
+    threshold: `row`, `rank`, `is_label`, and p and M (`mass`) of the score formula. `labels` are the indices of places
+    that are labels. For a score without u, `scores` are the scores of the places, in increasing order. For a randomized
+    score, `scores` is empty and places are ordered by row.
     """
 
     sizes: Indices
@@ -69,13 +71,13 @@ class NearPlaces(NamedTuple):
 
 
 Places = tuple[Indices, Indices, Indices, Flags, Vector, Vector]  # sizes, row, rank, is_label, p and mass
-FillP = Callable[[Floats, Codes, Draws, Vector], None]  # block, group, draws, p-values to write
+FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: block, group, draws, p-values to be written
 
 
 class Engine(Protocol):
-    """Functions of blocks of rows; several return the number of suspect rows, which may be no distribution.
+    """Functions of blocks of rows; some return the number of suspect rows, which may be no distributions.
 
-    An engine whose INSPECTS is True finds such rows on the way; for any other, blocks are checked before.
+    If INSPECTS is True, the engine detects suspect rows itself; otherwise the caller checks blocks first.
     """
 
     INSPECTS: bool
@@ -87,33 +89,33 @@ class Engine(Protocol):
         """Return the score of every class of checked rows, in the columns' own order."""
 
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-        """Write the sizes of all sets; return their members, best first, and the number of suspect rows."""
+        """Write the sizes of all sets; return their members, most probable first, and the number of suspect rows."""
 
-    def p_values(self, c: Coefficients, held: Held) -> FillP:
+    def p_values(self, c: Coefficients, held: SortedScores) -> FillP:
         """Return a function that writes the p-value of every class of a checked block."""
 
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
         """Add left · right to `out`, term by term in the order of the inner index."""
 
     def near_places(self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-        """Set sizes at `low`, and row, rank, is_label, p and mass of `NearPlaces`, of rows sorted in descending order.
+        """Return sizes, row, rank, is_label, p and mass of `NearPlaces` for rows sorted in descending order.
 
-        `ranks` are the labels as ranks, from 0.
+        `ranks` are the ranks of the labels, from 0.
         """
 
     def count_splits(self, near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-        """Fill `counts`, one row per split: threshold, test rows covered, sum of sizes, singletons, empty
-        sets, singletons that hold the label.
+        """Write a row of `counts` per split: threshold, and of the test rows the covered ones, the sum of set sizes,
+        singletons, empty sets, and singletons that contain the label.
 
-        `chosen` and `u` are (splits, n): a mask of the calibration rows, and u of all rows. The threshold is the
-        k-th smallest calibration score; where that is not among the places, it is NaN, and the row is of no use.
+        `chosen` and `u` are (splits, n): the mask of the calibration rows, and u of all rows. The threshold is the k-th
+        smallest calibration score. If it is not among the places, it is NaN and the other counts are invalid.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-        """Compute the smallest β from which on each label keeps its certificate; return the number of suspect rows."""
+        """Write the smallest β that keeps the certificate of each label; return the number of suspect rows."""
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-        """Compute each row's action and certificate; return the number of suspect rows.
+        """Write each row's action and certificate; return the number of suspect rows.
 
-        Row i has the thresholds `limits[group[i]]`: one β, or one per outcome.
+        Row i has the thresholds `limits[group[i]]`: one β, or one for each outcome.
         """

@@ -1,9 +1,9 @@
-"""Compiling all loops, or loading them from disk, before they are needed."""
+"""Compilation of all loops, or loading them from disk, before they are needed."""
 
 import numpy as np
 
 from pippin._engine import dispatch, martingale
-from pippin._engine.protocol import Bounds, Draws, Held
+from pippin._engine.protocol import Bounds, Draws, SortedScores
 from pippin._runtime.arrays import Floats, read_only
 from pippin._theory.policy import make_policy
 from pippin._theory.scores import coefficients
@@ -12,10 +12,13 @@ from pippin._validation.rows import as_rows
 
 
 def warm_up() -> None:
-    """Load the compiled loops now, so that no later call waits for them.
+    """Load all compiled loops, so that later calls do not wait for them.
 
-    The first time on a machine this compiles for about 20 seconds and keeps the result on disk; after that it takes
-    less than a second. Call it when a service starts, or while its image is built.
+    The first call on a machine compiles for about 20 seconds and stores the machine code on disk; later calls take less
+    than a second. Call it when a service starts, or while its container image is built.
+
+    >>> import pippin
+    >>> pippin.warm_up()
     """
     dispatch.engine_for(dispatch.WORTH_COMPILING)
     for row in (np.full((1, 2), 0.5, np.float32), np.full((1, 2), 0.5)):
@@ -29,12 +32,12 @@ def _load_loops(row: Floats) -> None:
     """Call every loop that takes rows of one type of float."""
     rows, u, label, score = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64)), parse_score("pip")
     engine, policy = dispatch.engine_for(0), make_policy(np.eye(2))
-    dispatch.label_scores(rows, label, score, u)  # the tiled loop; one row takes the row-wise one
+    dispatch.label_scores(rows, label, score, u)  # the tiled loop; one_score below calls the row-wise loop
     dispatch.one_score(score, 2)(row[0], 0.0, 0)
     for bounds in (Bounds(np.ones((1, 2))), Bounds(np.ones((1, 1)))):
         dispatch.members(rows, score, bounds, u)
     dispatch.class_scores(rows, score, u)
-    held = Held(np.zeros((1, 2), np.int32), np.array([0, 1]), np.full(1, 0.5))
+    held = SortedScores(np.zeros((1, 2), np.int32), np.array([0, 1]), np.full(1, 0.5))
     dispatch.p_values(rows, score, held, label, Draws(u, None), lambda start, p: None)
     near = dispatch.near_places(rows, label, score, 0.0, 1.0)
     calibrations, draws = read_only(np.ones((1, 1), np.bool_)), read_only(np.zeros((1, 1)))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.exportable import Exportable, ScoredExportable, exportable_p_values, exportable_sets
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._engine.protocol import Held
+from pippin._engine.protocol import SortedScores
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import OWN_U, PENALTY_U
 from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, prediction_sets, row_blocks, softmax
@@ -265,13 +265,13 @@ def _search_key(values: torch.Tensor, scores: torch.Tensor, cell: torch.Tensor) 
     return place + cell * (2 * len(values) + 1)
 
 
-def _sorted_scores(held: Held) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def _sorted_scores(held: SortedScores) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Calibration scores for binary search: the distinct ones, keys in order of cells, offsets of cells, and cells.
 
     Row g and column k of the last are the cell of class k in group g, with one column if all classes share it. Cell c
     begins at its offset in the keys, which are the scores themselves if there is one cell, else made by `_search_key`.
     """
-    scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.of))
+    scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.lookup))
     of = of[:, :1] if bool((of == of[:, :1]).all()) else of
     if len(offsets) == 2:
         return scores[:0], scores, offsets, of.long()

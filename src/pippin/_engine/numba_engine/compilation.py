@@ -1,6 +1,6 @@
-"""Compilation options that all loops share, and the validity of the machine code on disk.
+"""Decorators that compile functions with numba, and removal of outdated machine code from disk.
 
-Only this module imports numba.
+No other module imports numba.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def sources_digest() -> str:
-    """Return the SHA-256 of all sources that loops are made from, and of the version of numba."""
+    """Return the SHA-256 of the version of numba and of all sources that compiled code depends on."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in (*sorted(_FOLDER.glob("*.py")), *(_FOLDER.parents[1] / name for name in _OTHER_SOURCES)):
         digest.update(path.read_bytes())
@@ -36,10 +36,10 @@ def sources_digest() -> str:
 
 
 def remove_stale_machine_code() -> None:
-    """Remove the machine code in this package if a source has changed since it was made.
+    """Remove the machine code in this package if one of its sources has changed.
 
-    `__pycache__/sources.sha256` holds the digest of those sources. A folder that cannot be written is left unchanged,
-    as is a cache that numba keeps elsewhere: there, only a change of a loop's own file renews its machine code.
+    numba itself only notices a change in the file of the compiled function. `__pycache__/sources.sha256` holds the
+    digest of all sources. If the folder is not writable, or numba stores its cache elsewhere, nothing is removed.
     """
     cache = _FOLDER / "__pycache__"
     with suppress(OSError):
@@ -55,14 +55,10 @@ remove_stale_machine_code()
 
 
 def entry_point(function: F) -> F:
-    """Compile a loop that Python calls, at its first call, and keep the machine code on disk.
-
-    numba compiles a loop again when its own file has changed; `remove_stale_machine_code` covers the other files that
-    the loop is made from.
-    """
+    """Compile a function that Python calls, at its first call, and store the machine code on disk."""
     try:
         return cast(F, numba.njit(cache=True, **_OPTIONS)(function))
-    except RuntimeError:  # numba found no writable folder for its cache
+    except RuntimeError:  # numba has no writable folder for its cache
         return cast(F, numba.njit(**_OPTIONS)(function))
 
 
@@ -72,14 +68,14 @@ def part(function: F) -> F:
 
 
 def inlined_part(function: F) -> F:
-    """Compile a function that only compiled code calls, and copy its machine code into its callers.
+    """Compile a function that only compiled code calls, and inline it.
 
-    Use it for functions that a loop calls for every row. numba removes their reference counts of arrays only if the
+    Use it for functions that a loop calls for every row. numba omits reference counting of their arrays only if the
     function has a single return, and at most one branch of each `if` contains a loop.
     """
     return cast(F, numba.njit(forceinline=True, **_OPTIONS)(function))
 
 
 def unordered_part(function: F) -> F:
-    """Compile a function whose sums may be reordered (SIMD): for validation only, never for a score."""
+    """Compile a function whose sums may be reordered (SIMD); not for scores, which must be equal to the last bit."""
     return cast(F, numba.njit(fastmath={"reassoc", "nsz"}, **_OPTIONS)(function))

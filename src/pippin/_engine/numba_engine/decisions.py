@@ -1,7 +1,7 @@
-"""Risk-averse decisions: one upper-envelope search per row, in the steps of `numpy_engine.py`.
+"""Risk-averse decisions: one upper-envelope search per row, with the algorithm of `numpy_engine.py`.
 
-Masses of outcomes are computed first, from rows of either precision, so that the search is compiled once. Arrays of a
-named tuple are bound to local variables before a loop: each access inside it would count references.
+Masses of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only. Arrays
+of a named tuple are bound to local variables before a loop, since numba counts references at each access inside it.
 """
 
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
-SLACK = 1e-9  # relative to the utilities and to β: lines that are lower by more cannot be the highest by rounding
+SLACK = 1e-9  # relative rounding error: a line that is lower than the highest by more is not the highest
 
 
 class Envelope(NamedTuple):
-    """Buffers for one row: masses of lines, lines to search, and the stack of lines with the β at which each starts."""
+    """Buffers for one row: masses of lines, candidate lines, and the stack of lines with the β at which each starts."""
 
     mass: Vector
     candidate: Codes
@@ -27,14 +27,14 @@ class Envelope(NamedTuple):
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Compute the smallest β from which on each label keeps its certificate; return the number of suspect rows."""
+    """Write the smallest β that keeps the certificate of each label; return the number of suspect rows."""
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
     return suspects
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Compute the action and certificate of each row under `limits[group]`; return the number of suspect rows."""
+    """Write the action and certificate of each row under `limits[group]`; return the number of suspect rows."""
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
     _decisions(masses, _frozen(policy), safe, read_only(limits), read_only(group), found)
@@ -42,7 +42,7 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 
 
 def row_arrays(policy: Policy) -> tuple[Indices, Indices, Indices, Indices, Vector]:
-    """Return the arrays of a policy that `line_of_row` takes."""
+    """Return the arrays of a policy in the order of the arguments of `line_of_row`."""
     grouped, ends, order, line = map(read_only, (policy.grouped, policy.ends, policy.order, policy.line))
     return grouped, ends, order, line, read_only(policy.value)
 
@@ -58,7 +58,7 @@ def _frozen(policy: Any) -> Policy:
 
 @inlined_part
 def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) -> None:
-    """Compute the mass of every outcome, by rising class."""
+    """Compute the mass of every outcome, summed by rising class."""
     distinct = masses.size == row.size
     for c in range(masses.size):
         total = np.float64(row[c] if distinct else 0.0)
@@ -69,7 +69,7 @@ def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) 
 
 @entry_point
 def _outcome_masses(block: Floats, grouped: Indices, ends: Indices, masses: Vector) -> int:
-    """Compute the masses of outcomes of every row; return the number of suspect rows."""
+    """Compute the masses of the outcomes of every row; return the number of suspect rows."""
     suspects = 0
     for i in range(block.shape[0]):
         suspects += check_row(block[i])[0]
@@ -84,7 +84,7 @@ def _allocate(n_lines: int) -> Envelope:
 
 @inlined_part
 def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
-    """Compute the mass of every line, summed in the order of its action's outcomes; of all outcomes, by number."""
+    """Compute the mass of every line, summed in the order of its action's outcomes, or by number over all outcomes."""
     (n_outcomes, n_actions), mass, whole = order.shape, envelope.mass, 0.0
     for c in range(n_outcomes):
         whole += by_outcome[c]
@@ -99,7 +99,7 @@ def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Enve
 
 @inlined_part
 def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
-    """Choose the lines that may be the highest at β: all but those that are clearly lower; return how many."""
+    """Select the lines that may be the highest at β, within rounding; return their number."""
     mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
     for t in range(value.size):
         highest = max(highest, value[t] + beta * mass[t])
@@ -112,7 +112,7 @@ def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
 
 @inlined_part
 def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
-    """Find the upper envelope of the first `count` candidates; return how many lines are on it."""
+    """Find the upper envelope of the first `count` candidates; return the number of its lines."""
     mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
     line[0], start[0], size = candidate[0], 0.0, 1
     v_last, m_last, s_last = value[line[0]], mass[line[0]], 0.0
@@ -137,7 +137,7 @@ def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _line_at(beta: float, size: int, envelope: Envelope) -> int:
-    """Return the line of the envelope at a finite β: the last that has taken over by then."""
+    """Return the highest line at a finite β: the last line of the envelope that starts at β or before."""
     last, start = size - 1, envelope.start
     while last > 0 and not start[last] <= beta:
         last -= 1
@@ -146,7 +146,7 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the β from which on an outcome keeps every certificate; inf if it does not keep the last one."""
+    """Return the smallest β from which an outcome keeps every certificate; inf if it breaks the last one."""
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
         first -= 1
@@ -155,7 +155,10 @@ def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> fl
 
 @inlined_part
 def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
-    """Return the best action in the worst case over the outcomes within their limits, and that case; −1 if none is."""
+    """Return the action with the best worst case over the outcomes within their limits, and that worst case.
+
+    The action is −1 if no outcome is within its limit.
+    """
     table, best = lines.table, -1
     n_actions, n_outcomes = table.shape
     worst = np.full(n_actions, np.inf)
@@ -172,6 +175,7 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 
 @entry_point
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
+    """Write the smallest β that keeps the certificate of each label."""
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
     for i in range(labels.size):
@@ -182,7 +186,7 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vecto
 
 @entry_point
 def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
-    """Decide under one β per group, or one per group and outcome; `safe` is the decision at an infinite β."""
+    """Write decisions under one β per group, or one per group and outcome; `safe` is the decision at an infinite β."""
     order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
     envelope, several = _allocate(value.size), limits.shape[1] > 1
     for i in range(group.size):
@@ -209,7 +213,7 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
 def line_of_row(
     row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
 ) -> tuple[int, bool]:
-    """Return the line of one row's envelope at a finite β, and True if the row is suspect."""
+    """Return the highest line of one row at a finite β, and True if the row is suspect."""
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)
     _add_lines(masses, order, line, envelope)

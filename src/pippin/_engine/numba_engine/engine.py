@@ -1,8 +1,8 @@
-"""The engine's functions for blocks of rows, and the choice between the tiled and the row-wise loop.
+"""Functions of the numba engine for blocks of rows; they choose between the tiled and the row-wise loop.
 
-Each loop is serial and releases the GIL; `dispatch.py` gives blocks of rows to threads. A loop is compiled, or loaded
-from disk, when it is first called. Arrays that are only read are passed as read-only views, so that one compilation
-serves all callers.
+Loops are serial and release the GIL; `dispatch.py` distributes blocks of rows over threads. A loop is compiled, or
+loaded from disk, at its first call. Arrays that a loop only reads are passed as read-only views: numba compiles a loop
+once for each combination of argument types, and writeable and read-only arrays differ.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from pippin._engine.numba_engine.decisions import decision_scores as decision_sc
 from pippin._engine.numba_engine.decisions import decisions as decisions
 from pippin._engine.numba_engine.splits import count_splits as count_splits
 from pippin._engine.numba_engine.splits import near_places as near_places
-from pippin._engine.protocol import Bounds, Draws, FillP, Held
+from pippin._engine.protocol import Bounds, Draws, FillP, SortedScores
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 INSPECTS = True
-OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # classes up to which the tiled loop is the faster one
-FIRST_GUESS = 4  # members per row
+OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # number of classes up to which the tiled loop is faster
+FIRST_GUESS = 4  # members per row for which memory is allocated first
 
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
@@ -42,7 +42,7 @@ def _bits(block: Floats) -> Any:
 
 
 def _short_bits(block: Floats) -> Any:
-    """Return bit patterns of the probabilities rounded to float32."""
+    """Return the bit patterns of the probabilities, rounded to float32."""
     if block.itemsize == 4:
         return block.view(np.int32)
     with np.errstate(over="ignore"):
@@ -52,7 +52,7 @@ def _short_bits(block: Floats) -> Any:
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
     """See `Engine`."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
-    tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # of IP, no more than the class's own probability is needed
+    tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # IP needs no other probability than that of the class
     if block.shape[1] <= tiles and (c.reach > 1 or block.itemsize == 4):
         return tiled.label_scores(block, _short_bits(block), _network(block.shape[1]), *given)
     return rowwise.label_scores(block, _bits(block), *given)
@@ -86,9 +86,9 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
     return scores
 
 
-def p_values(c: Coefficients, held: Held) -> FillP:
+def p_values(c: Coefficients, held: SortedScores) -> FillP:
     """See `Engine`."""
-    cells, offsets, calibration = read_only(held.of), read_only(held.offsets), read_only(held.scores)
+    cells, offsets, calibration = read_only(held.lookup), read_only(held.offsets), read_only(held.scores)
     ends = read_only(whole_rows.run_ends(calibration, offsets))
 
     def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> None:
@@ -108,7 +108,7 @@ def _wide(block: Floats) -> Vector:
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
     """Add left · right to `out`, term by term in the order of the inner index.
 
-    The bits of one row depend on that row alone; BLAS does not promise that.
+    The result of a row does not depend on the other rows, to the last bit, which BLAS does not guarantee.
     """
     inner, width = right.shape
     fours = inner - inner % 4

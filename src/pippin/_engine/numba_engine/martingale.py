@@ -1,4 +1,4 @@
-"""One step of a conformal test martingale, compiled: the p-value of a score among all earlier ones, and the bets."""
+"""Compiled update of a conformal test martingale: the p-value of a score among all earlier ones, and the bets."""
 
 from pippin._engine.numba_engine.compilation import entry_point, part
 from pippin._runtime.arrays import Codes, Vector
@@ -21,7 +21,7 @@ def add_scores(scores: Vector, counts: Codes, tree: Codes) -> None:
 
 @entry_point
 def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
-    """Compute p = (#greater + v(#equal + 1))/(n + 1) among the earlier scores, then add the score to them."""
+    """Compute p = (#{greater} + v·(#{equal} + 1))/(n + 1) among n earlier scores, then add the score to them."""
     place, n = _bin_of(score), tree[0]
     p: float = (n - _prefix_sum(tree, place) + v * (counts[place] + 1)) / (n + 1)
     counts[place] += 1
@@ -38,10 +38,10 @@ def update(
     score: float,
     v: float,
     row: int,
-    cell: int,
+    category: int,
 ) -> float:
-    """Update the martingale by one row, counted from 1; return the log of its value or of a detector's statistic."""
-    p = p_value(score, v, histogram[0][cell], histogram[1][cell])
+    """Update the martingale by row number `row` (from 1); return the log of its value or of a detector's statistic."""
+    p = p_value(score, v, histogram[0][category], histogram[1][category])
     _bet(bettors[0], bettors[1], p)
     _follow(change[0], change[1], p, row)
     return _log_capital(bettors[0]) if detector == EVER else _gather(bettors[0], detector)

@@ -1,6 +1,6 @@
-"""Scores and conformal p-values of all classes: every row is ranked whole.
+"""Scores and conformal p-values of all classes, with every row ranked completely.
 
-The loops take float64 only, which holds every float32: next to sorting a row, copying it costs nothing.
+The loops are compiled for float64 only: the time of converting float32 is negligible compared with sorting.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from pippin._engine.numba_engine.rowwise import Numbers, compiled_formula, lowes
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE
 
-_STEPS = 4  # places looked at one by one before a binary search
+_STEPS = 4  # steps of linear search before binary search
 
 
 def order_of(block: Floats) -> NDArray[np.int64]:
@@ -24,7 +24,7 @@ def order_of(block: Floats) -> NDArray[np.int64]:
         keys |= np.arange(block.shape[1])
         keys.sort(axis=1)
         return keys & 0x7FFFFFFF
-    order = np.argsort(-block, axis=1)  # with SIMD, but not stable
+    order = np.argsort(-block, axis=1)  # uses SIMD, but is not stable
     ranked = np.take_along_axis(block, order, axis=1)
     tied = (ranked[:, 1:] == ranked[:, :-1]).any(axis=1)
     order[tied] = np.argsort(-block[tied], axis=1, kind="stable")
@@ -45,7 +45,7 @@ def _scores_by_rank(block: Vector, i: int, order: Codes, table: Vector, c: Numbe
 
 @entry_point
 def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector) -> None:
-    """Write the score of every class, in the columns' own order."""
+    """Write the score of every class, in the order of the columns."""
     n_classes = block.shape[1]
     by_rank = np.empty(n_classes)
     for i in range(block.shape[0]):
@@ -57,18 +57,18 @@ def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: V
 
 @entry_point
 def run_ends(scores: Vector, offsets: Codes) -> Codes:
-    """Return where the run of scores equal to each one ends, within its cell."""
+    """Return for each score the end of the run of equal scores in its category."""
     ends = np.empty(scores.size, np.int64)
-    for cell in range(offsets.size - 1):
-        stop = offsets[cell + 1]
-        for i in range(stop - 1, offsets[cell] - 1, -1):
+    for category in range(offsets.size - 1):
+        stop = offsets[category + 1]
+        for i in range(stop - 1, offsets[category] - 1, -1):
             ends[i] = ends[i + 1] if i + 1 < stop and scores[i + 1] == scores[i] else i + 1
     return ends
 
 
 @part
 def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
-    """Return the first place from `low` to `stop` whose score is not smaller: a few steps, then binary search."""
+    """Return the first index from `low` to `stop` whose score is not smaller, by linear, then binary search."""
     near = min(low + _STEPS, stop)
     while low < near and scores[low] < score:
         low += 1
@@ -89,16 +89,16 @@ def p_values(
     u: Vector,
     v: Vector,
     group: Codes,
-    cells: Indices,
+    categories: Indices,
     offsets: Codes,
     calibration: Vector,
     ends: Codes,
     p: Vector,
 ) -> None:
-    """Write the p-value of every class against the sorted calibration scores of its cell; see `Held`.
+    """Write the p-value of every class among the sorted calibration scores of its category; see `SortedScores`.
 
-    A v below 0 stands for p-values that are not smoothed. Scores grow with the rank, so the place among the scores of a
-    cell only moves up while the cell stays the same.
+    A negative v means p-values that are not smoothed. Scores do not decrease with the rank, so while the category stays
+    the same, the search continues from the last position.
     """
     n_classes = block.shape[1]
     by_rank = np.empty(n_classes)
@@ -108,13 +108,13 @@ def p_values(
         last, low = -1, 0
         for rank in range(n_classes):
             k, score = order[rank], by_rank[rank]
-            cell = cells[group[i], k]
-            begin, stop = offsets[cell], offsets[cell + 1]
-            low = _first_at_least(calibration, low if cell == last else begin, stop, score)
+            category = categories[group[i], k]
+            begin, stop = offsets[category], offsets[category + 1]
+            low = _first_at_least(calibration, low if category == last else begin, stop, score)
             high = ends[low] if low < stop and calibration[low] == score else low
             larger, equal = stop - high, high - low
             if v[i] < 0:
                 p[i, k] = (1 + larger + equal) / (stop - begin + 1)
             else:
                 p[i, k] = (larger + v[i] * (1 + equal)) / (stop - begin + 1)
-            last = cell
+            last = category

@@ -1,7 +1,7 @@
-"""Lazy partial sort of one row: its classes by falling probability, in bands, ranked only as far as needed.
+"""Partial sort of one row: classes by falling probability, ranked only as far as needed, in bands.
 
-A band holds the classes whose probability lies between two limits. A vectorized comparison gives 64 classes as the bits
-of one word, and only the classes of a band are appended and sorted. Ties keep their order, by rising class.
+A band contains the classes with probabilities between two limits. A vectorized comparison of 64 classes with a limit
+yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked by rising class.
 """
 
 from typing import Any
@@ -13,19 +13,20 @@ from pippin._engine.numba_engine.row_checks import number_of
 from pippin._runtime.arrays import Codes, Floats, Indices
 
 WORD = 64
-FIRST_BAND = 1 / 32  # at most 32 classes reach it
-FEW = 8  # classes that insertion sort takes
-_RUN = 256  # classes that are sorted by counting
-_LANES = 16
-_DIGIT = 11  # bits of radix sort
+FIRST_BAND = 1 / 32  # lower limit of the first band: at most 32 classes reach it
+FEW = 8  # classes up to which insertion sort is used
+_RUN = 256  # classes up to which ranks are found by counting larger probabilities
+_LANES = 16  # padding for SIMD
+_DIGIT = 11  # bits of a digit of radix sort
 _MASK = (1 << _DIGIT) - 1
-_MODEST = 32  # the first band is adapted after sets of at most this many classes
-_LOWER, _HIGHER = 0.8, 1.02  # factors after a set that did not fit, or fitted; they balance if one in ten does not
+_MODEST = 32  # size of a set up to which the first band is adapted to it
+# Factors of the first band after a set that exceeded it and one that did not; they balance if one in ten exceeds it.
+_LOWER, _HIGHER = 0.8, 1.02
 _ONE = np.uint64(1)
 
 
 def _bit_numbers() -> tuple[np.uint64, Any]:
-    """Return a de Bruijn factor and the number of a single bit by the first six bits of its product."""
+    """Return a de Bruijn factor, and a table of bit numbers by the top six bits of the product of factor and bit."""
     factor = 0x03F79D71B4CB0A89
     numbers = np.zeros(WORD, np.uint8)
     for number in range(WORD):
@@ -39,7 +40,7 @@ _FACTOR, _NUMBERS = _bit_numbers()
 
 @part
 def sort_buffers(block: Floats) -> tuple[Indices, Floats, Indices, Codes]:
-    """Return `order`, which begins with a row's ranked classes, and the scratch `values`, `counts` and `keys`."""
+    """Allocate `order`, whose first half gets the ranked classes of a row, and the scratch arrays of `sort_many`."""
     n_classes = block.shape[1]
     values, counts = np.zeros(_RUN + _LANES, block.dtype), np.zeros(1 << _DIGIT, np.int32)
     return np.zeros(2 * n_classes + _LANES, np.int32), values, counts, np.zeros(2 * n_classes, np.int64)
@@ -47,8 +48,12 @@ def sort_buffers(block: Floats) -> tuple[Indices, Floats, Indices, Codes]:
 
 @inlined_part
 def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Return the bits of the WORD classes from `start` on whose probability is at least `limit`."""
-    word, row, first = np.uint64(0), np.uint64(i), np.uint64(start)  # unsigned indices: no check for negative ones
+    """Return a word whose bit j is set if class `start + j` has at least the probability `limit`."""
+    word, row, first = (
+        np.uint64(0),
+        np.uint64(i),
+        np.uint64(start),
+    )  # unsigned indices need no check for negative values
     for j in range(np.uint64(WORD)):
         word |= np.uint64(block[row, first + j] >= limit) << j
     return word
@@ -56,7 +61,7 @@ def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Return the bits of the classes from `start` on, at most WORD, whose probability is at least `limit`."""
+    """Like `_word_at_least`, also where fewer than WORD classes are left."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
         first = min(start, n_classes - WORD)  # the last word ends with the row
@@ -69,9 +74,9 @@ def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) -> int:
-    """Append the classes of a word's bits; return the new size.
+    """Append the classes of the set bits of a word to `order`; return the new size.
 
-    Each class is in one band, so there is room for all, unless another thread writes to the row.
+    The size is limited to `n_classes`, which only matters if another thread changes the row.
     """
     while word != 0 and size < n_classes:
         rest = word & (word - _ONE)
@@ -83,7 +88,7 @@ def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) ->
 
 @inlined_part
 def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> None:
-    """Sort order[begin:end], if at most FEW, by falling probability; ties keep their order."""
+    """Insertion sort of at most FEW classes order[begin:end] by falling probability; stable."""
     for place in range(begin + 1, end if end - begin <= FEW else begin):
         k, hole = order[place], place
         p = block[i, k]
@@ -97,10 +102,10 @@ def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> Non
 def sort_many(
     block: Floats, bits: Any, i: int, order: Indices, begin: int, end: int, values: Floats, counts: Indices, keys: Codes
 ) -> None:
-    """Sort order[begin:end] by falling probability; ties keep their order. The second half of `order` is scratch."""
+    """Sort order[begin:end] by falling probability; stable. The second half of `order` is scratch memory."""
     size, half = end - begin, order.size // 2
     if size <= _RUN:
-        # Rank by counting: the position of a class is the number of larger probabilities, counted with SIMD.
+        # The rank of a class is the number of larger probabilities, which are counted with SIMD.
         larger, padded = 0, (size + _LANES - 1) // _LANES * _LANES
         for j in range(padded):
             values[j], counts[j] = -1, 0
@@ -113,14 +118,14 @@ def sort_many(
                 counts[j] += np.int32(p > v) + np.int32(q > v) + np.int32(r > v) + np.int32(s > v)
         for j in range(size):
             larger += counts[j]
-        if 2 * larger < size * (size - 1):  # there are ties
+        if 2 * larger < size * (size - 1):  # ties
             for a in range(size):
                 for j in range(a + 1, size):
                     counts[j] += values[a] == values[j]
         for j in range(size):
             order[begin + counts[j]] = order[half + j]
     if size > _RUN:
-        # Radix sort, least significant digit first, of bit patterns that are negated so that the largest comes first.
+        # Radix sort of bit patterns, least significant digit first, subtracted from the maximum for falling order.
         n_bits, largest = 8 * block.itemsize - 1, np.int64(np.iinfo(np.int64).max)
         source, target = 0, keys.size // 2
         for j in range(size):
@@ -147,7 +152,7 @@ def sort_many(
 
 @inlined_part
 def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: Indices) -> int:
-    """Append the classes with low <= p < high to the `known` ones; return how many there are then."""
+    """Append the classes with low <= p < high to the first `known` ones of `order`; return the new number."""
     size = known
     for start in range(0, block.shape[1], WORD):
         word = _at_least(block, i, start, low)
@@ -159,7 +164,7 @@ def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: 
 
 @inlined_part
 def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) -> int:
-    """Collect the classes before a label: larger probability, or equal and smaller index; return their number."""
+    """Collect the classes that rank before a label; return their number."""
     own, size = block[i, label], 0
     above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger number
     for start in range(0, block.shape[1], WORD):
@@ -172,7 +177,7 @@ def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) 
 
 @inlined_part
 def is_first(block: Floats, i: int, label: int) -> bool:
-    """Return True if no class before the label has the same probability."""
+    """Return True if no class with a smaller index than the label has the same probability."""
     tied = False
     for k in range(label):
         tied |= block[i, k] == block[i, label]
@@ -193,7 +198,7 @@ def second_largest(block: Floats, bits: Any, i: int, top: Any) -> Any:
 
 @inlined_part
 def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
-    """Return the largest probability of row i but that of one class."""
+    """Return the largest probability of row i other than that of the label."""
     none = bits.dtype.type(-1)
     pattern = none
     for k in range(block.shape[1]):
@@ -203,9 +208,10 @@ def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
 
 @part
 def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
-    """Return the limit of the next band, below `low`.
+    """Return the lower limit of the next band, below `low`.
 
-    It is half the largest probability m that is left, or 16·m², since a walk that has come so far may go on for long.
+    It is min(m/2, 16·m²), where m is the largest probability below `low`: bands get wider, since a set that reaches
+    small probabilities may contain many more.
     """
     none, real = bits.dtype.type(-1), block.dtype.type
     pattern = none
@@ -219,7 +225,7 @@ def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
 def rank_more(
     block: Floats, bits: Any, i: int, low: Any, known: int, order: Indices, values: Floats, counts: Indices, keys: Codes
 ) -> tuple[int, Any]:
-    """Rank the next band, below `low`; return how many classes are known then, and the new limit."""
+    """Rank the next band, below `low`; return the number of ranked classes, and the new limit."""
     limit = next_limit(block, bits, i, low)
     size = collect_band(block, i, limit, low, known, order)
     sort_few(block, i, order, known, size)
@@ -230,7 +236,7 @@ def rank_more(
 
 @part
 def adapted(first_band: float, size: int, fits: bool) -> float:
-    """Return the first band for the next row: lower if this row's set did not fit into it, else a little higher."""
+    """Return the limit of the first band for the next row: lower if the set of this row exceeded it, else higher."""
     if size > _MODEST:
         return first_band
     return min(first_band * _HIGHER, FIRST_BAND) if fits else first_band * _LOWER

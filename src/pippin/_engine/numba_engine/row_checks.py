@@ -1,4 +1,4 @@
-"""Validation of one row on the way: a quick test that flags every row that may be no distribution."""
+"""Fast test of rows during ranking: every row that may be no probability distribution is counted as suspect."""
 
 from typing import Any
 
@@ -8,9 +8,8 @@ from pippin._engine.numba_engine.compilation import inlined_part, part, unordere
 from pippin._runtime.arrays import Floats
 from pippin._validation.rows import SUM_TOLERANCE
 
-_DOUBTFUL = SUM_TOLERANCE / 2  # a sum in float32 that is farther from 1 is checked again in float64
-
-_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13
+_DOUBTFUL = SUM_TOLERANCE / 2  # distance of a float32 sum from 1 beyond which the row is checked again in float64
+_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # rows and probabilities that are scanned before ranking, at most
 
 
 @unordered_part
@@ -39,7 +38,7 @@ def _has_negative(block: Floats, i: int) -> bool:
 
 @part
 def number_of(pattern: Any, block: Floats) -> Any:
-    """Return the number of a bit pattern of the block's type; 0 for a negative one, as of -0.0."""
+    """Return the float with a bit pattern, in the type of the block; 0 for negative patterns such as that of -0.0."""
     if block.itemsize == 4:
         return block.dtype.type(np.int32(max(pattern, 0)).view(np.float32))
     return block.dtype.type(np.int64(max(pattern, 0)).view(np.float64))
@@ -47,16 +46,15 @@ def number_of(pattern: Any, block: Floats) -> Any:
 
 @part
 def rows_at_once(n_classes: int) -> int:
-    """Return how many rows to scan before they are ranked: as many as the first cache holds."""
+    """Return the number of rows to scan before ranking them: as many as fit into the first-level cache."""
     return max(1, min(_MOST_AT_ONCE, _ENTRIES_AT_ONCE // n_classes))
 
 
 @inlined_part
 def scan_rows(block: Floats, bits: Any, first: int, last: int, tops: Floats) -> int:
-    """Write the maximum of each of some rows, −1 of a broken one; return the number of suspect rows.
+    """Write the maximum of each row, −1 for a broken row; return the number of suspect rows.
 
-    Several rows are scanned before any is ranked: mispredicted branches of a ranking would discard the scan of the next
-    row.
+    Several rows are scanned before any is ranked: mispredicted branches during ranking would stall the scan.
     """
     suspects = 0
     for i in range(first, last):
@@ -73,19 +71,19 @@ def scan_rows(block: Floats, bits: Any, first: int, last: int, tops: Floats) -> 
 
 @part
 def is_suspect_sum(total: Any) -> bool:
-    """Return True if a row of this sum must be checked again; NaN and infinity are."""
+    """Return True if a row with this sum must be checked again; also for NaN and infinity."""
     return not abs(total - 1.0) <= _DOUBTFUL
 
 
 @part
 def is_broken(total: Any, negative: bool) -> bool:
-    """Return True if a row has a negative, infinite or NaN entry, and so no ranking."""
+    """Return True if a row has a negative, infinite or NaN entry, so that it cannot be ranked."""
     return negative | (not total < np.inf)
 
 
 @unordered_part
 def check_row(row: Floats) -> tuple[bool, bool]:
-    """Return (suspect, broken): a row must be checked again; it has a negative, infinite or NaN entry."""
+    """Return whether a row is suspect and must be checked again, and whether it is broken; see `is_broken`."""
     total, negative = row.dtype.type(0), False
     for k in range(row.size):
         total += row[k]

@@ -1,11 +1,11 @@
-"""Row-wise loop: sets and label scores of any score, one row after another, for rows of many classes.
+"""Row-wise loop: sets and label scores, one row after another, for any score and many classes.
 
-A set is found by walking down the ranking until a score exceeds the threshold. Two things keep the ranked part short.
-The first band is the probability that a member must have at least, where the formula gives one. And behind it, one
-evaluation of the formula at the limit of the band shows that no further class can be a member: the score of a class
-that is ranked later is never smaller, since rounding is monotone.
+To find a set, the loop walks down the ranking until a score exceeds the threshold. Only a part of a row is ranked.
+Where the formula gives a lower bound on the probability of a member, it is the limit of the first band. At the end of a
+band, the score at the band's limit is a lower bound on all later scores, since scores do not decrease with the rank and
+rounding is monotone; if it exceeds the threshold, the walk ends.
 
-Arrays are passed one by one, and only numbers in tuples: numba counts references to arrays in tuples.
+Arrays are passed one by one, and only numbers in tuples, since numba counts references to arrays in tuples.
 """
 
 from typing import Any, NamedTuple, cast
@@ -18,14 +18,14 @@ from pippin._engine.numba_engine.row_checks import rows_at_once, scan_rows
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
 
-ZERO = cast(int, np.int64(0))  # for a literal 0 as an argument, numba compiles another specialization
-_ROUNDING = 1e-6  # more than a limit is off in float32, in units of the formula's largest term
+ZERO = cast(int, np.int64(0))  # numba would compile another specialization for the literal 0
+_ROUNDING = 1e-6  # exceeds the relative rounding error of a limit in float32
 
 compiled_formula = inlined_part(formula)
 
 
 class Numbers(NamedTuple):
-    """Coefficients of a score without its table; see `Coefficients`."""
+    """Coefficients of a score without its table, as plain numbers; see `Coefficients`."""
 
     constant: float
     second: float
@@ -35,10 +35,11 @@ class Numbers(NamedTuple):
 
 @part
 def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
-    """Return (base, slope): most members but the best one have at least the probability base + slope·p[1].
+    """Return (base, slope): members of rank 2 and higher have about the probability base + slope·p[1] or more.
 
-    Solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], a < 0. The left side is a lower bound of s(r), r > 1, and
-    equal to it for IP and the margin. `members` evaluates the formula at the limit, so one too high costs time only.
+    This solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], where a < 0. The left side is a lower bound on s(r)
+    for r > 1, and equal to s(r) for IP and the margin. `members` evaluates the formula at the limit, so that an
+    inaccurate limit costs time only.
     """
     own, base, slope = table[1, OWN], 0.0, 0.0
     if np.isnan(c.price) and own < 0:
@@ -52,9 +53,9 @@ def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, f
 def lowest_ratio(
     block: Floats, i: int, order: Any, price: float, enough: float, known: int, m: int, mass: float, tau: float
 ) -> tuple[int, float, float]:
-    """Continue SOCOP's τ over the known ranks from m on, as long as the ratio falls and exceeds `enough`.
+    """Continue the search of SOCOP's τ over the `known` ranks from m on, while the ratio falls and exceeds `enough`.
 
-    Return the next m, or −1 at the end, the mass of the ranks before it, and the ratio.
+    Return the next m (−1 if the search ended), the mass of the ranks before it, and the lowest ratio.
     """
     while (m > 0) & (m < known):
         mass += np.float64(block[i, order[m]])
@@ -69,7 +70,7 @@ def lowest_ratio(
 def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, out: Vector) -> int:
     """Write the score of one class per row; return the number of suspect rows.
 
-    The rank is found only as far as the score depends on it: not for IP, 0 or 1 for the margin and SOCOP.
+    The rank is computed only if the score depends on it: not at all for IP, only whether it is 0 for margin and SOCOP.
     """
     c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
     order, values, counts, keys = partial_sort.sort_buffers(block)
@@ -92,7 +93,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
                 is_best = partial_sort.is_first(block, i, labels[i])
             if is_best and c.second != 0.0:
                 mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
-            # The classes that the score depends on.
+            # Collect and sort the classes that the score depends on.
             if not is_best and top >= 0:
                 low = min(top, block.dtype.type(partial_sort.FIRST_BAND))
                 if linear:
@@ -102,7 +103,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
                 partial_sort.sort_few(block, i, order, ZERO, size)
                 if size > partial_sort.FEW:
                     partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
-                # Its rank and M.
+                # Compute the rank of the label and M.
                 if linear:
                     rank, mass = size, 0.0
                     for above in range(rank):
@@ -131,11 +132,11 @@ def members(
     begin: int,
     found: Indices,
 ) -> tuple[int, int, int]:
-    """Write sizes and members, best first, of the sets of row `begin` and those after it, while `found` has room.
+    """Write sizes and members, most probable first, of the sets from row `begin` on, until `found` is nearly full.
 
-    Return the first row without a set, the number of members, and the number of suspect rows. Limits are one number
-    per group, or one for each of its classes; no rank limits are an array without rows. Without groups, `group` is
-    empty and the first row of the limits counts.
+    Return the first row that was not processed, the number of members, and the number of suspect rows. `score_limits`
+    and `rank_limits` have one row per group, and one column per class or one for all classes; without rank limits,
+    `rank_limits` has no rows. Without groups, `group` is empty and the first row of the limits is used.
     """
     c, (n, n_classes), first_band = Numbers(*numbers), block.shape, partial_sort.FIRST_BAND
     order, values, counts, keys = partial_sort.sort_buffers(block)
@@ -171,7 +172,7 @@ def members(
         first_size = known
         if c.second != 0.0:
             mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
-        # Where M depends on the best class only (IP, margin), find the last member backwards from the end of the band.
+        # If M depends on the best class only (IP, margin), search the last member backwards from the end of the band.
         rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
         while rank > 1:
             last = np.float64(block[i, order[rank - 1]])
@@ -181,12 +182,12 @@ def members(
             rank -= 1
         if rank == 1:
             rank = 0
-        for place in range(4):  # whatever the size: most have no more
+        for place in range(4):  # copied without a branch on the size: most sets have at most four members
             found[used + place] = order[place]
         for place in range(4, rank):
             found[used + place] = order[place]
         size = rank
-        # Walk down the ranks.
+        # Walk down the ranking.
         while rank < n_classes:
             if rank == 1 and not linear:
                 enough = -np.inf if by_class else threshold

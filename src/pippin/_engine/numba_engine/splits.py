@@ -1,7 +1,7 @@
 """Repeated random splits of sorted rows: the classes near the threshold, and counts on many splits.
 
-Equals `numpy_engine.py` to the last bit. Rows are sorted in descending order, so that the rank of a class is its
-position and the mass above it is a running sum.
+Rows are sorted in descending order, so that the rank of a class is its position and the mass above it a running sum.
+Results are equal to those of `numpy_engine.py` to the last bit.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, 
 
 @entry_point
 def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Set sizes at the threshold `low`, and the classes that enter between `low` and `high`: see `NearPlaces`.
+    """Return set sizes at the threshold `low`, and the classes that enter up to `high`; see `NearPlaces`.
 
     The first pass counts the classes, the second writes them.
     """
@@ -68,7 +68,7 @@ def _score(near: NearPlaces, c: Coefficients, j: int, u: Vector) -> Any:
 
 @part
 def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector) -> Any:
-    """k-th smallest calibration score of a split; NaN if it is not among the near places."""
+    """Return the k-th smallest calibration score of a split, or NaN if it is not among the places."""
     below, unsure = 0, 0
     for i in range(calibration.size):
         below += calibration[i] & near.sure[i]
@@ -85,9 +85,10 @@ def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u:
 def _entering(
     near: NearPlaces, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
 ) -> tuple[int, int, int, int, int]:
-    """Count the places before `stop` that enter a set of a test row: labels, all, those of rank 0 and of rank 1.
+    """Count the places before `stop` that enter the set of a test row: labels, all places, rank 0, and rank 1.
 
-    The last count is that of rank 0 minus that of rank 1, in rows whose label has rank 0.
+    The last result is the number of rank 0 minus that of rank 1 in rows whose label has rank 0. If `sure`, all places
+    before `stop` enter the set of their row.
     """
     labels, places, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):
@@ -105,7 +106,7 @@ def _entering(
 
 @entry_point
 def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Fill `counts`, one row per split: see `protocol.Engine.count_splits`."""
+    """Write a row of `counts` per split; see `protocol.Engine.count_splits`."""
     scores = np.empty(near.labels.size + 1)
     for s in range(chosen.shape[0]):
         calibration = chosen[s]

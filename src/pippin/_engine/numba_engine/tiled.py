@@ -1,11 +1,11 @@
-"""Tiled loop: sets and label scores of few classes, many rows at a time.
+"""Tiled loop: sets and label scores of many rows at a time, for few classes.
 
-A tile holds the rows of a block as columns, one line per class, so that each step of the computation is one SIMD
-operation on several rows. The entries are integer keys, the bit pattern of the probability above the class number
-counted downwards, so that one integer comparison ranks by falling probability and ties by rising class. A sorting
-network (Batcher's odd-even merge sort) ranks all columns, and the formula runs down the ranks.
+A tile is the transpose of some rows: one line per class, one column per row, so that SIMD operations process several
+rows at once. Its entries are integer keys: the bit pattern of the float32 probability in the high bits, and 255 minus
+the class index in the low bits. One integer comparison so ranks by falling probability, and ties by rising class. A
+sorting network (Batcher's odd-even merge sort) ranks all columns, then the score formula is evaluated rank by rank.
 
-A float64 is rounded to float32 in its key; columns in which two keys share a probability are then sorted again.
+For float64, keys are rounded to float32, and columns in which two keys share a probability are sorted again.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE
 
 WIDTH = 256  # rows of a tile
-_PADDING = 8  # more columns: lines that begin a power of two apart share cache sets
-_CACHE_LINE = 8  # integers of 64 bits
-_AT_ONCE = 8
+_PADDING = 8  # additional columns: lines at distances of a power of two would share cache sets
+_CACHE_LINE = 8  # 64-bit integers of a cache line
+_AT_ONCE = 8  # rows that are transposed at once
 _LAST = 0xFF  # class k has _LAST − k in the low bits of its key
 
 
@@ -52,7 +52,7 @@ def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
     """Write the keys of some rows into the columns of a tile; return the number of suspect rows."""
     (rows, n_classes), suspects, negative = bits.shape, 0, np.int64(0)
     whole = rows - rows % _AT_ONCE
-    for first in range(0, whole, _AT_ONCE):  # several rows at once: a few registers are transposed
+    for first in range(0, whole, _AT_ONCE):  # transpose _AT_ONCE rows in registers
         for k in range(n_classes):
             for i in range(_AT_ONCE):
                 keys[k, first + i] = _key(bits[first + i, k], k)
@@ -77,7 +77,7 @@ def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
 
 @part
 def _sort(keys: Codes, pairs: Indices) -> None:
-    """Sort all columns downwards."""
+    """Sort all columns in falling order by the comparators `pairs`."""
     for pair in range(pairs.shape[0]):
         a, b = pairs[pair, 0], pairs[pair, 1]
         for i in range(WIDTH):
@@ -93,7 +93,7 @@ def _class_of(key: int) -> int:
 
 @part
 def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) -> None:
-    """Sort those columns again whose float64 probabilities may differ where their keys do not."""
+    """Sort columns with equal float32 keys again by their float64 probabilities."""
     n_classes = block.shape[1]
     for i in range(WIDTH):
         tied[i] = 0
@@ -112,7 +112,7 @@ def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) 
 
 @part
 def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single: Any, line: Vector) -> None:
-    """Write the probabilities at a rank; `single` are the float32 numbers in the keys of a tile."""
+    """Write the probability at a rank of every column; `single` are the keys viewed as float32."""
     if block.itemsize == 4:
         for i in range(WIDTH):
             line[i] = single[rank, 2 * i + 1]
@@ -125,7 +125,7 @@ def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single
 def _lowest_ratios(
     block: Floats, begin: int, rows: int, keys: Codes, single: Any, mu: float, line: Vector, above: Vector, tau: Vector
 ) -> None:
-    """Write SOCOP's τ of all columns."""
+    """Write SOCOP's τ of every column."""
     for i in range(WIDTH):
         above[i], tau[i] = 0.0, np.inf
     for m in range(1, block.shape[1]):
@@ -144,7 +144,7 @@ def _lowest_ratios(
 
 @part
 def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
-    """Return the lowest key of a member, for scores of a class that depend on its own probability only."""
+    """Return the lowest key of a member by bisection, for scores that depend on the probability of the class only."""
     low, high = np.int64(0), np.int64(0x7F800000)  # bit patterns of 0 and of infinity
     while low < high:
         middle = (low + high) >> 1
@@ -158,11 +158,11 @@ def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
 
 @inlined_part
 def _tile(n_classes: int) -> Codes:
-    """Return a tile that begins a cache line: SIMD operations across the ends of lines take half as long again."""
+    """Allocate a tile aligned to a cache line: SIMD operations that cross cache lines take 1.5 times as long."""
     size = n_classes * (WIDTH + _PADDING)
-    room = np.zeros(size + _CACHE_LINE, np.int64)
-    skipped = _CACHE_LINE - (np.int64(room.ctypes.data) >> 3) % _CACHE_LINE
-    return room[skipped : skipped + size].reshape(n_classes, WIDTH + _PADDING)
+    buffer = np.zeros(size + _CACHE_LINE, np.int64)
+    skipped = _CACHE_LINE - (np.int64(buffer.ctypes.data) >> 3) % _CACHE_LINE
+    return buffer[skipped : skipped + size].reshape(n_classes, WIDTH + _PADDING)
 
 
 @entry_point
@@ -177,16 +177,16 @@ def members(
     sizes: Codes,
     found: Indices,
 ) -> tuple[int, int]:
-    """Write sizes and members, best first, of all sets; return the number of members and of suspect rows.
+    """Write sizes and members, most probable first, of all sets; return the numbers of members and of suspect rows.
 
-    `found` has room for all classes of all rows, and two more.
+    `found` has n · K + 2 elements, for all classes of all rows and two more.
     """
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, used, suspects = _tile(n_classes), 0, 0
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
     line, mass, above, tile_u = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
     counts = np.zeros(WIDTH, np.int64)
-    by_key = c.reach == 0 and block.itemsize == 4  # one bound on the keys holds for all classes
+    by_key = c.reach == 0 and block.itemsize == 4  # membership is a comparison of keys
     lowest = _lowest_key(table, c, threshold) if by_key else 0
     for begin in range(0, n, WIDTH):
         rows = min(WIDTH, n - begin)
@@ -214,13 +214,13 @@ def members(
                 inside += enters
             if inside == 0:
                 break
-            if linear and (c.reach > 1 or rank == 0):  # else M stays the same
+            if linear and (c.reach > 1 or rank == 0):  # else M does not change
                 for i in range(WIDTH):
                     mass[i] = (mass[i] if rank > 0 else 0.0) + weight * line[i]
         for i in range(rows):
             size = counts[i]
             sizes[begin + i] = size
-            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # most have no more
+            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # most sets have at most two
             for rank in range(2, size):
                 found[used + rank] = _class_of(keys[rank, i])
             used += size
@@ -245,7 +245,7 @@ def label_scores(
             wanted[i] = labels[begin + i]
         for i in range(WIDTH):
             places[i], mass[i] = 0, 0.0
-        if c.reach == 1:  # no ranking: the score depends on the largest other probability only
+        if c.reach == 1:  # no ranking needed: the score depends on the largest other probability only
             for k in range(n_classes):
                 for i in range(WIDTH):
                     places[i] = max(places[i], keys[k, i] if k != wanted[i] else 0)
