@@ -67,16 +67,6 @@ def public_functions():
 PUBLIC = dict(public_functions())
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_every_argument_is_documented(name):
-    """Under Args, by name."""
-    given = [key for key in inspect.signature(PUBLIC[name]).parameters if key not in ("self", "args", "kwargs")]
-    text = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.getdoc(PUBLIC[name]) or "", re.DOTALL | re.MULTILINE)
-    told = re.findall(r"^    (\w+):", text.group(1), re.MULTILINE) if text else []
-    assert [key for key in given if key not in told] == []
-    assert [key for key in told if key not in given] == []
-
-
 FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "sets", "labels", "weights", "folds", "utility")
 FIRST = (*FIRST, "loss", "predictor", "new_probs")
 THEN = ("score", "scores", "alpha", "level")

@@ -234,7 +234,11 @@ class Decider(rules.Calibrated):
         return plot_decider(self, ax)
 
     def describe(self) -> str:
-        """Describe the decider and its guarantee in one sentence."""
+        """Describe the decider and its guarantee in one sentence.
+
+        Returns:
+            The sentence.
+        """
         head = f"Decisions between {', '.join(self.utility.actions)}, from {self.n_calibration:,} rows:"
         if np.isinf(self.betas).all():
             safe = self.utility.actions[self._policy.safe]

@@ -205,7 +205,11 @@ class RiskController(SavedDataclass):
         return self._predictor.plot(ax)
 
     def describe(self) -> str:
-        """Describe the controller and its guarantee in one sentence."""
+        """Describe the controller and its guarantee in one sentence.
+
+        Returns:
+            The sentence.
+        """
         return (
             f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets have an "
             f"expected loss of at most {self.level:g}, out of a largest loss of {self.bound:g}."

@@ -201,7 +201,11 @@ class SelectiveClassifier(SavedDataclass):
         return plot_thresholds(names, self.thresholds, notes, titles, ax)
 
     def describe(self) -> str:
-        """Describe the classifier and its guarantee in one sentence."""
+        """Describe the classifier and its guarantee in one sentence.
+
+        Returns:
+            The sentence.
+        """
         if np.isinf(self.thresholds).all():
             return f"Acts on nothing: from {self.n_calibration:,} rows, {100 * self.error:g}% cannot be certified."
         whom = "of those acted on" if self.per is None else "of those acted on as each class"

@@ -184,7 +184,11 @@ class Monitor(state.Resumable):
         return None if self.alarm is None else self.alarm.changepoint
 
     def describe(self) -> str:
-        """Describe the rows and alarms so far in one sentence."""
+        """Describe the rows and alarms so far in one sentence.
+
+        Returns:
+            The sentence.
+        """
         rows = f"{self.n_rows:,} rows {'with' if self._labeled else 'without'} labels"
         if self.alarm is not None:
             alarms = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""

@@ -92,7 +92,11 @@ class RiskMonitor(Resumable):
         return risk_lower_bound(self.n_missed, self.n_rows - self.n_missed, self.delta)
 
     def describe(self) -> str:
-        """Describe the outcomes so far in one sentence."""
+        """Describe the outcomes so far in one sentence.
+
+        Returns:
+            The sentence.
+        """
         missed = f"{self.n_missed:,} of {self.n_rows:,} labels were missed"
         bound = f"the rate is at least {100 * self.lower_bound:.3g}%"
         verdict = "violated" if self.drift_detected else "not refuted"

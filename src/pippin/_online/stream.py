@@ -226,7 +226,11 @@ class Stream(state.Resumable):
         used[byte] |= bit
 
     def describe(self) -> str:
-        """Describe the coverage so far in one sentence."""
+        """Describe the coverage so far in one sentence.
+
+        Returns:
+            The sentence.
+        """
         target = f"{100 * (1 - self.predictor.alpha):g}% were requested"
         if not self.n_learnt:
             return f"No labels yet; {target}."
