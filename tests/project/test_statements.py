@@ -171,3 +171,17 @@ def test_u_is_always_an_argument_in_c():
     predictor = pippin.calibrate(DATA.probs[KNOWN], DATA.labels[KNOWN], "ip")
     header = c_header(predictor)
     assert re.search(r"pippin_predict\(const double \*\w+, double u,", header), header[:3000]
+
+
+def test_the_table_of_scores_is_what_its_code_prints(capsys):
+    """choosing.md: the block below the first table of sizes and singletons prints this table."""
+    text = (DOCS / "choosing.md").read_text().partition("### Embedded example")[2]
+    table, block = text.partition("```python\n")[0], text.partition("```python\n")[2].partition("```")[0]
+    exec(block, {})
+    printed: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        _, score, values = line.split(maxsplit=2)
+        printed.setdefault(score, []).append(values)
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table.replace("\xa0", " "), re.MULTILINE)
+    assert {score: values.split(" | ") for score, values in rows} == printed
+    assert len(printed) == 8
