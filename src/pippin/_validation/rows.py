@@ -226,6 +226,10 @@ def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str
     if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1.1):
         if abs(total - 100.0) <= 100 * SUM_TOLERANCE and row.min() >= 0:
             return "sums to 100, expected 1", "these look like percentages, divide them by 100", None
+        if row.min() >= 0:
+            remedy = "divide each row by its sum, or pass from_logits=True if they are logits"
+            in_files = "add --normalize to divide each row by its sum, or --logits if they are logits"
+            return f"sums to {total:.4g}, expected 1", remedy, in_files
         in_files = "add --logits, or save them as the array logits of an .npz file"
         return f"sums to {total:.4g}, expected 1: these look like logits", "pass from_logits=True", in_files
     if row.min() < 0:
