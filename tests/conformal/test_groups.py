@@ -74,7 +74,7 @@ MISSING = {
 @pytest.mark.parametrize("given", MISSING.values(), ids=MISSING)
 def test_a_row_without_a_group_is_named(given):
     """Wherever groups are taken; it never becomes a group called nan or None."""
-    told = r"Row 3 has no group \((nan|None|<NA>)\), expected a whole number or text: give what is missing a name"
+    told = r"Row 3 has no group \((nan|None|<NA>)\), expected a whole number or text: name the missing groups"
     with pytest.raises(ValueError, match=told):
         pippin.calibrate(PROBS, LABELS, "ip", 0.3, groups=given)
     predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.3, groups=NAMES)

@@ -13,7 +13,7 @@ from scipy import stats
 
 import pippin
 from pippin._conformal.mondrian import single_category, sort_into_categories
-from pippin._conformal.rules import Request, mondrian_rule
+from pippin._conformal.rules import MondrianRule, Request
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._engine.protocol import Draws
@@ -53,7 +53,7 @@ def drawn(score, n, seed, smoothed):
 def ruled(score, categories, per=None):
     """Return a predictor of these categories without thresholds, on which p-values do not depend."""
     groups = (0, 1, 2) if per in ("group", "class and group") else None
-    rule = mondrian_rule(categories, per, groups)
+    rule = MondrianRule(categories, per, groups)
     return pippin.ConformalPredictor(score, 0.1, len(categories.scores), range(categories.lookup.shape[1]), rule)
 
 
@@ -320,7 +320,7 @@ def test_crepes_smoothed_p_values_given_its_draws():
     probs, labels, test, true = example(1999)
     calibration = pippin.scores.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))
-    rule = mondrian_rule(single_category(read_only(np.sort(calibration)), len(calibration), 12))
+    rule = MondrianRule(single_category(read_only(np.sort(calibration)), len(calibration), 12))
     request = Request(as_rows(test), Draws(np.zeros(len(test)), theta), range(12))
     theirs = peers.crepes_p_values(calibration, pippin.scores.score(test, true, "topk"), smoothing=True, seed=3)
     assert np.array_equal(rule.label_p_values(request, pippin.scores.topk(), true), theirs)

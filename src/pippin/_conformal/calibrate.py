@@ -17,11 +17,11 @@ from pippin._conformal.mondrian import (
     ScoredLabels,
     Taxonomy,
     as_levels,
-    single_category,
+    as_taxonomy,
     warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import Rule, UnitsRule, WeightedRule, as_weights, mondrian_rule, warned
+from pippin._conformal.rules import MondrianRule, Rule, UnitsRule, WeightedRule, as_weights, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -145,9 +145,7 @@ def calibrate(
     >>> round(predictor.threshold, 4)
     1.7291
     """
-    taxonomy = (
-        None if per is None and groups is None and unseen == "error" else Taxonomy(per or "group", groups, unseen)
-    )
+    taxonomy = as_taxonomy(per, groups, unseen)
     every = (("units", units), ("weights", weights), ("folds", folds))
     options: dict[str, Any] = {name: value for name, value in every if value is not None}
     if hasattr(probs, "batches"):
@@ -188,7 +186,7 @@ class Settings(NamedTuple):
         score: the score, or its spelling in a sharpened calibration, which may be `socop(max_size=2)`.
         alpha: the significance level (miscoverage), or {kind: alpha}.
         seed: a seed or a Generator.
-        taxonomy: the Mondrian taxonomy; None for one threshold.
+        taxonomy: the Mondrian taxonomy; by default one category.
         options: the keywords units, weights and folds that are not None.
         confidence: probability over calibration sets that coverage is at least 1 − alpha; None for the mean.
     """
@@ -196,7 +194,7 @@ class Settings(NamedTuple):
     score: Any
     alpha: Any
     seed: Seed = None
-    taxonomy: Taxonomy | None = None
+    taxonomy: Taxonomy = Taxonomy()
     options: Mapping[str, Any] = MappingProxyType({})
     confidence: float | None = None
 
@@ -204,20 +202,20 @@ class Settings(NamedTuple):
         """Raise an InputError for keywords of two rules at once, or that a rule does not support."""
         taxonomy, confidence = self.taxonomy, self.confidence
         chosen = [f"{name}=" for name in self.options]
-        if taxonomy is not None:
+        if taxonomy.per is not None:
             chosen.append("per= or groups=")
         if isinstance(self.score, IpMs):
             chosen.append("score='ip/ms'")
         if len(chosen) > 1:
             raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
-        if taxonomy is None:
+        if taxonomy.per is None:
             as_levels(self.alpha, None)
         if confidence is None:
             return
         if not isinstance(confidence, int | float) or not 0 < confidence < 1:
             raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
-        if (chosen and taxonomy is None) or (taxonomy is not None and taxonomy.per == "rc3p"):
-            what = "per='rc3p'" if taxonomy is not None else chosen[0]
+        if taxonomy.per == "rc3p" or (chosen and taxonomy.per is None):
+            what = chosen[0] if taxonomy.per is None else "per='rc3p'"
             raise InputError(
                 f"Expected confidence= without {what}, whose coverage has no known distribution",
                 "leave one of them out",
@@ -255,10 +253,10 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
     """Return the predictor with one threshold or one per Mondrian category, and the text of a warning or None."""
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
-    groups = None if taxonomy is None else taxonomy.numbered_groups(rows)
+    groups = taxonomy.numbered_groups(rows)
     generator = generator_of(settings.seed)
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, generator))
-    ranks = ranks_from_1(rows, labels) if taxonomy is not None and taxonomy.per == "rc3p" else None
+    ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
     scored = ScoredLabels(scores, labels, groups, ranks)
     return predictor_of_scores(scored, classes, settings._replace(seed=generator))
 
@@ -272,16 +270,13 @@ def predictor_of_scores(
     """
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
     names = kinds = None
-    if taxonomy is None:
-        categories = single_category(scored.scores, n, len(classes))
-    elif taxonomy.per == "cluster":
+    if taxonomy.per == "cluster":
         categories, n, note = cluster_categories(
             scored.scores, scored.labels, len(classes), alpha, generator_of(generator)
         )
     else:
         categories, names, kinds = taxonomy.categorize(scored, classes)
-    per = None if taxonomy is None else taxonomy.name
-    rule, level = mondrian_rule(categories, per, names, kinds, confidence).at(alpha)
+    rule, level = MondrianRule(categories, taxonomy.name, names, kinds, confidence).at(alpha)
     return ConformalPredictor(score, level, n, classes, rule), note
 
 

@@ -291,20 +291,23 @@ class ScoredLabels(NamedTuple):
 
 
 class Taxonomy(NamedTuple):
-    """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for unseen groups."""
+    """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for unseen groups.
 
-    per: str | Mapping[Any, str]
+    With `per=None` there is one category, that of a marginal predictor.
+    """
+
+    per: str | Mapping[Any, str] | None = None
     groups: ArrayLike | None = None
     unseen: str = "error"
 
     @property
-    def name(self) -> str:
-        """Name of the taxonomy; "kind" for {class: kind}."""
-        return self.per if isinstance(self.per, str) else KIND
+    def name(self) -> str | None:
+        """Name of the taxonomy; "kind" for {class: kind}, None for one category."""
+        return self.per if self.per is None or isinstance(self.per, str) else KIND
 
     def check(self) -> None:
         """Raise an InputError if per, groups and unseen contradict each other."""
-        per, groups, unseen = self.name, self.groups, self.unseen
+        per, groups, unseen = self.name or "", self.groups, self.unseen
         if isinstance(self.per, str) and per not in PER:
             raise InputError(f"Expected per to be one of {', '.join(map(repr, PER))}, or {{class: kind}}, got {per!r}")
         if unseen not in UNSEEN:
@@ -334,22 +337,30 @@ class Taxonomy(NamedTuple):
 
         `names` are the names of the calibration rows' groups.
         """
-        if not isinstance(self.per, str):
+        if isinstance(self.per, Mapping):
             kinds = as_kinds(self.per, classes)
             return CategoryAssignment(kinds.codes[None].astype(np.int32), kinds.codes), None, kinds
         if names is None:
             return assign_by_class(len(classes)), None, None
         group_names: GroupNames = (*names, None) if self.unseen == "marginal" else names
-        return assign_by_group(len(names), len(classes), "class" in self.per, self.unseen), group_names, None
+        return assign_by_group(len(names), len(classes), self.per != "group", self.unseen), group_names, None
 
     def categorize(
         self, scored: ScoredLabels, classes: Classes
     ) -> tuple[Categories, GroupNames | None, ClassKinds | None]:
         """Sort scores into categories; return these, the names of the groups with thresholds, and the kinds."""
         scores, labels, groups, ranks = scored
+        if self.per is None:
+            return single_category(scores, len(scores), len(classes)), None, None
         codes, names = groups or (None, None)
         assignment, group_names, kinds = self.assign(classes, names)
         return assignment.categories(scores, labels, codes, ranks), group_names, kinds
+
+
+def as_taxonomy(per: Any, groups: Any, unseen: str) -> Taxonomy:
+    """Return the taxonomy of keywords of `calibrate`; groups alone stand for `per="group"`."""
+    by_group = per is None and (groups is not None or unseen != "error")
+    return Taxonomy("group" if by_group else per, groups, unseen)
 
 
 def rc3p_limits(categories: Categories, alpha: float) -> Bounds:

@@ -23,7 +23,6 @@ from pippin._conformal.rules import (
     marginal_from_content,
     marginal_rule,
     mondrian_from_content,
-    mondrian_rule,
     units_from_content,
     weighted_from_content,
 )
@@ -747,7 +746,7 @@ def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredic
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
     joined = np.concatenate(scores) if len(scores) == len(parts) else None
     lookup = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
-    rule = mondrian_rule(Categories(lookup, np.concatenate([[0], np.cumsum(counts)]), joined))
+    rule = MondrianRule(Categories(lookup, np.concatenate([[0], np.cumsum(counts)]), joined))
     limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
     first = parts[0]

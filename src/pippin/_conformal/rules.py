@@ -173,17 +173,20 @@ def promise(
     )
 
 
+NO_LIMITS = Bounds(np.empty((0, 0)))  # of a rule for which `at` has not computed the thresholds
+
+
 @dataclass(frozen=True, eq=False)
 class MondrianRule(Rule):
     """Marginal or Mondrian rule: one threshold per category of classes and groups, from the scores of that category."""
 
     categories: Categories
-    limits: Bounds
     per: str | None = None
     groups: GroupNames | None = None
     kinds: ClassKinds | None = None
-    levels: tuple[float, ...] | None = None
     confidence: float | None = None
+    levels: tuple[float, ...] | None = None
+    limits: Bounds = NO_LIMITS
 
     @property
     def takes(self) -> frozenset[str]:  # type: ignore[override]
@@ -301,18 +304,7 @@ class MondrianRule(Rule):
 
 def marginal_rule(categories: Categories, threshold: float, confidence: float | None = None) -> MondrianRule:
     """Return the rule with one threshold."""
-    return MondrianRule(categories, Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
-
-
-def mondrian_rule(
-    categories: Categories,
-    per: str | None = None,
-    groups: GroupNames | None = None,
-    kinds: ClassKinds | None = None,
-    confidence: float | None = None,
-) -> MondrianRule:
-    """Return a rule with these categories and no thresholds; `at` computes them."""
-    return MondrianRule(categories, Bounds(np.empty((0, 0))), per, groups, kinds, None, confidence)
+    return MondrianRule(categories, limits=Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
 
 
 def marginal_from_content(content: Content, alpha: float, n: int, classes: Classes) -> MondrianRule:
@@ -359,7 +351,7 @@ def mondrian_from_content(
     kinds = kinds_from_content(content, classes, categories) if per == KIND else None
     levels = levels_from_content(content, alpha, kinds)
     limits = Bounds(thresholds if per else thresholds[:, :1], None, ranks)
-    rule = MondrianRule(categories, limits, per, groups, kinds, levels, _confidence(content))
+    rule = MondrianRule(categories, per, groups, kinds, _confidence(content), levels, limits)
     if categories.raw_scores is not None:
         known = rule.at(alpha if levels is None or kinds is None else dict(zip(kinds.names, levels, strict=True)))[0]
         check_limits(thresholds, np.broadcast_to(known.limits.scores, shape))

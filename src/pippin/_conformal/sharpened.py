@@ -46,9 +46,7 @@ class _Task(NamedTuple):
         """Calibrate on some rows after a sharpener that was fitted on others."""
         settings = self.settings
         options = {name: _taken(value, rows) for name, value in settings.options.items()}
-        taxonomy = settings.taxonomy
-        if taxonomy is not None:
-            taxonomy = taxonomy._replace(groups=_taken(taxonomy.groups, rows))
+        taxonomy = settings.taxonomy._replace(groups=_taken(settings.taxonomy.groups, rows))
         settings = settings._replace(taxonomy=taxonomy, options=options)
         return calibrate_labelled(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
 
@@ -69,7 +67,7 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
     learning = round(fraction * n) if mode == "split" else n - -(-n // FOLDS)
     if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
-    if mode != "split" and (settings.taxonomy is not None or settings.confidence or settings.options):
+    if mode != "split" and (settings.taxonomy.per is not None or settings.confidence or settings.options):
         raise InputError(
             f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it",
             "use sharpen='split'",

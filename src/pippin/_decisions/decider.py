@@ -90,15 +90,12 @@ def calibrate(
             f"Expected per to be one of {', '.join(map(repr, PER_DECISION))}, or {{class: kind}}, got {per!r}"
         )
     scores, n = dispatch.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
-    if per is None and groups is None and unseen == "error":
-        rule = rules.mondrian_rule(mondrian.single_category(scores, n, data.rows.n_classes))
-    else:
-        if per == mondrian.KIND:
-            per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
-        taxonomy = mondrian.Taxonomy("group" if per is None else per, groups, unseen)
-        scored = mondrian.ScoredLabels(scores, data.labels, taxonomy.numbered_groups(data.rows))
-        categories, names, kinds = taxonomy.categorize(scored, data.classes)
-        rule = rules.mondrian_rule(categories, taxonomy.name, names, kinds)
+    if per == mondrian.KIND:
+        per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
+    taxonomy = mondrian.as_taxonomy(per, groups, unseen)
+    scored = mondrian.ScoredLabels(scores, data.labels, taxonomy.numbered_groups(data.rows))
+    categories, names, kinds = taxonomy.categorize(scored, data.classes)
+    rule = rules.MondrianRule(categories, taxonomy.name, names, kinds)
     return Decider(utility, 0.5, n, data.classes, rule).at(alpha)
 
 

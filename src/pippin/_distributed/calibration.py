@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from pippin._conformal.calibrate import ranks_from_1
 from pippin._conformal.clusters import NULL, clusters_of, on_null, plan, sharing
 from pippin._conformal.mondrian import Level
 from pippin._conformal.predictor import ConformalPredictor, without_scores
-from pippin._conformal.rules import marginal_rule, mondrian_rule, warned
+from pippin._conformal.rules import MondrianRule, marginal_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -113,14 +113,14 @@ class Calibration:
         kinds = None
         if self.taxonomy is not None:
             self.taxonomy._replace(groups=() if self.by_group else None).check()
-            kinds = None if isinstance(self.taxonomy.per, str) else mondrian.as_kinds(self.taxonomy.per, classes)
+            kinds = mondrian.as_kinds(self.taxonomy.per, classes) if isinstance(self.taxonomy.per, Mapping) else None
         mondrian.as_levels(alpha, kinds)
         mondrian.warn_of_levels(alpha)
 
     @property
     def by_group(self) -> bool:
         """True if `part` needs the groups of its rows."""
-        return self.taxonomy is not None and "group" in self.taxonomy.name
+        return self.taxonomy is not None and "group" in (self.taxonomy.name or "")
 
     def part(
         self, probs: Any, labels: Any, *, groups: ArrayLike | None = None, first: int = 0, from_logits: bool = False
@@ -177,7 +177,7 @@ class Calibration:
     def _marginal(self, scores: Vector) -> ConformalPredictor:
         n, level = len(scores), as_alpha(self.alpha)
         if n <= self.most_scores:
-            rule, _ = mondrian_rule(mondrian.single_category(scores, n, len(self.classes))).at(level)
+            rule, _ = MondrianRule(mondrian.single_category(scores, n, len(self.classes))).at(level)
             return warned(ConformalPredictor(self.score, level, n, self.classes, rule))
         k, threshold = quantile_rank(n, level), math.inf
         if k <= n:
@@ -197,7 +197,7 @@ class Calibration:
             )
             assignment, known, kinds = taxonomy.assign(self.classes, names)
             categories = gather_categories(parts, assignment, names)
-        rule, level = mondrian_rule(categories, taxonomy.name, known, kinds).at(self.alpha)
+        rule, level = MondrianRule(categories, taxonomy.name, known, kinds).at(self.alpha)
         predictor = warned(ConformalPredictor(self.score, level, n, self.classes, rule))
         if note:
             warn(note)

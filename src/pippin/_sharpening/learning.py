@@ -175,16 +175,9 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
     true, other = pairs // n_classes, pairs % n_classes
     change[true == other] = 0
     class_size = np.bincount(labels, minlength=n_classes)
-    return tuple(
-        Confusion(
-            classes[true[i]],
-            classes[other[i]],
-            float(before[i] / class_size[true[i]]),
-            float(after[i] / class_size[true[i]]),
-        )
-        for i in np.argsort(-change, kind="stable")[:CONFUSIONS_KEPT].tolist()
-        if change[i]
-    )
+    largest = [i for i in np.argsort(-change, kind="stable")[:CONFUSIONS_KEPT].tolist() if change[i]]
+    shares = ((float(counts[i] / class_size[true[i]]) for counts in (before, after)) for i in largest)
+    return tuple(Confusion(classes[true[i]], classes[other[i]], *pair) for i, pair in zip(largest, shares, strict=True))
 
 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:

@@ -36,7 +36,10 @@ def from_content(content: Content) -> Sharpener:
     """Rebuild a sharpener from the content of a file, checking each part against the others."""
     classes = content.classes()
     n_classes = len(classes)
-    weights = content.take("weights", _are_weights)
+    weights = content.take("weights", lambda value: isinstance(value, dict) and len(value) > 0)
+    need("weights", list(weights) == [kind.name for kind in KINDS if kind.name in weights])
+    need("weights", all(isinstance(weight, float) and 0 < weight <= 1 for weight in weights.values()))
+    need("weights", abs(sum(weights.values()) - 1) < 1e-3)
     metrics = _metrics(content)
     inputs = content.take("inputs", lambda value: value is None or isinstance(value, dict))
     feature_map = None if inputs is None else _feature_map(inputs, n_classes)
@@ -58,7 +61,11 @@ def _metrics(content: Content) -> OutOfFoldMetrics:
     accuracy, new_accuracy = content.numbers("accuracy", 2).tolist()
     need("accuracy", 0 <= accuracy <= 1 and 0 <= new_accuracy <= 1)
     error = content.number("gain_error")
-    confusions = content.take("confusions", lambda value: isinstance(value, list) and all(map(_is_confusion, value)))
+    confusions = content.take("confusions", lambda value: isinstance(value, list))
+    for confusion in confusions:
+        need("confusions", isinstance(confusion, list) and len(confusion) == 4)
+        need("confusions", all(isinstance(name, str | int) for name in confusion[:2]))
+        need("confusions", all(isinstance(share, float) and 0 <= share <= 1 for share in confusion[2:]))
     prints = _decoded("prints", content.take("prints"), np.dtype("<u8"), 1)
     need("prints", len(prints) == n)
     pairs = tuple(Confusion(*confusion) for confusion in confusions)
@@ -118,22 +125,3 @@ def _decoded(part: str, encoded: Any, dtype: np.dtype[Any], ndim: int) -> NDArra
         content = b"?"
     need(part, len(content) == math.prod(shape) * dtype.itemsize)
     return np.frombuffer(content, dtype=dtype).reshape(shape)
-
-
-def _are_weights(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and len(value) > 0
-        and list(value) == [kind.name for kind in KINDS if kind.name in value]
-        and all(isinstance(weight, float) and 0 < weight <= 1 for weight in value.values())
-        and abs(sum(value.values()) - 1) < 1e-3
-    )
-
-
-def _is_confusion(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 4
-        and all(isinstance(name, str | int) for name in value[:2])
-        and all(isinstance(share, float) and 0 <= share <= 1 for share in value[2:])
-    )

@@ -16,7 +16,7 @@ from pippin._conformal.mondrian import (
     Level,
     Per,
     ScoredLabels,
-    Taxonomy,
+    as_taxonomy,
     single_category,
     threshold_rank,
     warn_of_levels,
@@ -100,14 +100,13 @@ def calibrate(
     if not on_device:
         what = "Expected at least one batch of (inputs, labels), got an empty loader"
         raise InputError(what, "pass calibration data")
-    marginal = per is None and groups is None and unseen == "error"
-    taxonomy = None if marginal else Taxonomy(per or "group", groups, unseen)
+    taxonomy = as_taxonomy(per, groups, unseen)
     settings = Settings(chosen, alpha, generator, taxonomy, confidence=confidence)
     settings.check()
     warn_of_levels(alpha)
     codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))
     names = as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
-    if taxonomy is None:
+    if taxonomy.per is None:
         return _one_threshold(label_scores, chosen, alpha, names, confidence, scores)
     taxonomy.check()
     scored = ScoredLabels(
