@@ -21,7 +21,7 @@ def calibrated(scores, alpha=0.1, confidence=0.9, **options):
 @pytest.mark.filterwarnings("ignore:.*too few")
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.25])
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
-def test_the_rank_is_the_smallest_that_scipys_beta_allows(alpha, confidence):
+def test_the_rank_is_the_smallest_by_the_beta_distribution(alpha, confidence):
     """Coverage of the k-th smallest is Beta(k, n + 1 − k), so P(coverage ≥ 1 − alpha) is its survival function."""
     for n in (1, 5, 28, 29, 58, 59, 100, 317, 1000):
         scores = np.sort(np.random.default_rng(n).random(n))
@@ -32,7 +32,7 @@ def test_the_rank_is_the_smallest_that_scipys_beta_allows(alpha, confidence):
 
 
 @pytest.mark.parametrize(("n", "alpha", "confidence"), [(200, 0.1, 0.9), (80, 0.2, 0.75), (60, 0.05, 0.95)])
-def test_coverage_reaches_the_level_as_often_as_promised(n, alpha, confidence):
+def test_coverage_reaches_the_level_with_the_given_confidence(n, alpha, confidence):
     """Scores are uniform, so coverage is the threshold; over 1,000 calibrations, within four standard errors."""
     rng = np.random.default_rng(n)
     coverage = np.array([calibrated(rng.random(n), alpha, confidence).threshold for _ in range(1000)])
@@ -46,7 +46,7 @@ def test_coverage_reaches_the_level_as_often_as_promised(n, alpha, confidence):
     assert (on_average >= 1 - alpha).mean() < confidence
 
 
-def test_every_class_reaches_the_level_as_often_as_promised():
+def test_each_class_reaches_the_level_with_the_given_confidence():
     """Per class the rank follows from the number of rows of the class."""
     rng = np.random.default_rng(3)
     labels = np.repeat([0, 1], [60, 150])
@@ -60,7 +60,7 @@ def test_every_class_reaches_the_level_as_often_as_promised():
     assert (reached / 500 > 0.8 - 4 * np.sqrt(0.16 / 500)).all()
 
 
-def test_other_levels_files_and_words_keep_the_confidence(tmp_path):
+def test_at_save_and_describe_keep_the_confidence(tmp_path):
     scores = np.random.default_rng(0).random(500)
     predictor = calibrated(scores)
     assert predictor.confidence == 0.9
@@ -74,7 +74,7 @@ def test_other_levels_files_and_words_keep_the_confidence(tmp_path):
     assert predictor.threshold > calibrated(scores, confidence=None).threshold
 
 
-def test_too_few_rows_say_how_many_are_needed():
+def test_too_few_rows_warn_with_the_number_needed():
     """With n rows the largest score reaches 0.9 with probability 1 − 0.9ⁿ, which is 0.95 from n = 29 on."""
     assert np.isfinite(calibrated(np.arange(29) / 29, 0.1, 0.95).threshold)
     with pytest.warns(
@@ -84,7 +84,7 @@ def test_too_few_rows_say_how_many_are_needed():
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, np.nan, "0.9"])
-def test_what_is_no_confidence_is_refused(confidence):
+def test_an_invalid_confidence_raises(confidence):
     with pytest.raises(pippin.InputError, match="Expected a confidence strictly between 0 and 1, got"):
         calibrated(np.arange(50) / 50, confidence=confidence)
 
@@ -99,7 +99,7 @@ def test_what_is_no_confidence_is_refused(confidence):
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_rules_without_such_a_law_refuse_it(options):
+def test_rules_without_a_coverage_distribution_raise(options):
     with pytest.raises(
         pippin.InputError, match=r"Expected confidence= without .*, whose coverage has no known distribution"
     ):

@@ -33,7 +33,7 @@ def some(n, n_folds, m, n_classes=4, seed=0, kind="spread"):
 
 @pytest.mark.filterwarnings(FEW)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_the_two_definitions_in_fractions(score):
+def test_both_definitions_agree_in_exact_arithmetic(score):
     """Vovk's p-value above alpha, and Romano, Sesia and Candès's CV+: slow loops, and the sets of both."""
     for seed, kind in enumerate(KINDS):
         probs, labels, folds, new = some(23, 4, 3, seed=seed, kind=kind)
@@ -69,7 +69,7 @@ def test_one_fold_is_split_conformal_prediction(score):
 
 @given(st.integers(1, 60), st.integers(1, 6), st.sampled_from(KINDS), st.integers(0, 10**6))
 @pytest.mark.filterwarnings(FEW)
-def test_sets_are_the_large_p_values(n, n_folds, kind, seed):
+def test_sets_are_the_classes_with_p_values_above_alpha(n, n_folds, kind, seed):
     """At every level in hundredths, for labels alone too; members by mean probability."""
     probs, labels, folds, new = some(max(n, n_folds), n_folds, 7, 5, seed, kind)
     predictor = pippin.calibrate(probs, labels, "aps", folds=folds, seed=1)
@@ -83,7 +83,7 @@ def test_sets_are_the_large_p_values(n, n_folds, kind, seed):
         assert all((np.diff(rank[i, row]) > 0).all() for i, row in enumerate(sets))
 
 
-def test_equal_models_are_one_model():
+def test_equal_models_give_split_conformal_p_values():
     """F times the same matrix: the sets of split conformal prediction, however the folds fall."""
     data = pippin.load_example()
     probs, labels, new = data.probs[:500], data.labels[:500], data.probs[500:900]
@@ -122,7 +122,7 @@ def by_nearest(x, y, new):
 
 @pytest.mark.parametrize("model", [by_centroids, by_nearest])
 @pytest.mark.parametrize("n_folds", [2, 5, 20])
-def test_coverage_keeps_its_bound_and_is_usually_near_the_level(model, n_folds):
+def test_coverage_keeps_its_bound_and_is_mostly_near_the_level(model, n_folds):
     """Twenty rows, no more: over 400 data sets and 10 new objects each."""
     n, m, alpha, draws = 20, 10, 0.2, 400
     rng = np.random.default_rng(n_folds)
@@ -142,7 +142,7 @@ def test_coverage_keeps_its_bound_and_is_usually_near_the_level(model, n_folds):
     assert 1 - alpha - 0.03 - error < covered.mean() < 1 - alpha + 0.1 + error
 
 
-def test_two_opposed_models_cover_less_than_the_level():
+def test_two_opposed_models_cover_less_than_one_minus_alpha():
     """Independent rows, two models that order the odd objects oppositely: far below 1 − alpha, above the bound.
 
     x is uniform. Both models put the objects with x < 2a last, one in the order of x, the other in
@@ -214,7 +214,7 @@ def test_coverage_of_fixed_models_of_one_kind_is_beta():
     assert stats.kstest(covered, stats.beta(k, n + 1 - k).cdf).pvalue > 0.01
 
 
-def test_what_is_proven():
+def test_the_proven_guarantee():
     """The better of two bounds for folds of one size, the first alone for others; never negative."""
     probs, labels, *_ = some(100, 5, 1)
     cases = {5: 2 * 0.8 / 21, 2: 2 * 0.5 / 51, 50: 0.5 / 51, 100: 0.0}
@@ -235,7 +235,7 @@ def test_mapie_agrees_where_its_count_does(n):
 
 
 @pytest.mark.parametrize("n", [102, 105, 108])
-def test_mapie_asks_for_more(n):
+def test_mapie_needs_larger_p_values(n):
     """It wants α(n − 1) scores at or above a class's own, where p > α needs α(n + 1) − 1: sometimes one more."""
     probs, labels, folds, new = some(n, 5, 200, seed=n)
     theirs = peers.mapie_cross(probs, labels, folds, 0.1)(new)
@@ -266,7 +266,7 @@ def test_frames_logits_seeds_and_inputs():
     assert repr(predictor) == "ConformalPredictor(aps, alpha=0.1, 50 calibration examples in 2 folds, 4 classes)"
 
 
-def test_its_file_brings_it_back(tmp_path):
+def test_a_saved_predictor_is_restored(tmp_path):
     """To the last bit, and only if they make sense."""
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
@@ -346,7 +346,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_refusals(call, sentence):
+def test_invalid_arguments_raise(call, sentence):
     """One sentence each."""
     with pytest.raises(ValueError, match=sentence):
         call()

@@ -39,7 +39,7 @@ PREDICTORS = {
 
 
 @pytest.mark.parametrize("make", PREDICTORS.values(), ids=PREDICTORS)
-def test_a_saved_predictor_comes_back_to_the_bit(make, tmp_path):
+def test_a_saved_predictor_is_restored_to_the_bit(make, tmp_path):
     """Every number, name and type is what it was, and so is the file saved again."""
     predictor = make()
     predictor.save(tmp_path / "a.json")
@@ -72,7 +72,7 @@ NUMBERS = st.floats(allow_nan=False)
 
 
 @given(st.lists(NUMBERS, min_size=1), st.floats(0, 1, exclude_min=True, exclude_max=True))
-def test_any_floats_come_back(tmp_path_factory, scores, alpha):
+def test_arbitrary_floats_are_restored(tmp_path_factory, scores, alpha):
     """Signed zeros, subnormals and infinities among the scores as well."""
     path = tmp_path_factory.mktemp("floats") / "p.json"
     predictor = predictor_with_scores(sorted(scores), alpha)
@@ -81,14 +81,14 @@ def test_any_floats_come_back(tmp_path_factory, scores, alpha):
 
 
 @given(st.lists(st.text(), min_size=2, max_size=5, unique=True))
-def test_any_names_come_back(tmp_path_factory, names):
+def test_arbitrary_class_names_are_restored(tmp_path_factory, names):
     """Class names are any text: empty, with line breaks, in any script."""
     path = tmp_path_factory.mktemp("names") / "p.json"
     predictor_with_scores(classes=tuple(names)).save(path)
     assert list(pippin.load(path).classes) == names
 
 
-def test_without_scores(tmp_path):
+def test_saving_without_calibration_scores(tmp_path):
     """scores=False makes a small file that predicts, and says why it has one level only."""
     predictor = made()
     predictor.save(tmp_path / "p.json", scores=False)
@@ -115,7 +115,7 @@ def test_the_file_is_strict_json_in_ascii(make, tmp_path):
     assert list(whole) == ["format", "version", "sha256", "predictor"]
 
 
-def test_a_file_from_elsewhere_loads(tmp_path):
+def test_a_file_written_by_other_software_loads(tmp_path):
     """Layout and order of keys are free: the format's description is enough to write it."""
     write(tmp_path / "p.json", CONTENT)
     wanted = predictor_with_scores([0.5, 1.0, 1.5, np.inf], 0.4, ("crop", "weed"), pippin.scores.pip(2))

@@ -23,7 +23,7 @@ def assert_refused(path, words=""):
         pippin.load(path)
 
 
-def test_a_file_cut_short_is_refused(saved):
+def test_a_truncated_file_raises(saved):
     """Wherever it ends too early."""
     data = saved.read_bytes()
     for end in {*range(0, len(data), 20), len(data) - 1}:
@@ -59,7 +59,7 @@ EDITS = {
 
 @pytest.mark.parametrize("key", EDITS)
 @pytest.mark.parametrize("value", ["edited", None, [], {}, "gone"], ids=str)
-def test_an_edited_field_is_refused(key, value, saved):
+def test_an_edited_entry_raises(key, value, saved):
     """No field can be changed, emptied or removed by hand."""
     whole = json.loads(saved.read_bytes())
     if value == "gone":
@@ -70,7 +70,7 @@ def test_an_edited_field_is_refused(key, value, saved):
     assert_refused(saved, "edited or damaged")
 
 
-def test_an_added_field_is_refused(saved):
+def test_an_added_entry_raises(saved):
     """Nor can one be added."""
     whole = json.loads(saved.read_bytes())
     whole["predictor"]["note"] = "mine"
@@ -79,7 +79,7 @@ def test_an_added_field_is_refused(saved):
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
-def test_a_number_edited_out_of_range_is_refused(number, saved):
+def test_a_number_out_of_range_raises(number, saved):
     """Not even by a number that JSON does not have, or floats do not."""
     text = re.sub(r'"threshold": [^,]+', f'"threshold": {number}', saved.read_text())
     saved.write_text(text)
@@ -103,7 +103,7 @@ def test_a_number_edited_out_of_range_is_refused(number, saved):
     ],
     ids=str,
 )
-def test_another_format_version_or_checksum_is_refused(changes, words, tmp_path):
+def test_another_format_version_or_checksum_raises(changes, words, tmp_path):
     """A newer file asks for a newer pippin; the rest says what was found."""
     path = tmp_path / "p.json"
     write(path, CONTENT, **changes)
@@ -120,7 +120,7 @@ def test_another_format_version_or_checksum_is_refused(changes, words, tmp_path)
     ],
     ids=lambda data: str(data[:12]),
 )
-def test_other_files_are_refused(data, tmp_path):
+def test_files_of_other_formats_raise(data, tmp_path):
     """Other JSON, text and binary files are told apart from predictors."""
     path = tmp_path / "p.json"
     path.write_bytes(data)
@@ -151,14 +151,14 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("changes", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_with_the_right_checksum_is_refused(changes, tmp_path):
+def test_invalid_content_with_a_valid_checksum_raises(changes, tmp_path):
     """A checksum says that a file is whole, not that it makes sense."""
     write(tmp_path / "p.json", {**CONTENT, **changes})
     with pytest.raises(ValueError, match=r".+"):
         pippin.load(tmp_path / "p.json")
 
 
-def test_what_is_no_file(tmp_path):
+def test_a_missing_file_raises(tmp_path):
     """A missing file and a folder are the system's errors, which name the path."""
     with pytest.raises(FileNotFoundError, match=r"missing\.json"):
         pippin.load(tmp_path / "missing.json")
@@ -166,7 +166,7 @@ def test_what_is_no_file(tmp_path):
         pippin.load(tmp_path)
 
 
-def test_nothing_is_ever_unpickled():
+def test_loading_never_unpickles():
     """No module of the package imports a pickler, or lets NumPy use one.
 
     Compiled loops are numba's, which keeps them pickled; `cache.py` reads just what it wrote, by its checksum. Work for

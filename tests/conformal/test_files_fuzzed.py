@@ -8,14 +8,14 @@ import pippin
 from support.file_fuzzing import file_of, judge, search, sound_files
 
 
-def test_what_is_damaged_was_sound():
+def test_the_files_to_damage_are_valid():
     """Else nothing would be learned."""
     judged = {kind: judge(file_of(content)) for kind, content in sound_files().items()}
     assert len(judged) == 22
     assert set(judged.values()) == {"used"}, judged
 
 
-def test_damaged_files_are_used_or_told():
+def test_damaged_files_load_or_raise_an_input_error():
     """Every kind of file, every sort of damage; `python tests/support/file_fuzzing.py 1000000` looks longer."""
     found, failures = search(6000)
     assert failures == {}
@@ -26,7 +26,7 @@ NESTED = {f"{key} {depth}": (key, depth) for key in ("threshold", "classes", "sc
 
 
 @pytest.mark.parametrize(("key", "depth"), NESTED.values(), ids=NESTED)
-def test_a_file_nested_a_thousand_deep(key, depth, tmp_path):
+def test_a_deeply_nested_file_raises(key, depth, tmp_path):
     """No predictor is; the sentence names the file."""
     path = tmp_path / "p.json"
     path.write_bytes(file_of({**sound_files()["marginal"], key: f"@{depth}"}))
@@ -49,7 +49,7 @@ UNSOUND = {
 
 
 @pytest.mark.parametrize(("changes", "told"), UNSOUND.values(), ids=UNSOUND)
-def test_an_unsound_part_is_named(changes, told, tmp_path):
+def test_an_invalid_entry_is_named(changes, told, tmp_path):
     """Under a checksum that fits."""
     path = tmp_path / "p.json"
     path.write_bytes(file_of({**sound_files()["marginal"], **changes}))
@@ -58,7 +58,7 @@ def test_an_unsound_part_is_named(changes, told, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["threshold", "alpha", "sha256", "name", "gamma"])
-def test_a_key_there_twice_is_refused(key, tmp_path):
+def test_a_repeated_key_raises(key, tmp_path):
     """At any depth, even with the same value."""
     path = tmp_path / "p.json"
     text = file_of(sound_files()["marginal"]).decode()

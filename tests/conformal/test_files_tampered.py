@@ -33,7 +33,7 @@ def changed(path, **parts):
 @quiet
 @pytest.mark.parametrize("alpha", [0.1, 0.05, 0.3, Fraction(1, 3), Fraction(1, 7), Fraction(5, 6), 1 / 3])
 @pytest.mark.parametrize("per", PER)
-def test_what_was_saved_loads(tmp_path, per, alpha):
+def test_a_saved_file_loads(tmp_path, per, alpha):
     """At every level: one given as a fraction is rounded in the file."""
     for n in (899, 839, 600):  # 840 is a multiple of 3, 6 and 7
         options = {key: value[:n] if key == "groups" else value for key, value in PER[per].items()}
@@ -43,7 +43,7 @@ def test_what_was_saved_loads(tmp_path, per, alpha):
         assert np.array_equal(back.thresholds, predictor.thresholds)
 
 
-def test_a_third_is_a_third(tmp_path):
+def test_a_level_of_one_third_is_exact_after_loading(tmp_path):
     """k = ⌈(n + 1)(1 − 1/3)⌉ is not rounded up because of the digits that a float has left out."""
     labels = np.r_[np.zeros(20, int), np.ones(20, int)]
     probs = np.random.default_rng(0).dirichlet([1, 1], 40)
@@ -65,7 +65,7 @@ def test_every_score_loads(tmp_path, score):
 
 @quiet
 @pytest.mark.parametrize("per", PER)
-def test_other_thresholds_are_refused(tmp_path, per):
+def test_changed_thresholds_raise(tmp_path, per):
     """One of them a little higher, lower or infinite; all of another level; or other scores under the same ones."""
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, seed=0, **PER[per])
     path = tmp_path / "p.json"
@@ -90,7 +90,7 @@ def test_other_thresholds_are_refused(tmp_path, per):
 
 
 @pytest.mark.parametrize("alpha", [0.2, Fraction(1, 3)])
-def test_another_threshold_for_all_is_refused(tmp_path, alpha):
+def test_a_changed_marginal_threshold_raises(tmp_path, alpha):
     """Nor one of another level; what was saved loads."""
     predictor = pippin.calibrate(PROBS[:299], LABELS[:299], "pip", alpha)
     path = tmp_path / "p.json"
@@ -109,7 +109,7 @@ def test_another_threshold_for_all_is_refused(tmp_path, alpha):
 
 
 @quiet
-def test_other_rank_limits_are_refused(tmp_path):
+def test_changed_rank_limits_raise(tmp_path):
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="rc3p")
     predictor.save(tmp_path / "p.json")
     changed(tmp_path / "p.json", rank_limits=(predictor.rank_limits + 1).tolist())
@@ -117,7 +117,7 @@ def test_other_rank_limits_are_refused(tmp_path):
         pippin.load(tmp_path / "p.json")
 
 
-def test_without_scores_thresholds_are_taken_as_they_are(tmp_path):
+def test_thresholds_without_scores_are_accepted(tmp_path):
     """There is nothing to hold them against."""
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="group", groups=FARMS)
     predictor.save(tmp_path / "p.json", scores=False)
@@ -125,7 +125,7 @@ def test_without_scores_thresholds_are_taken_as_they_are(tmp_path):
     assert (pippin.load(tmp_path / "p.json").thresholds == predictor.thresholds + 1).all()
 
 
-def test_files_without_a_threshold_beside_scores(tmp_path):
+def test_rules_without_stored_thresholds_load(tmp_path):
     """Weighted and cross-conformal predictors keep scores only, the combination thresholds only."""
     made = {
         "weighted": pippin.calibrate(PROBS, LABELS, weights=np.ones(900)),

@@ -45,7 +45,7 @@ except OSError as error:
 """
 
 
-def test_the_old_file_survives_a_write_that_fails_halfway(tmp_path):
+def test_a_failed_write_keeps_the_old_file(tmp_path):
     """A limit on file sizes stops the write in the middle, as a full disk would."""
     saved = save_one(tmp_path)
     before = saved.read_bytes()
@@ -74,7 +74,7 @@ predictor_with_scores(np.linspace(0, 2, 20_000)).save(sys.argv[1])
         ("os:replace", True, True),
     ],
 )
-def test_a_killed_save_leaves_a_whole_file(tmp_path, event, after, renamed):
+def test_a_killed_save_leaves_a_complete_file(tmp_path, event, after, renamed):
     """kill -9 at every step of writing: the file is the old one or the new one, entire."""
     path = tmp_path / "p.json"
     predictor_with_scores(np.linspace(0, 1, 20_000)).save(path)

@@ -36,7 +36,7 @@ def predict(probs, classes=NAMES):
 
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
-def test_pandas_in_is_pandas_out(index):
+def test_pandas_input_gives_pandas_output(index):
     """The rows keep their index, whatever it is."""
     frame = predict(pd.DataFrame(PROBS, index=index, columns=NAMES)).to_frame()
     assert_frame_equal(frame, pd.DataFrame({"size": SIZES, "labels": pd.Series(SETS, index=index)}, index=index))
@@ -48,7 +48,7 @@ def test_pandas_in_is_pandas_out(index):
     [PROBS, PROBS.tolist(), torch.tensor(PROBS), pl.DataFrame(PROBS, schema=NAMES)],
     ids=lambda p: type(p).__name__,
 )
-def test_all_else_is_polars_out(probs):
+def test_other_input_gives_polars_output(probs):
     """polars, arrays, tensors and lists have no index."""
     frame = predict(probs).to_frame()
     assert isinstance(frame, pl.DataFrame)
@@ -57,7 +57,7 @@ def test_all_else_is_polars_out(probs):
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_a_boolean_for_each_class(make):
+def test_to_frame_with_a_column_per_class(make):
     """On request, in the order of the classes, equal to the mask."""
     sets = predict(make(dict(zip(NAMES, PROBS.T, strict=True))))
     frame = sets.to_frame(classes=True)
@@ -103,7 +103,7 @@ def test_only_empty_sets():
 
 
 @pytest.mark.parametrize("name", ["size", "labels"])
-def test_a_class_named_like_a_column_is_refused(name):
+def test_a_class_named_like_a_column_raises(name):
     """Only where it would need a column of its own."""
     sets = predict(PROBS, ("crop", name, "weed"))
     assert sets.to_frame().columns == ["size", "labels"]
@@ -111,7 +111,7 @@ def test_a_class_named_like_a_column_is_refused(name):
         sets.to_frame(classes=True)
 
 
-def test_sets_with_an_index_are_sets():
+def test_sets_with_an_index_equal_sets_without():
     """Frozen, picklable, and an index is not asked for."""
     sets = predict(pd.DataFrame(PROBS, index=list("abcd"), columns=NAMES))
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -121,7 +121,7 @@ def test_sets_with_an_index_are_sets():
 
 
 @pytest.mark.parametrize(("used", "other"), [("pandas", "polars"), ("polars", "pandas")])
-def test_only_the_users_library_is_imported(used, other):
+def test_only_the_library_of_the_input_is_imported(used, other):
     """pandas users need no polars loaded, and polars users no pandas."""
     code = (
         f"import sys; sys.modules[{other!r}] = None; import numpy, pippin, {used}\n"
@@ -146,7 +146,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_no_copy_on_the_way_in(source, dtype):
+def test_contiguous_floats_are_not_copied(source, dtype):
     """The blocks that are scored are the caller's memory, and the sets are those of the array."""
     base = np.ascontiguousarray(PROBS, dtype=dtype)
     given = source(base)

@@ -37,7 +37,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("given", SOUND.values(), ids=SOUND)
-def test_groups_of_any_kind(given):
+def test_groups_of_all_types(given):
     """Whole numbers or text, from any container, as the elements they were."""
     found = as_groups(given, 40)
     assert found.dtype.kind in "iubU"
@@ -72,7 +72,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("given", MISSING.values(), ids=MISSING)
-def test_a_row_without_a_group_is_named(given):
+def test_a_missing_group_is_named(given):
     """Wherever groups are taken; it never becomes a group called nan or None."""
     told = r"Row 3 has no group \((nan|None|<NA>)\), expected a whole number or text: name the missing groups"
     with pytest.raises(ValueError, match=told):
@@ -122,6 +122,6 @@ def test_unseen_groups_need_groups_on_the_command_line(per, call, tmp_path, monk
 
 
 @pytest.mark.parametrize(("given", "told"), WRONG.values(), ids=WRONG)
-def test_what_is_no_group(given, told):
+def test_invalid_groups_raise(given, told):
     with pytest.raises(ValueError, match=told):
         as_groups(given, 40)

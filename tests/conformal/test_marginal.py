@@ -75,7 +75,7 @@ def test_at_equals_calibrating_anew(score):
     assert at_ten.at(0.05).classes == data.classes
 
 
-def test_a_class_absent_from_calibration_is_fine():
+def test_a_class_without_calibration_rows():
     """The marginal guarantee does not need every class."""
     data = pippin.load_example()
     kept = data.labels != 3
@@ -83,7 +83,7 @@ def test_a_class_absent_from_calibration_is_fine():
     assert len(predictor.predict(data.probs)) == len(data.labels)
 
 
-def test_a_seed_repeats_and_seeds_differ():
+def test_equal_seeds_agree_and_other_seeds_differ():
     """Randomised scores are a function of the seed; the global generator is left alone."""
     data = pippin.load_example()
     before = np.random.get_state()[1].tolist()  # noqa: NPY002 - the global state is what is watched
@@ -93,7 +93,7 @@ def test_a_seed_repeats_and_seeds_differ():
 
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_coverage_has_its_exact_law(score):
+def test_coverage_has_its_exact_distribution(score):
     """Law 7: given the calibration set, coverage is Beta(k, n + 1 − k), over 2,000 calibration sets.
 
     The population is finite and known, so coverage is computed, not sampled. A score with ties

@@ -36,7 +36,7 @@ def share(hits):
 
 @every_naming
 @given(cases())
-def test_every_metric_is_its_definition(classes, case):
+def test_every_metric_equals_its_definition(classes, case):
     """coverage, mean_size, singleton_rate and empty_rate, each as a plain loop."""
     rows, truth = case
     sets, labels = make(rows, classes), [classes[k] for k in truth]
@@ -50,7 +50,7 @@ def test_every_metric_is_its_definition(classes, case):
 
 @every_naming
 @given(cases())
-def test_evaluate_is_all_of_them(classes, case):
+def test_evaluate_returns_all_metrics(classes, case):
     """evaluate repeats the metrics and splits coverage by size and by class, of those that occur."""
     rows, truth = case
     pairs = list(zip(rows, truth, strict=True))
@@ -98,13 +98,13 @@ def test_known_numbers(rows, truth, wanted):
     assert {type(value) for value in found} == {float}
 
 
-def test_names_and_indices_evaluate_alike():
+def test_names_and_indices_give_equal_evaluations():
     """Labels may be names or indices where classes have text names."""
     sets = make([[0], [1, 0], [2]], NAMES["text"])
     assert pippin.evaluate(sets, [0, 1, 1]) == pippin.evaluate(sets, ["a", "b", "b"])
 
 
-def test_evaluation_is_plain_and_frozen():
+def test_evaluation_is_immutable():
     """Its numbers are Python's own, and nothing can be assigned."""
     result = pippin.evaluate(make([[0], [1, 0]], NAMES["text"]), ["a", "b"])
     assert type(result.n) is int
@@ -116,7 +116,7 @@ def test_evaluation_is_plain_and_frozen():
         result.coverage = 1.0
 
 
-def test_evaluation_reads_well():
+def test_an_evaluation_prints_as_a_table():
     """A table for people: names in line with their numbers, absent classes and sizes left out."""
     classes = ("crop", "narrow-leaved plantain", "soil", "weed")
     text = str(pippin.evaluate(make([[0], [1, 0], [], [1, 0]], classes), ["crop", "weed", "crop", classes[1]]))
@@ -144,14 +144,14 @@ def test_evaluation_reads_well():
 @pytest.mark.parametrize(
     ("labels", "words"), [([0], "Expected 2 labels"), ([0, 9], "Row 1 has the label 9"), (["a", "x"], "label 'x'")]
 )
-def test_bad_labels(metric, labels, words):
+def test_invalid_labels_raise(metric, labels, words):
     """Labels pass the same door as everywhere."""
     with pytest.raises(ValueError, match=words):
         metric(make([[0], [1]], NAMES["text"]), labels)
 
 
 @pytest.mark.parametrize("metric", [pippin.metrics.mean_size, pippin.metrics.singleton_rate, pippin.metrics.empty_rate])
-def test_no_sets_have_no_metrics(metric):
+def test_metrics_of_no_sets_raise(metric):
     """A share of nothing is an error with a sentence, not a NaN or a warning."""
     with pytest.raises(ValueError, match="at least one"):
         metric(make([[0], [1]], range(5))[:0])
@@ -177,7 +177,7 @@ def test_classes_groups_and_sizes_against_loops(case, where):
     assert result.sscv == pytest.approx(max(abs(value - 0.8) for value in by_stratum.values()))
 
 
-def test_a_level_and_groups_add_lines():
+def test_alpha_and_groups_add_lines_to_the_table():
     """What stands between the metrics and the tables, and a table of groups."""
     sets = make([[0], [1, 0], [2], []], NAMES["text"])
     text = str(pippin.evaluate(sets, ["a", "b", "b", "e"], groups=[2, 2, 7, 7], alpha=0.25))
@@ -196,7 +196,7 @@ def test_a_level_and_groups_add_lines():
         ({"alpha": 0}, "strictly between 0 and 1"),
     ],
 )
-def test_wrong_groups_and_levels_are_said(options, message):
+def test_invalid_groups_and_levels_raise(options, message):
     with pytest.raises(ValueError, match=message):
         pippin.evaluate(make([[0], [1]], range(5)), [0, 1], **options)
 

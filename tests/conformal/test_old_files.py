@@ -50,7 +50,7 @@ def test_an_old_sharpener_gives_the_same_probabilities():
 @pytest.mark.parametrize(
     ("name", "keywords"), [("decisions", {}), ("decisions-per-group", {"groups": np.arange(30) % 2})]
 )
-def test_old_deciders_choose_the_same_actions(name, keywords):
+def test_old_deciders_select_the_same_actions(name, keywords):
     found = pippin.load(FOLDER / f"{name}.json").decide(FEW[300:330], **keywords)
     assert found.actions.tolist() == EXPECTED[name]["actions"]
     assert found.certificates.tolist() == EXPECTED[name]["certificates"]

@@ -126,7 +126,7 @@ def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
 @pytest.mark.parametrize("score", ["ip", "aps", "pip", "topk", "socop"])
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
 @pytest.mark.parametrize("unseen", ["error", "marginal"])
-def test_the_law_holds_in_every_cell(score, per, unseen):
+def test_p_values_are_valid_in_each_category(score, per, unseen):
     """Also where a class has no example at all: its threshold is infinite and its p-value 1."""
     n = 399
     probs = np.concatenate([made_rows("spread", 300, 5, 1), made_rows("zeros", 199, 5, 2)])
@@ -180,7 +180,7 @@ def test_one_generator_gives_u_and_then_v():
     )
 
 
-def test_no_example_gives_one_or_v():
+def test_categories_without_rows_have_p_values_of_one():
     categories = sort_into_categories(np.array([0.5]), np.array([0]), np.array([[0, 1]]))
     predictor, v = ruled(pippin.scores.ip(), categories), np.random.default_rng(1).random()
     for smoothed, wanted in ((False, 1.0), (True, v)):
@@ -222,7 +222,7 @@ def test_rc3p_has_no_p_values():
 
 
 @pytest.mark.parametrize("columns", [3, 700])
-def test_a_row_that_is_no_distribution_is_named(columns):
+def test_an_invalid_row_is_named(columns):
     """Through NumPy and through the compiled loops."""
     probs = made_rows("spread", 2000, columns, 0)
     predictor = pippin.calibrate(probs, np.zeros(2000, dtype=int), "pip")
@@ -338,7 +338,7 @@ def test_a_p_value_of_exactly_alpha_is_outside():
 
 
 @pytest.mark.parametrize("per", [None, "class"])
-def test_what_p_values_keep_is_made_once_and_never_travels(per, monkeypatch):
+def test_p_value_caches_are_filled_once_and_not_pickled(per, monkeypatch):
     """The calibration scores are prepared at the first call; a pickle leaves them behind."""
     from pippin._engine import numpy_engine as in_numpy
 

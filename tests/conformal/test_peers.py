@@ -111,7 +111,7 @@ def test_scores_that_no_peer_has_through_crepes_calibration(data, score):
 
 
 @pytest.mark.parametrize("score", ["ip", "pip", "repip"])
-def test_where_crepes_parts_the_threshold_is_the_kth_smallest(data, score):
+def test_the_threshold_is_the_kth_smallest_where_crepes_differs(data, score):
     """At n = 1999 ours is exactly the 1800th smallest score; crepes takes the 1801st."""
     probs, labels, test = split(data, PARTING)
     calibration = pippin.scores.score(probs, labels, score)
@@ -123,7 +123,7 @@ def test_where_crepes_parts_the_threshold_is_the_kth_smallest(data, score):
 
 
 @pytest.mark.parametrize("score", [*pippin.scores.PAPER, pippin.scores.saps(), pippin.scores.socop()], ids=str)
-def test_inputs_are_left_alone(score):
+def test_inputs_are_not_modified(score):
     """No call writes into its input (TorchCP's margin puts −1 there)."""
     probs, labels, test = split(seedlings(), AGREED)
     before = probs.copy(), labels.copy(), test.copy()
@@ -155,7 +155,7 @@ def test_a_small_batch_does_not_cap_its_sets(score):
     np.testing.assert_array_equal(predictor.predict(test[widest : widest + 1]).mask[0], mask[widest])
 
 
-def test_the_global_generator_is_left_alone():
+def test_the_global_generator_is_not_used():
     """A seed fixes the sets, whatever NumPy's global generator does (crepes and MAPIE use or reseed it)."""
     probs, labels, test = split(seedlings(), AGREED)
     masks = []
@@ -175,7 +175,7 @@ def test_an_exact_tie_with_the_threshold_is_inside():
     assert predictor.predict([[0.75, 0.25], [1 - less, less]]).sizes.tolist() == [2, 1]
 
 
-def test_too_few_rows_are_told():
+def test_too_few_rows_warn():
     """Full sets come with a warning that says how many rows are needed (crepes is silent, MAPIE stops)."""
     probs, labels, test = split(seedlings(), 8)
     with pytest.warns(UserWarning, match="at least 9 are needed"):

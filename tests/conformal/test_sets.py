@@ -57,7 +57,7 @@ def test_contains_is_the_mask(drawn):
 
 
 @given(set_rows(), st.data())
-def test_a_slice_is_the_sets_of_a_slice(drawn, data):
+def test_a_slice_of_sets_equals_sets_of_the_slice(drawn, data):
     """Slices of any step are sets again, with the same classes."""
     rows, classes = drawn
     part = data.draw(st.slices(len(rows)))
@@ -85,7 +85,7 @@ def test_an_index_out_of_range_is_an_index_error(index):
 
 
 @pytest.mark.parametrize("index", ["a", 1.0, None])
-def test_an_index_of_another_kind_is_a_type_error(index):
+def test_an_index_of_another_type_is_a_type_error(index):
     """Like a list."""
     with pytest.raises(TypeError):
         make([[2], []])[index]
@@ -100,7 +100,7 @@ def test_an_index_of_another_kind_is_a_type_error(index):
         ([], range(2), "PredictionSets(0 objects, 2 classes, mean size 0, no singletons)"),
     ],
 )
-def test_repr_sums_up(rows, classes, text):
+def test_repr_summarizes_the_sets(rows, classes, text):
     """The shortest useful summary, for no objects as well."""
     assert repr(make(rows, classes)) == text
 
@@ -201,7 +201,7 @@ def test_sets_of_a_frame_keep_its_names_and_index():
 @pytest.mark.parametrize(
     "mask", [[0.2, 0.8], [[0.2, 0.8]], [[2, 0]], [[[True]]], [["a", "b"]], [[True, None]]], ids=repr
 )
-def test_what_is_no_mask_is_refused(mask):
+def test_an_invalid_mask_raises(mask):
     with pytest.raises(pippin.InputError, match=r"Expected a mask of shape \(n, K\), True where a class is in the set"):
         pippin.PredictionSets.from_mask(mask)
 
@@ -215,7 +215,7 @@ def test_what_is_no_mask_is_refused(mask):
         ([[-1]], "has the label -1"),
     ],
 )
-def test_lists_that_are_no_sets_are_refused(sets, message):
+def test_invalid_lists_of_classes_raise(sets, message):
     with pytest.raises(pippin.InputError, match=message):
         pippin.PredictionSets.from_labels(sets, NAMES)
 
@@ -225,7 +225,7 @@ def test_a_mask_has_as_many_columns_as_classes():
         pippin.PredictionSets.from_mask([[True, False]], NAMES)
 
 
-def test_sets_of_indices_and_of_nothing():
+def test_sets_from_indices_and_from_no_lists():
     """Indices stand for classes with text names; no objects are no sets."""
     assert pippin.PredictionSets.from_labels([[2], [0, 1]], NAMES).labels() == [["weed"], ["crop", "soil"]]
     assert pippin.PredictionSets.from_labels([[], []], range(2)).sizes.tolist() == [0, 0]

@@ -19,7 +19,7 @@ def sharper():
 
 
 @pytest.mark.parametrize("score", ["socop", "ip", "repip"])
-def test_coverage_follows_its_law_behind_a_sharpener(sharper, score):
+def test_sharpened_coverage_follows_the_beta_distribution(sharper, score):
     """Over 800 calibrations of 49 rows, coverage is Beta(45, 5)-distributed."""
     probs, labels = confused_rows(800 * 49 + 40_000, seed=20)
     scores = pippin.scores.score(sharper(probs), labels, score)
@@ -30,7 +30,7 @@ def test_coverage_follows_its_law_behind_a_sharpener(sharper, score):
     assert one.threshold == calibrations[0, 44]
 
 
-def test_rows_that_learnt_cannot_calibrate():
+def test_training_rows_of_the_sharpener_cannot_calibrate():
     """They are known again, be they as few as a tenth; and would have covered too little."""
     probs, labels = confused_rows(300, seed=21)
     sharper = pippin.sharpen(probs[:150], labels[:150])
@@ -43,7 +43,7 @@ def test_rows_that_learnt_cannot_calibrate():
 
 
 @pytest.mark.parametrize("per", [None, "class", "group", "rc3p"])
-def test_all_kinds_of_thresholds_stand_behind_it(sharper, per, tmp_path):
+def test_all_taxonomies_work_with_a_sharpener(sharper, per, tmp_path):
     """The predictor is that of the sharper rows, before and after a file."""
     probs, labels = confused_rows(500, seed=22)
     groups = np.arange(500) % 3 if per == "group" else None
@@ -62,7 +62,7 @@ def test_all_kinds_of_thresholds_stand_behind_it(sharper, per, tmp_path):
     assert predictor.guarantee == 0.8
 
 
-def test_one_row_is_like_many(sharper):
+def test_predict_one_equals_predict(sharper):
     """`predict_one` gives the members that `predict` does."""
     probs, labels = confused_rows(300, seed=23)
     predictor = pippin.calibrate(probs, labels, "socop", sharpen=sharper)
@@ -75,7 +75,7 @@ def test_one_row_is_like_many(sharper):
         predictor.predict_one(2 * probs[0])
 
 
-def test_any_predictor_may_stand_behind_it(sharper, tmp_path):
+def test_all_rules_work_with_a_sharpener(sharper, tmp_path):
     """Weighted ones too."""
     probs, labels = confused_rows(400, seed=24)
     weights = np.linspace(1, 2, 400)
@@ -102,7 +102,7 @@ def test_split_divides_the_rows():
     assert pippin.metrics.singleton_rate(found) > pippin.metrics.singleton_rate(other)
 
 
-def test_the_price_of_socop_is_chosen_on_rows_that_learnt():
+def test_the_price_of_socop_is_chosen_on_the_training_rows():
     """A wish for singletons or for small sets is met out of fold, and then calibrated on other rows."""
     probs, labels = confused_rows(5000, seed=26)
     few = pippin.calibrate(probs[:800], labels[:800], "socop(max_size=1.35)", sharpen="split")
@@ -116,7 +116,7 @@ def test_the_price_of_socop_is_chosen_on_rows_that_learnt():
             pippin.calibrate(probs[:800], labels[:800], wrong, sharpen="split")
 
 
-def test_each_part_of_a_mixture_calibrates_on_rows_that_its_sharpener_did_not_see(tmp_path):
+def test_each_part_of_a_mixture_calibrates_on_rows_its_sharpener_was_not_fitted_on(tmp_path):
     """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
     probs, labels = confused_rows(250, seed=27)
     mixture = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture")
@@ -145,7 +145,7 @@ def _prints(probs):
     return row_prints(as_rows(probs))
 
 
-def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
+def test_sharpened_cross_conformal_coverage_keeps_its_bound(tmp_path):
     """Five sharpeners, all rows calibrate; coverage is above what is proven and near what is aimed at."""
     probs, labels = confused_rows(250, seed=29)
     predictor = pippin.calibrate(probs, labels, "socop", 0.1, sharpen="cross")
@@ -161,7 +161,7 @@ def test_cross_conformal_behind_sharpeners_keeps_its_bound(tmp_path):
     ]
 
 
-def test_over_many_small_data_sets_a_mixture_covers():
+def test_a_mixture_covers_on_average_over_small_data_sets():
     """Ten data sets of 60 rows: on average as promised, within three standard errors."""
     new, truth = confused_rows(1000, seed=31)
     found = []
@@ -187,7 +187,7 @@ def test_sharpen_is_checked(wrong, message):
         pippin.calibrate(*confused_rows(12), sharpen=True)
 
 
-def test_what_cannot_leave_python_says_so(sharper):
+def test_exporting_a_sharpened_predictor_raises(sharper):
     """Heads in other languages do not sharpen."""
     predictor = pippin.calibrate(*confused_rows(60, seed=32), sharpen=sharper)
     with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):

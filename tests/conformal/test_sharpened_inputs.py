@@ -13,7 +13,7 @@ HINT = np.random.default_rng(51).normal(size=(600, 3))
 
 
 @pytest.mark.parametrize("way", ["split", "mixture", "cross"])
-def test_features_are_taken_even_where_none_is_used(way):
+def test_features_are_accepted_if_no_member_uses_them(way):
     """Rows without anything to learn come down to a temperature; features are still wanted, and told."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.full(4, 0.3), 300)
@@ -28,7 +28,7 @@ def test_features_are_taken_even_where_none_is_used(way):
             predictor.predict(probs)
 
 
-def test_features_that_float32_cannot_square_are_refused():
+def test_too_large_features_raise():
     """Before they become NaN."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=HINT[:100])
     for wrong in (1e39, 1e16, np.nan, -np.inf):
@@ -38,7 +38,7 @@ def test_features_that_float32_cannot_square_are_refused():
         pippin.sharpen(PROBS[:100], LABELS[:100], features=HINT[:100] * 1e20)
 
 
-def test_rows_and_features_must_be_the_same_rows():
+def test_rows_and_features_must_have_the_same_index():
     """By their index, and by their number."""
     frame, beside = pd.DataFrame(PROBS[:100], columns=NAMES), pd.DataFrame(HINT[:100])
     turned = beside.iloc[::-1]
@@ -55,7 +55,7 @@ def test_rows_and_features_must_be_the_same_rows():
         mixture.predict(frame, features=HINT, seed=0)
 
 
-def test_one_row_is_known_by_its_names():
+def test_the_names_of_one_row_are_checked():
     """A series in another order is refused, as without a sharpener."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], classes=NAMES)
     predictor = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, classes=NAMES)
@@ -65,7 +65,7 @@ def test_one_row_is_known_by_its_names():
         predictor.predict_one(row[::-1])
 
 
-def test_rows_are_known_again_as_float32_as_logits_and_among_many():
+def test_training_rows_are_recognized_as_float32_and_logits():
     """Whatever they became meanwhile; fresh rows are not."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     with pytest.raises(pippin.InputError, match="that it was fitted on"):
@@ -78,7 +78,7 @@ def test_rows_are_known_again_as_float32_as_logits_and_among_many():
     pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
 
 
-def test_what_cannot_stand_behind_a_sharpener_is_refused():
+def test_unsupported_rules_with_a_sharpener_raise():
     """It would be saved and not read again, or not predict."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     with pytest.raises(pippin.InputError, match="Expected one of folds= and a fitted sharpener, got both"):
@@ -87,7 +87,7 @@ def test_what_cannot_stand_behind_a_sharpener_is_refused():
         pippin.calibrate(PROBS, LABELS, sharpen="sharper")
 
 
-def test_a_mixture_serves_one_row_and_names_the_right_one():
+def test_a_mixture_predicts_one_row_and_names_invalid_rows():
     """One row draws as the first of many does; a row that is none is called by its own number."""
     mixture = pippin.calibrate(PROBS[:200], LABELS[:200], "ip", 0.2, sharpen="mixture")
     for seed in range(5):
@@ -100,7 +100,7 @@ def test_a_mixture_serves_one_row_and_names_the_right_one():
         pippin.torch.ConformalHead(mixture)
 
 
-def test_many_classes_and_few_rows_are_quick_to_learn():
+def test_many_classes_and_few_rows_can_be_fitted():
     """The rows span no more axes than there are rows; confusions are those that occur."""
     probs, labels = confused_rows(40, n_classes=1500, seed=52)
     sharper = pippin.sharpen(probs, labels)
@@ -122,7 +122,7 @@ def test_many_classes_and_few_rows_are_quick_to_learn():
         {"sharpen": 3},
     ],
 )
-def test_numbers_that_cannot_be_are_one_sentence(wrong):
+def test_invalid_numbers_raise_one_sentence(wrong):
     """Of the project's own error."""
     with pytest.raises(pippin.InputError, match=r"^(Expected|Cannot read the score) "):
         pippin.calibrate(PROBS[:100], LABELS[:100], **{"score": "socop", "sharpen": "split", **wrong})

@@ -21,7 +21,7 @@ def sharper():
     return pippin.sharpen(*confused_rows(400), classes=NAMES)
 
 
-def test_confusions_are_learnt(sharper):
+def test_sharpening_corrects_confusions(sharper):
     """On new rows the map is more often right, and its probabilities cost less; it says so itself."""
     probs, labels = confused_rows(4000, seed=1)
     after = sharper(probs)
@@ -39,7 +39,7 @@ def test_confusions_are_learnt(sharper):
 
 
 @pytest.mark.parametrize("engine", [plain, compiled])
-def test_a_row_keeps_its_bits_whatever_stands_around_it(sharper, engine, monkeypatch):
+def test_a_sharpened_row_does_not_depend_on_other_rows(sharper, engine, monkeypatch):
     """One row, some rows and all rows, in NumPy and compiled: the same numbers to the last bit."""
     probs, _ = confused_rows(700, seed=2)
     expected = sharper(probs)
@@ -51,7 +51,7 @@ def test_a_row_keeps_its_bits_whatever_stands_around_it(sharper, engine, monkeyp
     assert np.array_equal(sharper(single), sharper(single.astype(np.float64)))
 
 
-def test_many_classes_take_fewer_axes_and_keep_their_bits():
+def test_many_classes_use_fewer_axes_and_rows_stay_independent():
     """Past 200 classes φ is rotated row by row; the bits of a row stay its own."""
     probs, labels = confused_rows(500, n_classes=240, seed=3)
     sharper = pippin.sharpen(probs, labels)
@@ -60,7 +60,7 @@ def test_many_classes_take_fewer_axes_and_keep_their_bits():
     assert np.array_equal(np.stack([sharper.one(row) for row in probs[:20]]), expected[:20])
 
 
-def test_it_is_the_formula(sharper):
+def test_a_sharpener_equals_its_formula(sharper):
     """A slow transcription in float64 gives the same probabilities."""
     probs, _ = confused_rows(30, seed=4)
     z, both = np.log(np.maximum(probs, 1e-6)), np.log(probs + 0.01)
@@ -76,7 +76,7 @@ def test_it_is_the_formula(sharper):
     assert np.allclose(sharper(probs), mixed, atol=2e-5)
 
 
-def test_learning_is_repeatable_and_the_order_of_classes_does_not_matter():
+def test_fitting_is_deterministic_and_independent_of_the_order_of_classes():
     """The same rows and seed give the same map; the input is not touched."""
     probs, labels = confused_rows(120, seed=5)
     kept = probs.copy()
@@ -87,7 +87,7 @@ def test_learning_is_repeatable_and_the_order_of_classes_does_not_matter():
     assert np.array_equal(named(pd.DataFrame(probs, columns=NAMES)), one(probs))
 
 
-def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
+def test_a_saved_sharpener_gives_equal_bits(sharper, tmp_path):
     """Saved and loaded, it gives the same; damaged, it is refused by name."""
     probs, _ = confused_rows(100, seed=6)
     path = tmp_path / "sharpener.json"
@@ -114,7 +114,7 @@ def test_a_file_brings_back_the_same_bits(sharper, tmp_path):
         ("surplus", 1),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(sharper, part, value, tmp_path):
+def test_an_inconsistent_sharpener_file_raises(sharper, part, value, tmp_path):
     """Each part is checked, although the checksum is right."""
     from pippin._conformal.serialization import write_file
 
@@ -123,7 +123,7 @@ def test_a_file_that_makes_no_sense_is_refused(sharper, part, value, tmp_path):
         pippin.load(tmp_path / "s.json")
 
 
-def test_features_join_in():
+def test_features_improve_the_sharpener():
     """What tells classes apart beside the probabilities is used; it must come again at prediction."""
     probs, labels = confused_rows(600, seed=7)
     hint = np.column_stack([labels % 2 + np.random.default_rng(8).normal(0, 0.3, 600), np.zeros(600)])
@@ -166,7 +166,7 @@ def odd_rows():
 @pytest.mark.parametrize(
     ("name", "probs", "labels"), list(odd_rows()), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_odd_rows_give_a_sensible_map(name, probs, labels):
+def test_unusual_rows_give_valid_probabilities(name, probs, labels):
     """Distributions come out, also for rows unlike those that it learnt on."""
     sharper = pippin.sharpen(probs, labels)
     others = np.random.default_rng(10).dirichlet(np.ones(probs.shape[1]), 50)
@@ -177,7 +177,7 @@ def test_odd_rows_give_a_sensible_map(name, probs, labels):
         assert (found >= 0).all()
 
 
-def test_impossible_classes_as_logits_are_taken_and_infinite_ones_refused():
+def test_logits_of_minus_infinity_are_accepted_and_infinity_raises():
     """A logit of −∞ is a probability of 0; +∞ is none."""
     probs, labels = confused_rows(60, seed=11)
     logits = np.log(probs)
@@ -192,7 +192,7 @@ def test_impossible_classes_as_logits_are_taken_and_infinite_ones_refused():
         pippin.sharpen(probs * 2, labels)
 
 
-def test_the_picture_names_the_confusions(sharper):
+def test_the_plot_names_the_confusions(sharper):
     """One line for each, before and after."""
     from matplotlib import pyplot as plt
 

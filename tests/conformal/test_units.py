@@ -42,7 +42,7 @@ levels = st.sampled_from([0.1, 0.25, 0.3, 1 / 3, 0.5])
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @given(pools, levels)
-def test_threshold_and_p_values_are_those_of_the_definition(pool, alpha):
+def test_threshold_and_p_values_equal_the_definition(pool, alpha):
     scores = [score for unit in pool for score in unit]
     units = [j for j, unit in enumerate(pool) for _ in unit]
     predictor = calibrated(scores, units, alpha)
@@ -69,7 +69,7 @@ def test_the_theorem_holds_for_every_pool_of_units(pool, alpha):
     assert sum(shares) / len(pool) >= 1 - exact_alpha(alpha)
 
 
-def test_units_of_one_row_are_rows():
+def test_units_of_one_row_equal_marginal_calibration():
     scores = np.random.default_rng(0).random(57).round(2)
     asked = rows_of(np.linspace(0, 1, 40))
     for alpha in (0.05, 0.1, 1 / 3):
@@ -82,7 +82,7 @@ def test_units_of_one_row_are_rows():
         )
 
 
-def test_plain_calibration_misses_a_photograph_at_random_and_units_do_not():
+def test_units_cover_random_photographs_and_marginal_calibration_does_not():
     """Half of the photographs are easy and full of windows, half hard with few: over 300 calibrations, exactly counted.
 
     A window's score is uniform on [0, ½] in an easy photograph; in a hard one all windows have one score of [½, 1].
@@ -104,7 +104,7 @@ def test_plain_calibration_misses_a_photograph_at_random_and_units_do_not():
     assert 1 - alpha - 3 * error < means["units"] < 1 - alpha + 1 / 25 + 3 * error
 
 
-def test_it_comes_back_from_its_file_and_behind_a_sharpener(tmp_path):
+def test_a_saved_predictor_is_restored_with_and_without_a_sharpener(tmp_path):
     data = pippin.load_example()
     photos = np.array([f"photo {i // 20}" for i in range(1000)])
     predictor = pippin.calibrate(data.probs[:1000], data.labels[:1000], "pip", units=photos, classes=data.classes)
@@ -130,7 +130,7 @@ def test_it_comes_back_from_its_file_and_behind_a_sharpener(tmp_path):
     assert pippin.load(tmp_path / "s.json").predict(rows).labels() == behind.predict(rows).labels()
 
 
-def test_wrong_use_is_told():
+def test_wrong_use_raises():
     with pytest.raises(
         ValueError, match="Expected one of units=, per= or groups=, got them together: choose one of them"
     ):

@@ -30,7 +30,7 @@ def told_by(caught):
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_comparisons_in_threads_leave_warnings_alone(others):
+def test_comparisons_in_threads_do_not_change_warning_filters(others):
     """Filters stay as they are, what this thread says is heard meanwhile, and each comparison speaks for itself."""
     probs, labels = few_rows()
 
@@ -61,7 +61,7 @@ def test_comparisons_in_threads_leave_warnings_alone(others):
     assert counts["In 2 splits"] == 2 * others
 
 
-def test_notes_of_many_splits_are_one_warning_each():
+def test_equal_notes_of_many_splits_give_one_warning():
     """It points at the line that called compare; tables made of the comparison say nothing again."""
     probs, labels = few_rows()
     with pytest.warns(UserWarning, match=r"In 30 splits: .*too few to take singletons from the margin") as caught:

@@ -34,7 +34,7 @@ def exact_threshold(scores, weights, own, alpha):
 
 @pytest.mark.filterwarnings(FULL)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_the_definition_in_fractions(score):
+def test_sets_equal_the_definition_in_exact_arithmetic(score):
     """Thresholds, sets and p-values of every score, from weights of several orders of magnitude and some zeros."""
     for seed, kind in enumerate(KINDS):
         probs, labels, weights = some(30, seed=seed, kind=kind)
@@ -56,7 +56,7 @@ def test_the_definition_in_fractions(score):
 
 @pytest.mark.filterwarnings(FULL)
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.sampled_from([1.0, 0.1, 3.0, 1e-300, 7e250, 5e-324, 1 / 3]))
-def test_equal_weights_are_no_weights(case, weight):
+def test_equal_weights_equal_marginal_calibration(case, weight):
     """Any constant, every n, every level in hundredths: the sets of `calibrate`, exactly."""
     probs, labels = case
     weights = np.full(len(probs), weight)
@@ -90,7 +90,7 @@ def test_equal_weights_at_every_n():
 
 @pytest.mark.filterwarnings(FULL)
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.integers(0, 2**32 - 1), st.sampled_from(HUNDREDTHS))
-def test_sets_are_the_large_p_values(case, seed, alpha):
+def test_sets_are_the_classes_with_p_values_above_alpha(case, seed, alpha):
     """predict == {p > alpha} for weights over 200 orders of magnitude, whole ones, and decimal ones."""
     probs, labels = case
     rng = np.random.default_rng(seed)
@@ -110,7 +110,7 @@ def test_sets_are_the_large_p_values(case, seed, alpha):
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=20), st.floats(0, 1e300))
-def test_each_p_is_rounded_once(weights, own):
+def test_each_p_value_is_correctly_rounded(weights, own):
     """The double nearest to the exact quotient, by pairs of doubles and by whole numbers alone."""
     weights.append(0.25)
     exact = [sum(map(Fraction, weights[b:])) + Fraction(own) for b in range(len(weights) + 1)]
@@ -144,7 +144,7 @@ def test_extreme_weights(weights, own):
         assert made.reach(own, alpha)[0] == np.flatnonzero(found > alpha).max()
 
 
-def test_many_p_are_rounded_once():
+def test_many_p_values_are_correctly_rounded():
     """Among many quotients some lie so near to the middle of two doubles that a little error misleads the rounding."""
     rng = np.random.default_rng(0)
     weights, own = rng.lognormal(0, 1, 100), rng.lognormal(0, 1, 300)
@@ -171,7 +171,7 @@ def test_weights_stay_with_their_scores():
 
 @pytest.mark.filterwarnings(FULL, "ignore:.*too few")
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
-def test_a_weight_of_zero_is_no_row(score):
+def test_a_row_of_weight_zero_is_ignored(score):
     """Weights 0 and 1 and an object of weight 1: what `calibrate` makes of the rows of weight 1."""
     probs, labels, _ = some(60, 5, seed=3)
     kept = np.random.default_rng(4).random(60) < 0.6

@@ -14,7 +14,7 @@ from pippin._theory.level import as_alpha, exact_alpha, quantile_rank, simplest
 
 
 @given(st.floats(5e-324, 1, exclude_max=True))
-def test_it_rounds_to_the_float_and_nothing_simpler_does(number):
+def test_the_simplest_fraction_rounds_to_the_float(number):
     found = simplest(number)
     assert float(found) == number
     below, above = math.nextafter(number, 0), math.nextafter(number, 2)
@@ -27,14 +27,14 @@ def test_it_rounds_to_the_float_and_nothing_simpler_does(number):
 
 
 @given(st.integers(2, 10**6), st.data())
-def test_fractions_are_what_people_mean(denominator, data):
+def test_decimal_and_rational_levels_are_exact(denominator, data):
     numerator = data.draw(st.integers(1, denominator - 1))
     assert exact_alpha(numerator / denominator) == Fraction(numerator, denominator)
     assert exact_alpha(Fraction(numerator, denominator)) == Fraction(numerator, denominator)
 
 
 @pytest.mark.parametrize("alpha", [0.1, "0.1", np.float32(0.1), np.float16(0.1), Decimal("0.1"), np.array(0.1)])
-def test_any_type_that_spells_a_tenth(alpha):
+def test_one_tenth_is_exact_in_every_type(alpha):
     assert exact_alpha(alpha) == Fraction(1, 10)
     assert as_alpha(alpha) == 0.1
     assert quantile_rank(999, alpha) == 900
@@ -43,14 +43,14 @@ def test_any_type_that_spells_a_tenth(alpha):
 @pytest.mark.parametrize(
     "alpha", [0, 1, -0.1, math.nan, math.inf, None, "many", True, [0.1, 0.2], Decimal("1e-9999999"), 1j]
 )
-def test_what_is_no_level_is_one_sentence(alpha):
+def test_an_invalid_level_raises_one_sentence(alpha):
     with pytest.raises(
         pippin.InputError, match="Expected alpha, the share of errors allowed, strictly between 0 and 1"
     ):
         exact_alpha(alpha)
 
 
-def test_one_third_everywhere():
+def test_one_third_is_exact_in_all_functions():
     """Sets, p-values, weights and folds agree where a p-value is exactly a third."""
     rng = np.random.default_rng(0)
     probs, new = rng.dirichlet([1, 1, 1], 29), rng.dirichlet([1, 1, 1], 200)

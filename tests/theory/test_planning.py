@@ -19,7 +19,7 @@ HUNDREDTHS = [i / 100 for i in range(1, 100)]
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_the_beta_law(n):
+def test_beta_cdf_equals_scipy(n):
     """The distribution function against SciPy, far into both tails, for every level in hundredths."""
     for alpha in HUNDREDTHS:
         a = min(n, quantile_rank(n, alpha))
@@ -31,13 +31,13 @@ def test_the_beta_law(n):
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(0, 1))
-def test_the_beta_law_anywhere(a, b, x):
+def test_beta_cdf_equals_scipy_for_random_arguments(a, b, x):
     """Whatever the arguments, and the two sides make one."""
     assert beta_cdf(x, a, b) == pytest.approx(special.betainc(a, b, x), abs=2e-12)
     assert beta_cdf(x, a, b) + beta_cdf(1 - x, b, a) == pytest.approx(1, abs=1e-9)
 
 
-def test_the_beta_law_of_very_many():
+def test_beta_cdf_for_very_large_parameters():
     """Where SciPy is known to hold, from quantile to share and back."""
     for n in (10**8, 10**9):
         a = quantile_rank(n, 0.1)
@@ -48,7 +48,7 @@ def test_the_beta_law_of_very_many():
 @pytest.mark.parametrize(
     ("m", "a", "b"), [(1, 1, 1), (50, 90, 11), (7, 9, 1), (1000, 3, 400), (3000, 900_000, 100_001)]
 )
-def test_the_beta_binomial_law(m, a, b):
+def test_beta_binomial_equals_scipy(m, a, b):
     """Chances against SciPy; SciPy's own digits are few where a and b are large."""
     assert beta_binomial(m, a, b) == pytest.approx(stats.betabinom(m, a, b).pmf(np.arange(m + 1)), rel=1e-7, abs=1e-12)
     assert beta_binomial(m, a, b).sum() == pytest.approx(1)
@@ -56,7 +56,7 @@ def test_the_beta_binomial_law(m, a, b):
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.3, 0.5, 0.9, 0.123])
 @pytest.mark.parametrize("n", SIZES)
-def test_a_plan_is_the_law(n, alpha):
+def test_a_plan_equals_the_beta_distribution(n, alpha):
     """Every number of a plan, against SciPy."""
     found = pippin.plan(alpha, n, delta=0.1, test=200)
     k = math.ceil((n + 1) * (1 - Fraction(str(alpha))))
@@ -80,7 +80,7 @@ def test_a_plan_is_the_law(n, alpha):
     assert min(on_test.cdf(least), on_test.sf(most - 1)) > 0.05 - 1e-9
 
 
-def test_a_plan_comes_true():
+def test_simulated_coverage_follows_the_plan():
     """20,000 calibrations of uniform scores, whose coverage is the threshold: shares as planned."""
     n, alpha, draws = 137, 0.15, 20_000
     rng = np.random.default_rng(5)
@@ -114,7 +114,7 @@ def brute_force(alpha, within, delta, side, top):
 
 @pytest.mark.parametrize("side", ["both", "below"])
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.25, 0.33, 0.5, 0.7, 0.9, 0.123, 0.0777])
-def test_the_examples_needed_are_found_by_trying_all(alpha, side):
+def test_examples_for_equals_an_exhaustive_search(alpha, side):
     """No larger n fails, and the one before does."""
     for within in (0.02, 0.03, 0.05, 0.1, 0.2):
         for delta in (0.01, 0.05, 0.3, 0.9):
@@ -131,7 +131,7 @@ def test_the_criterion_is_not_monotone():
     assert all(good[needed - 1 :])
 
 
-def test_far_apart_and_fine():
+def test_examples_for_with_large_and_small_distances():
     """The smallest n with a finite threshold where anything will do; and a fine target, against the law."""
     assert pippin.examples_for(0.1, within=0.5) == examples_needed(0.1) == 9
     for alpha, side in ((0.1, "both"), (0.01, "below"), (0.123457, "both")):
@@ -164,7 +164,7 @@ def test_far_apart_and_fine():
         ),
     ],
 )
-def test_wrong_input_is_one_sentence(call, words):
+def test_invalid_arguments_raise_one_sentence(call, words):
     with pytest.raises(ValueError, match=words) as caught:
         call()
     assert str(caught.value).endswith(".")
@@ -173,7 +173,7 @@ def test_wrong_input_is_one_sentence(call, words):
 # The command
 
 
-def test_the_command_speaks_plainly(call):
+def test_the_plan_command_prints_a_summary(call):
     code, out, err = call("plan --n 2000 --test 500")
     assert (code, err) == (0, "")
     assert "With 2,000 calibration examples, coverage will lie between 88.7% and 91.3% in 95% of calibrations" in out
@@ -191,7 +191,7 @@ def test_the_command_speaks_plainly(call):
     assert "5 calibration examples are too few for alpha 0.1" in call("plan --n 5")[1]
 
 
-def test_the_command_counts_every_class(call, tmp_path, monkeypatch):
+def test_the_plan_command_reports_each_class(call, tmp_path, monkeypatch):
     """Rare classes first: what is missing for a threshold, and for ± 5 percentage points."""
     monkeypatch.chdir(tmp_path)
     labels = np.repeat([0, 1, 2], [200, 4, 30])
@@ -226,7 +226,7 @@ def test_the_command_counts_every_class(call, tmp_path, monkeypatch):
         ("plan --labels none.npy", "Expected data for the labels"),
     ],
 )
-def test_wrong_use_of_the_command(call, line, words):
+def test_wrong_use_of_the_plan_command(call, line, words):
     code, out, err = call(line)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert words in err

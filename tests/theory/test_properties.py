@@ -10,7 +10,7 @@ from support.rows import probabilities
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_toy_table_to_two_decimals(case):
+def test_the_papers_toy_table(case):
     """Table 1 of the paper, from a whole distribution around the class of interest."""
     row = case.row()
     assert sum(row) == pytest.approx(1)

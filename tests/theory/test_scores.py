@@ -27,7 +27,7 @@ SCORES = st.one_of(
 
 
 @given(SCORES)
-def test_every_spelling_reads_back(score):
+def test_every_spelling_parses_to_its_score(score):
     """str(score) parses to the same score, each parameter with the same bits and type."""
     back = pippin.scores.parse(str(score))
     assert back == score
@@ -129,7 +129,7 @@ UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), 
     ],
     ids=lambda value: repr(value)[:40].split(" at ")[0],
 )
-def test_what_is_no_score(text, words):
+def test_invalid_spellings_raise(text, words):
     """Nothing is evaluated, and the error says what to write."""
     with pytest.raises(ValueError, match=words):
         pippin.scores.parse(text)
@@ -193,14 +193,14 @@ def test_parameters_take_their_canonical_type():
     assert pippin.scores.repip(gamma=np.float32(0.1)) != pippin.scores.repip(gamma=0.1)
 
 
-def test_replace_changes_only_what_is_named():
+def test_replace_changes_only_the_named_parameters():
     """replace gives another score and leaves the first as it was."""
     first = pippin.scores.repip(gamma=0.5, k_reg=1)
     assert first.replace(beta=2) == pippin.scores.repip(0.5, 1, 2)
     assert first.replace() == first == pippin.scores.repip(0.5, 1)
 
 
-def test_scores_are_values():
+def test_scores_are_hashable_and_comparable():
     """Equal scores are one key; other parameters are another; nothing can be assigned."""
     assert (
         len(
@@ -224,7 +224,7 @@ def test_scores_are_values():
     assert score == pippin.scores.linear((1, 0.5))
 
 
-def test_only_the_scores_with_a_u_are_randomized():
+def test_randomized_scores():
     """APS, RAPS and SAPS draw, unless told not to."""
     makers = (
         pippin.scores.ip,
@@ -252,7 +252,7 @@ def test_the_papers_scores():
     ]
 
 
-def test_all_is_true():
+def test_all_lists_existing_names():
     """`__all__` names everything public, once; besides it there are only submodules."""
     public = {name for name in dir(pippin) if not name.startswith("_")}
     values = {name for name in public if not inspect.ismodule(getattr(pippin, name))}

@@ -28,21 +28,21 @@ CALLS = {
 @pytest.mark.filterwarnings("ignore:.*thresholds are infinite")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("seed", SEEDS, ids=repr)
-def test_an_odd_seed(seed, call):
+def test_an_invalid_seed_raises(seed, call):
     with pytest.raises(pippin.InputError, match=r"^Expected a (whole number|seed)[^\n]*\.$"):
         call(seed=seed)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("alpha", LEVELS, ids=lambda level: repr(level)[:20])
-def test_an_odd_level(alpha, call):
+def test_an_invalid_level_raises(alpha, call):
     with pytest.raises(
         pippin.InputError, match=r"^Expected alpha, the share of errors allowed, strictly between 0 and 1"
     ):
         call(alpha=alpha)
 
 
-def test_an_odd_seed_of_predict():
+def test_an_invalid_seed_of_predict_raises():
     predictor = CALLS["calibrate"](seed=0)
     for seed in SEEDS:
         for call in (predictor.predict, predictor.p_values, predictor.point_predictions):

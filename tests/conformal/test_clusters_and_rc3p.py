@@ -62,7 +62,7 @@ def test_kmeans_is_as_good_as_scikit_learns():
     assert np.mean(ratios) < 1.005
 
 
-def test_kmeans_with_fewer_places_than_clusters():
+def test_kmeans_with_fewer_points_than_clusters():
     """Equal points stay together, and no cluster of nothing breaks it."""
     points = np.repeat([[0.0, 1.0], [2.0, 3.0]], [5, 4], axis=0)
     parts, inertia = kmeans(points, np.ones(9), 4, np.random.default_rng(0))
@@ -71,7 +71,7 @@ def test_kmeans_with_fewer_places_than_clusters():
     assert parts[0] != parts[5]
 
 
-def test_alike_classes_find_each_other():
+def test_classes_with_similar_scores_share_a_cluster():
     """Three kinds of classes, each with its own spread of scores; a class with 8 rows stays out."""
     rng = np.random.default_rng(1)
     labels = np.concatenate([np.repeat(np.arange(12), 60), np.full(8, 12)])
@@ -83,7 +83,7 @@ def test_alike_classes_find_each_other():
 
 
 @pytest.mark.parametrize(("third", "wanted"), [(2.5, [0, 0, 1]), (2.2, [0, 1, 1])])
-def test_a_class_weighs_the_root_of_its_count(third, wanted):
+def test_the_weight_of_a_class_is_the_root_of_its_count(third, wanted):
     """Classes at 0, 1 and 2.5 or 2.2: whole counts would join the last two in both cases, no weights in neither."""
     counts = [36, 900, 9]
     scores = np.repeat([0.0, 1.0, third], counts)
@@ -130,7 +130,7 @@ def test_the_table_shows_clusters_and_their_rows():
     assert (again.thresholds <= predictor.thresholds).all()
 
 
-def test_too_few_rows_to_cluster_are_told():
+def test_too_few_rows_to_cluster_warn():
     """Then no row is set aside: every class has the marginal threshold, and a warning says so."""
     with pytest.warns(UserWarning, match=r"Too few calibration examples per class to cluster 12 classes: .*") as caught:
         predictor = pippin.calibrate(PROBS[:200], LABELS[:200], "pip", seed=0, per="cluster")
@@ -156,7 +156,7 @@ def test_a_cluster_with_too_few_rows_is_named():
     assert predictor.predict(probs[:10]).mask[:, few].all()
 
 
-def test_clusters_cover_by_their_exact_law():
+def test_clusters_have_the_exact_coverage_distribution():
     """Given the clusters and its count n, coverage of a cluster is Beta(k, n + 1 − k), the null's included.
 
     So all rows together are covered at the level too.
@@ -193,7 +193,7 @@ def test_clusters_cover_by_their_exact_law():
 
 
 @torchcp_warns
-def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
+def test_torchcps_thresholds_agree_except_for_the_null_cluster():
     """With its split and its clusters the thresholds agree; its null cluster is infinite, ours is one more."""
     import torch
 
@@ -215,7 +215,7 @@ def test_torchcps_clusters_give_our_thresholds_but_for_the_null_cluster():
 
 
 @torchcp_warns
-def test_many_rows_of_few_classes_are_calibrated_class_by_class():
+def test_many_rows_of_few_classes_give_a_cluster_per_class():
     """More clusters than classes: each class is its own; TorchCP makes every threshold infinite instead."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(5), 1000)
@@ -227,7 +227,7 @@ def test_many_rows_of_few_classes_are_calibrated_class_by_class():
     assert np.isinf(theirs.q_hat.numpy()).all()
 
 
-def test_a_class_that_only_clustered_has_the_marginal_threshold():
+def test_a_class_without_calibration_rows_has_the_marginal_threshold():
     """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
     scores = np.arange(40) / 40
     categories = cluster_scores(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
@@ -235,7 +235,7 @@ def test_a_class_that_only_clustered_has_the_marginal_threshold():
     assert thresholds.tolist() == [18 / 40, 38 / 40, 36 / 40]
 
 
-def test_a_class_that_was_never_seen_does_not_pay_for_the_rare_ones():
+def test_a_class_without_rows_pools_all_scores():
     """It has the marginal threshold; the rare classes that were seen keep their own."""
     scores, labels = np.arange(60) / 60, np.repeat([0, 1, 2], 20)
     categories = cluster_scores(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
@@ -274,7 +274,7 @@ def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
 
 
 @given(examples=examples, alpha=st.sampled_from((0.1, 0.2, 0.3)))
-def test_rc3p_limits_are_the_smallest_that_lose_no_more_than_they_may(examples, alpha):
+def test_rc3p_limits_are_the_smallest_with_enough_coverage(examples, alpha):
     """By trying every rank limit, and then every score."""
     scores, ranks = np.array(examples).T
     score, rank = limits_of(scores, ranks, alpha, 8)
@@ -303,7 +303,7 @@ def rows_with_ranks_against_scores():
 
 
 @torchcp_warns
-def test_rc3p_keeps_its_word_where_the_published_rule_does_not():
+def test_rc3p_covers_where_the_published_rule_does_not():
     """Nine examples of ten, α = 0.1: one in ten may be lost. TorchCP loses two, because rank and score may each."""
     probs, labels = rows_with_ranks_against_scores(), np.zeros(10, dtype=int)
     ours = theirs = 0
@@ -319,7 +319,7 @@ def test_rc3p_keeps_its_word_where_the_published_rule_does_not():
 
 @torchcp_warns
 @pytest.mark.parametrize("n", [1998, 2500, 3000])
-def test_torchcps_rc3p_gives_our_sets_where_both_count_alike(n):
+def test_torchcps_rc3p_sets_agree_for_equal_quantiles(n):
     """Ours may lose ⌊(n + 1)α⌋ − 1 examples of a class, m by rank; the published α − m/n rounds otherwise for some."""
     predictor = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="rc3p")
     theirs, predict = torchcp("RC3PPredictor", PROBS[:n], LABELS[:n])
@@ -355,7 +355,7 @@ def test_rc3p_bounds_the_rank_of_a_class_in_every_set():
     assert "rank_limit" in predictor.table().columns
 
 
-def test_rc3p_covers_at_least_what_its_table_says():
+def test_rc3p_covers_at_least_the_expected_coverage_of_its_table():
     """Mean coverage of every class over 400 calibrations of a known population."""
     rng = np.random.default_rng(5)
     probs = rng.dirichlet((1.5, 1, 0.7, 0.4), 30_000)
@@ -377,7 +377,7 @@ def test_rc3p_covers_at_least_what_its_table_says():
 
 @torchcp_warns
 @pytest.mark.parametrize("n", [1998, 2500, 3000])
-def test_torchcps_class_conditional_sets_are_ours(n):
+def test_torchcps_class_conditional_sets_agree(n):
     """Whole masks, exactly."""
     ours = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="class").predict(PROBS[n:]).mask
     _, predict = torchcp("ClassConditionalPredictor", PROBS[:n], LABELS[:n])

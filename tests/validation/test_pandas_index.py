@@ -68,7 +68,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("call", "name", "given"), CALLS.values(), ids=CALLS)
-def test_another_order_is_refused(call, name, given):
+def test_a_different_index_order_raises(call, name, given):
     """The same rows in another order, or other rows; equal, default and no index pass."""
     call(given)
     call(given.copy())
@@ -103,7 +103,7 @@ def test_scikit_learn_targets(make):
         make(X, y.sort_index())
 
 
-def test_sets_of_a_classifier_know_their_rows():
+def test_sets_of_a_classifier_keep_the_index():
     clf = FITTED["fit"](FRAME, TRUTH)
     sets = clf.predict_set(shuffled(FRAME))
     assert pippin.metrics.coverage(sets, shuffled(TRUTH)) == pippin.metrics.coverage(clf.predict_set(FRAME), TRUTH)
@@ -144,7 +144,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize(("rows", "other", "fine"), PAIRS.values(), ids=PAIRS)
-def test_which_indices_agree(rows, other, fine):
+def test_matching_and_different_indices(rows, other, fine):
     values = pd.Series([0, 1, 0], index=other)
     if fine:
         same_index("probs", rows, labels=values)
@@ -153,7 +153,7 @@ def test_which_indices_agree(rows, other, fine):
             same_index("probs", rows, labels=values)
 
 
-def test_a_wrong_number_of_labels_is_told_first():
+def test_a_wrong_number_of_labels_is_reported_before_the_index():
     with pytest.raises(ValueError, match=r"Expected 400 labels, one per row, got shape \(399,\)"):
         pippin.compare(FRAME, TRUTH.iloc[1:], ["ip"], splits=2)
 
@@ -165,7 +165,7 @@ class Photo:
         return "photo"
 
 
-def test_an_index_that_reads_the_same_is_the_same():
+def test_indices_with_equal_representation_match():
     """There is nothing to tell that differs, and nothing to say how to align."""
     a, b = (pd.Index([Photo() for _ in range(3)]) for _ in range(2))
     assert not a.equals(b)

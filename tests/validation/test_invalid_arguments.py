@@ -60,7 +60,7 @@ BAD_PROBS = {
 
 
 @pytest.mark.parametrize(("probs", "words"), BAD_PROBS.values(), ids=BAD_PROBS)
-def test_bad_probabilities(probs, words):
+def test_invalid_probabilities_raise(probs, words):
     """score, calibrate and predict refuse the same inputs with the same words."""
     n = len(probs) if hasattr(probs, "__len__") else 1
     predictor = calibrate()
@@ -72,7 +72,7 @@ def test_bad_probabilities(probs, words):
         predictor.predict(probs)
 
 
-def test_sums_within_the_tolerance_are_taken():
+def test_sums_within_the_tolerance_are_accepted():
     """0.001 off is rounding, not an error; in float32 as in float64."""
     for total in (0.9991, 1.0009):
         for dtype in (np.float32, np.float64):
@@ -102,7 +102,7 @@ BAD_LABELS = {
 
 
 @pytest.mark.parametrize(("labels", "words"), BAD_LABELS.values(), ids=BAD_LABELS)
-def test_bad_labels(labels, words):
+def test_invalid_labels_raise(labels, words):
     """calibrate, score, contains and the metrics refuse the same labels with the same words."""
     sets = calibrate().predict(GOOD)
     for use in (
@@ -126,14 +126,14 @@ def test_bad_labels(labels, words):
         ([0, 3], ["soil", "pea", "rye"], r"Row 1 has the label 3, expected 0 to 2"),
     ],
 )
-def test_labels_that_are_no_class(labels, classes, words):
+def test_unknown_labels_raise(labels, classes, words):
     """An unknown label is named with its row, beside what was expected."""
     with pytest.raises(ValueError, match=words):
         calibrate(labels=labels, classes=classes)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -1, 1.5, np.nan, np.inf, -np.inf, "x", "", None, True, [0.1], "1/0", 0.1j])
-def test_bad_alpha(alpha):
+def test_invalid_alpha_raises(alpha):
     """alpha lies strictly between 0 and 1, in calibrate and in at."""
     words = r"Expected alpha, the share of errors allowed, strictly between 0 and 1, got .*: alpha=0.1 asks for 90%"
     with pytest.raises(ValueError, match=words):
@@ -158,7 +158,7 @@ def test_bad_alpha(alpha):
         (3, r"Expected a list of class names, got"),
     ],
 )
-def test_bad_classes(classes, words):
+def test_invalid_class_names_raise(classes, words):
     """Class names are one per column, different, and of one kind."""
     with pytest.raises(ValueError, match=words):
         calibrate(classes=classes)
@@ -174,19 +174,19 @@ def test_bad_classes(classes, words):
         (frame(["a", "b", "x"]), r"Column 2 is 'x', expected 'c'"),
     ],
 )
-def test_predicting_with_other_columns(given, words):
+def test_predicting_with_other_columns_raises(given, words):
     """The columns to predict from are the classes that were calibrated, in their order."""
     with pytest.raises(ValueError, match=words):
         calibrate(frame(["a", "b", "c"])).predict(given)
 
 
-def test_numbered_columns_in_another_order():
+def test_numbered_columns_in_another_order_raise():
     """Columns named by numbers are held to their order as well."""
     with pytest.raises(ValueError, match=r"Column 0 is .*2"):
         calibrate(frame([0, 1, 2])).predict(frame([2, 1, 0]))
 
 
-def test_frames_that_contradict_themselves():
+def test_frames_with_contradicting_names_raise():
     """A repeated column, or classes= against the columns, is an error when calibrating."""
     with pytest.raises(ValueError, match=r"The class name 'a' occurs twice"):
         calibrate(frame(["a", "b", "a"]))
@@ -195,7 +195,7 @@ def test_frames_that_contradict_themselves():
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 0, 0], [0, np.inf, 0], [-np.inf] * 3])
-def test_bad_logits(bad):
+def test_invalid_logits_raise(bad):
     """A row of logits needs a finite largest one; the first that has none is named."""
     with pytest.raises(ValueError, match=r"Row 2 has a largest logit of -?(nan|inf), expected finite logits .*repair"):
         pippin.scores.score([*GOOD, bad, bad], None, "ip", from_logits=True)
@@ -215,13 +215,13 @@ def test_bad_logits(bad):
         ([50, 30, 20], r"percentages, divide them by 100"),
     ],
 )
-def test_bad_rows_in_predict_one(row, words, dtype):
+def test_invalid_rows_in_predict_one_raise(row, words, dtype):
     """predict_one checks as predict does."""
     with pytest.raises(ValueError, match=words):
         calibrate().predict_one(np.array(row, dtype))
 
 
-def test_text_in_predict_one():
+def test_text_in_predict_one_raises():
     """A row that is no numbers at all is an error with a sentence."""
     with pytest.raises(ValueError, match=r"Expected a matrix of numbers, got <U1"):
         calibrate().predict_one(["a", "b", "c"])

@@ -35,7 +35,7 @@ def test_one_object_and_one_class(score):
                 assert found.tolist() == alone.members.tolist()
 
 
-def test_one_object_brings_its_names():
+def test_the_names_of_one_row_are_checked():
     """A row of a data frame has the classes as its index; a heavy one is told at the caller's line."""
     probs, labels, weights = some(50)
     names = ["crop", "rye", "soil", "weed"]
@@ -96,7 +96,7 @@ def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
     assert np.array_equal(table.iloc[:, 4:], predictor.p_values(probs, weights=weights))
 
 
-def test_its_file_brings_it_back(tmp_path):
+def test_a_saved_predictor_is_restored(tmp_path):
     """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
@@ -170,7 +170,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_refusals(call, sentence):
+def test_invalid_arguments_raise(call, sentence):
     """One sentence each."""
     with pytest.raises(ValueError, match=sentence):
         call()

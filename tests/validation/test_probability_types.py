@@ -19,13 +19,13 @@ def outcome(probs):
 
 
 @every_source
-def test_every_source_of_probabilities_gives_the_same(source, tmp_path):
+def test_all_array_types_give_equal_results(source, tmp_path):
     """The same numbers give the same scores and sets, whatever holds them."""
     assert outcome(source(PROBS, tmp_path)) == outcome(PROBS.copy())
 
 
 @every_source
-def test_every_source_of_one_row_gives_the_same(source, tmp_path):
+def test_all_types_of_one_row_give_equal_results(source, tmp_path):
     """predict_one takes what predict takes, and gives predict's set."""
     predictor = pippin.calibrate(PROBS, LABELS)
     sets = predictor.predict(PROBS)
@@ -38,7 +38,7 @@ LARGE_SOURCES = ["F", "strided float32", "big-endian", "float16", "pandas", "tor
 
 
 @pytest.mark.parametrize("name", LARGE_SOURCES)
-def test_large_inputs_give_the_same(name, tmp_path):
+def test_large_arrays_of_all_types_give_equal_results(name, tmp_path):
     """So it is in the compiled loops, over several blocks."""
     probs = np.tile(PROBS, (3000, 1))
     labels = np.tile(LABELS, 3000)

@@ -8,7 +8,7 @@ from pippin._conformal.predictor import mondrian_of
 from support.grouped_example import DATA, FARMS, calibrated
 
 
-def test_one_row_of_a_frame_brings_its_names():
+def test_the_names_of_one_row_of_a_frame_are_checked():
     """In another order they are refused, as in a whole frame."""
     import pandas
 
@@ -19,7 +19,7 @@ def test_one_row_of_a_frame_brings_its_names():
         predictor.predict_one(row[::-1])
 
 
-def test_inputs_are_left_alone():
+def test_inputs_are_not_modified():
     """Nothing is written into what the caller owns, and what the predictor owns cannot be written."""
     probs, labels, groups = np.array(DATA.probs[:900]), np.array(DATA.labels[:900]), FARMS[:900].copy()
     before = probs.copy(), labels.copy(), groups.copy()
@@ -66,12 +66,12 @@ FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip",
         ({"per": "class", "alpha": 0}, "Expected alpha, the share of errors allowed, strictly between 0 and 1, got 0"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(options, sentence):
+def test_invalid_input_raises_one_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         pippin.calibrate(**{**FIVE, **options})
 
 
-def test_groups_to_predict_are_checked_as_well():
+def test_groups_of_predict_are_checked():
     by_group = calibrated("group")
     with pytest.raises(ValueError, match=r"Expected groups for thresholds per group, got none: pass groups="):
         by_group.predict(DATA.probs[:3])

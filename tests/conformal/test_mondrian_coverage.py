@@ -19,7 +19,7 @@ def population():
 
 
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
-def test_every_cell_covers_by_its_exact_law(per):
+def test_each_category_has_the_exact_coverage_distribution(per):
     """Given its count n, a cell's coverage is Beta(k, n + 1 − k): 600 calibrations, each category on its own.
 
     Calibrations have as many rows of a class or group as chance gives; the law of that count turns coverage
@@ -49,7 +49,7 @@ def test_every_cell_covers_by_its_exact_law(per):
         assert stats.kstest(values, "uniform").pvalue > 0.01 / len(seen), category
 
 
-def test_every_class_covers_test_rows_by_the_beta_binomial_law():
+def test_coverage_per_class_on_test_rows_is_beta_binomial():
     """End to end: calibrate, predict, count the rows of each class that their sets contain."""
     rng = np.random.default_rng(8)
     n, m, alpha, draws = 19, 8, 0.2, 800

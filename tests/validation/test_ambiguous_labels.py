@@ -19,7 +19,7 @@ PROBS, LABELS = EXAMPLE.probs[:, COLUMNS], EXAMPLE.labels  # the name of the tru
 TRUE = pippin.calibrate(EXAMPLE.probs, EXAMPLE.labels, "ip").threshold
 
 
-def test_python_and_the_command_line_ask_alike(tmp_path):
+def test_python_and_the_command_line_raise_the_same_error(tmp_path):
     """The same .npz, CSV and arrays: the same refusal, and the same remedy works."""
     np.savez(tmp_path / "d.npz", probs=PROBS, labels=LABELS, classes=LISTED)
     frame = pd.DataFrame(PROBS, columns=LISTED)
@@ -69,7 +69,7 @@ def test_the_command_line_gives_pythons_threshold(tmp_path, call):
         (["1", "0"], range(2), [1, 0]),
     ],
 )
-def test_one_meaning(labels, classes, wanted, tmp_path):
+def test_labels_with_one_possible_meaning(labels, classes, wanted, tmp_path):
     """Where only one reading is possible it is taken, from a table too."""
     given = np.array(list(labels))
     assert as_labels(given, len(given), classes).tolist() == list(wanted)
@@ -79,7 +79,7 @@ def test_one_meaning(labels, classes, wanted, tmp_path):
         assert read_data(tmp_path / "d.csv").truth().tolist() == list(wanted)
 
 
-def test_masks_and_sets_are_refused():
+def test_masked_arrays_and_python_sets_raise():
     """What is masked out is not there, and a set has no order."""
     probs, labels = EXAMPLE.probs[:40], EXAMPLE.labels[:40]
     masked = np.ma.masked_array(labels, mask=np.arange(40) == 7)

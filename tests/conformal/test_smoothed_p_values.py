@@ -44,7 +44,7 @@ def ends(predictor, scores, probs=None, **options):
     return smallest, largest
 
 
-def test_weights():
+def test_weighted_smoothed_p_values():
     """Each of n + 1 rows is the new one with the probability of its weight: together they fill [0, 1] evenly."""
     weights = np.array([1, 3, 2, 1, 5, 2, 4], dtype=float)
     pieces = []
@@ -63,7 +63,7 @@ def test_weights():
         assert share[inside].sum() == pytest.approx(end - begin, abs=1e-11)  # so P(p ≤ t) = t
 
 
-def test_label_ratios():
+def test_label_shift_smoothed_p_values():
     """Weights by class, (1, K): each class has its own."""
     data = pippin.load_example()
     ratios = pippin.shift.label_ratios(data.probs[:600], data.labels[:600], data.probs[600:900])
@@ -77,7 +77,7 @@ def test_label_ratios():
         assert np.allclose(found[:, k], one[:, k], rtol=1e-14)
 
 
-def test_units_of_several_rows_have_none():
+def test_units_of_several_rows_have_no_smoothed_p_values():
     """Of a new unit one row is seen, which need not be its most extreme one: smoothing has no proven p-value."""
     predictor = pippin.calibrate(rows_of([0.1, 0.2, 0.3]), zeros([0.1, 0.2, 0.3]), "ip", 0.5, units=[0, 0, 1])
     for method in (predictor.p_values, predictor.point_predictions):
@@ -103,7 +103,7 @@ def test_units_of_one_row_are_uniform():
         assert np.isclose(low, begin).sum() / 7 == pytest.approx(end - begin, abs=1e-11)
 
 
-def test_folds():
+def test_cross_conformal_smoothed_p_values():
     """With equal models, cross-conformal p-values are those of split conformal prediction, so exactly uniform."""
     low, high = np.empty(7), np.empty(7)
     for new in range(7):

@@ -51,7 +51,7 @@ def test_each_class_is_calibrated_as_if_it_were_alone(score):
         assert (by_group.thresholds[g] == alone.threshold).all()
 
 
-def test_unseen_groups_get_the_threshold_of_everybody():
+def test_unseen_groups_get_the_marginal_threshold():
     """Or an error that names the first such row; the name None is theirs."""
     for per, same in (("group", None), ("class and group", "class")):
         wide = calibrated(per, unseen="marginal")
@@ -68,7 +68,7 @@ def test_unseen_groups_get_the_threshold_of_everybody():
 
 @every_way
 @every_score
-def test_sets_equal_a_slow_oracle(score, per):
+def test_sets_equal_a_slow_reference(score, per):
     """Every class of every row by hand: its score against its threshold, and for RC3P its rank."""
     predictor = calibrated(per, score, alpha=0.2)
     rows = slice(2000, 2060)
@@ -88,7 +88,7 @@ def test_sets_equal_a_slow_oracle(score, per):
 
 
 @every_way
-def test_a_rows_set_does_not_depend_on_the_rows_around_it(per):
+def test_a_set_does_not_depend_on_other_rows(per):
     """Alone by `predict_one`, alone in a batch, in reverse order: the same set."""
     predictor = calibrated(per)
     rows = np.arange(2000, 2040)
@@ -129,7 +129,7 @@ def test_at_equals_calibrating_anew(score, per):
     assert per != "rc3p" or np.array_equal(later.rank_limits, anew.rank_limits)
 
 
-def test_a_level_is_one_fraction_in_whatever_type_it_comes():
+def test_a_level_is_exact_in_every_type():
     """The simplest that rounds to it, so that what a file keeps of it means the same."""
     scores, none = np.arange(999.0), np.zeros(999, dtype=int)
     categories = sort_into_categories(scores, none, np.zeros((1, 2), dtype=int))
@@ -139,7 +139,7 @@ def test_a_level_is_one_fraction_in_whatever_type_it_comes():
 
 
 @pytest.mark.parametrize("kind", ["zeros", "certain", "tied"])
-def test_infinite_scores_and_ties_are_no_obstacle(kind):
+def test_infinite_scores_and_ties(kind):
     """SOCOP's infinite scores: the threshold may be infinite with enough examples, too."""
     probs = made_rows(kind, 1500, 5, 3)
     labels = np.random.default_rng(4).integers(0, 5, 1500)
@@ -149,7 +149,7 @@ def test_infinite_scores_and_ties_are_no_obstacle(kind):
         assert min(inside[labels == k].mean() for k in range(5)) > 0.5
 
 
-def test_rare_classes_are_named_with_what_they_lack():
+def test_the_warning_names_rare_classes_and_their_counts():
     """An infinite threshold puts the class into every set; the warning says which and how many are needed."""
     rows = np.concatenate([np.flatnonzero(DATA.labels == k)[: 8 if k in (0, 3) else 20] for k in range(12) if k != 7])
     probs, labels = DATA.probs[rows], DATA.labels[rows]
@@ -174,7 +174,7 @@ def test_rare_classes_are_named_with_what_they_lack():
 
 
 @pytest.mark.parametrize("groups", [np.arange(600) % 2, np.arange(600) % 2 == 0])
-def test_the_table_names_groups_that_are_no_text(groups):
+def test_the_table_names_groups_that_are_not_text(groups):
     """Beside the one for all that were not seen."""
     predictor = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], groups=groups, unseen="marginal")
     assert predictor.table()["group"].unique(maintain_order=True).to_list() == [

@@ -40,7 +40,7 @@ def damaged(changes, *rows, dtype=np.float32, order="C"):
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize(("changes", "words"), DAMAGE.values(), ids=DAMAGE)
-def test_a_bad_row_deep_inside_is_named(changes, words, use):
+def test_an_invalid_row_in_a_large_array_is_named(changes, words, use):
     """The row is named by its place in the whole input, and what is wrong as in a small one."""
     with pytest.raises(ValueError, match=f"^Row {DEEP} {words}"):
         use(damaged(changes, DEEP))
@@ -48,7 +48,7 @@ def test_a_bad_row_deep_inside_is_named(changes, words, use):
 
 @pytest.mark.parametrize("options", [{"dtype": np.float64}, {"order": "F"}, {"dtype": np.float16}], ids=str)
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_bad_row_is_named_in_other_layouts(use, options):
+def test_an_invalid_row_is_named_in_other_memory_layouts(use, options):
     """Layout and type of the array do not change which row is named."""
     with pytest.raises(ValueError, match=f"^Row {DEEP} has nan in column 3"):
         use(damaged({3: np.nan}, DEEP, **options))
@@ -56,7 +56,7 @@ def test_a_bad_row_is_named_in_other_layouts(use, options):
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("first", [0, 13_106, 13_107, 40_000])
-def test_the_first_of_several_bad_rows_is_named(first, use):
+def test_the_first_of_several_invalid_rows_is_named(first, use):
     """Blocks run on several threads, yet the first bad row is named each time."""
     probs = damaged({3: np.nan}, first + 1, DEEP, 99_999)
     probs[first, 0] += 1
@@ -65,7 +65,7 @@ def test_the_first_of_several_bad_rows_is_named(first, use):
             use(probs)
 
 
-def test_bad_logits_deep_inside_are_named():
+def test_invalid_logits_in_a_large_array_are_named():
     """The softmax names the first bad row as well."""
     logits = np.zeros(LARGE, np.float32)
     logits[[99_000, DEEP], 5] = np.nan
@@ -73,7 +73,7 @@ def test_bad_logits_deep_inside_are_named():
         pippin.calibrate(logits, np.zeros(len(logits), int), from_logits=True)
 
 
-def test_bad_labels_deep_inside_are_named():
+def test_invalid_labels_in_a_large_array_are_named():
     """So are labels, as indices and as names."""
     probs = np.full(LARGE, 0.05, np.float32)
     labels = np.zeros(LARGE[0], int)
@@ -106,7 +106,7 @@ print("pippin._engine.numba_engine.engine" in sys.modules)
 """
 
 
-def test_the_uncompiled_path_names_the_same_row():
+def test_the_numpy_engine_names_the_same_row():
     """A fresh process works in NumPy, in several blocks, and names the first bad row too."""
     done = subprocess.run([sys.executable, "-c", UNCOMPILED], capture_output=True, text=True, check=True)
     *errors, compiled = done.stdout.splitlines()

@@ -64,7 +64,7 @@ def slow_thresholds(probs, labels, alpha, guarantee, first, share):
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
-def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
+def test_sets_equal_the_definition(kind, n_classes, guarantee):
     """Thresholds and sets against a slow transcription, on awkward rows: ties, zeros, certainty, two classes."""
     probs = made_rows(kind, 90, n_classes, seed=n_classes)
     rng = np.random.default_rng(1)
@@ -84,7 +84,7 @@ def test_it_is_what_the_definition_says(kind, n_classes, guarantee):
 
 
 @given(data=probabilities(sizes=(2, 3, 12, 70)), seed=st.integers(0, 10**6))
-def test_any_two_thresholds(data, seed):
+def test_sets_for_arbitrary_thresholds(data, seed):
     """Bit for bit the rule on the two predictors' own sets; a label is in its set exactly if its score is at most q."""
     probs, labels = data
     rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ def treacherous(n, rng):
     return probs / probs.sum(axis=1, keepdims=True), labels
 
 
-def test_without_a_remedy_the_guarantee_is_lost():
+def test_the_published_combination_can_undercover():
     """As published the combination covers 82% instead of 90%; either remedy mends it."""
     rng = np.random.default_rng(3)
     probs, labels = treacherous(4000, rng)
@@ -149,7 +149,7 @@ def population(n, rng):
     return probs, (rng.random(n)[:, None] > (0.9 * probs + 0.02).cumsum(axis=1)).sum(axis=1).clip(max=4)
 
 
-def test_recalibrated_coverage_has_its_exact_law():
+def test_recalibrated_coverage_has_its_exact_distribution():
     """Given the margin's threshold: Beta(k, n₂ + 1 − k) between the two atoms of the score, over 2,000 second parts.
 
     The population is finite and known, so coverage is computed, not sampled.
@@ -178,7 +178,7 @@ def test_recalibrated_coverage_has_its_exact_law():
 
 @pytest.mark.parametrize("guarantee", ["recalibrated", "sum"])
 @pytest.mark.parametrize("make", [population, treacherous], ids=lambda f: f.__name__)
-def test_coverage_on_average_is_at_least_what_was_asked(make, guarantee):
+def test_mean_coverage_is_at_least_the_guarantee(make, guarantee):
     """End to end, over 300 calibrations of 120 rows."""
     rng = np.random.default_rng(12)
     covered = []
@@ -193,7 +193,7 @@ def test_coverage_on_average_is_at_least_what_was_asked(make, guarantee):
         assert np.mean(covered) > 0.9
 
 
-def test_singletons_that_cover_enough_leave_the_rest_empty():
+def test_other_sets_are_empty_if_singletons_cover_enough():
     """IP's threshold is −∞: a tie at the bottom, coverage above the law."""
     probs = np.tile([[0.9, 0.06, 0.04]], (400, 1))
     probs[::50] = [0.4, 0.35, 0.25]
@@ -206,7 +206,7 @@ def test_singletons_that_cover_enough_leave_the_rest_empty():
     )
 
 
-def test_wrong_singletons_fill_every_set_and_a_sentence_says_so():
+def test_too_many_wrong_singletons_give_full_sets_and_a_warning():
     probs = population(200, np.random.default_rng(0))[0]
     wrong = np.argsort(probs, axis=1)[:, 0]
     some = np.random.default_rng(1).random(200) < 0.5
@@ -258,7 +258,7 @@ def test_the_seed_divides_the_rows():
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_kind_of_input_does_not_matter(guarantee):
+def test_all_input_types_give_equal_results(guarantee):
     """Names, logits and precision; inputs stay as they are."""
     data = pippin.load_example()
     probs, labels = data.probs[:500].copy(), data.labels[:500].copy()
@@ -283,7 +283,7 @@ def test_the_kind_of_input_does_not_matter(guarantee):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_its_file_brings_it_back(guarantee, tmp_path):
+def test_a_saved_predictor_is_restored(guarantee, tmp_path):
     data = pippin.load_example()
     found = pippin.calibrate(data.probs, data.labels, f"ip/ms(variant={guarantee})", 0.1, classes=data.classes, seed=3)
     found.save(tmp_path / "both.json")
@@ -314,7 +314,7 @@ def test_its_file_brings_it_back(guarantee, tmp_path):
         ("ip/ms(", 0.1, "Cannot read the score"),
     ],
 )
-def test_wrong_input_is_one_sentence(score, alpha, words):
+def test_invalid_arguments_raise_one_sentence(score, alpha, words):
     probs, labels = population(100, np.random.default_rng(0))
     with pytest.raises(ValueError, match=words):
         pippin.calibrate(probs, labels, score, alpha)
@@ -323,7 +323,7 @@ def test_wrong_input_is_one_sentence(score, alpha, words):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
+def test_an_invalid_row_is_named_by_its_original_number(guarantee):
     probs, labels = population(100, np.random.default_rng(0))
     good = pippin.calibrate(probs, labels, f"ip/ms(variant={guarantee}, share=0.5)", 0.2, seed=0)
     probs[71, 2] = math.nan
@@ -335,7 +335,7 @@ def test_a_bad_row_is_named_as_the_caller_counts(guarantee):
         good.predict_one(probs[71])
 
 
-def test_it_travels_between_processes():
+def test_it_can_be_pickled():
     probs, labels = population(100, np.random.default_rng(0))
     found = pippin.calibrate(probs, labels, "ip/ms(variant=sum)", 0.2)
     one = found.predict_one(probs[0])

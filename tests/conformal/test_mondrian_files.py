@@ -55,7 +55,7 @@ def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
         ("calibration_scores", [10**400] * 2000),
     ],
 )
-def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
+def test_a_file_with_inconsistent_entries_raises(tmp_path, part, value):
     """Even with a checksum that fits."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
@@ -64,7 +64,7 @@ def test_a_file_whose_parts_disagree_is_refused(tmp_path, part, value):
         pippin.load(path)
 
 
-def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
+def test_a_file_of_rc3p_has_ranks_and_scores(tmp_path):
     """Or no other level could be had from it."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
@@ -76,7 +76,7 @@ def test_a_file_of_rc3p_has_ranks_beside_its_scores(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [[], {}, "marginal"])
-def test_a_file_of_an_unknown_kind_is_refused(kind, tmp_path):
+def test_a_file_of_an_unknown_kind_raises(kind, tmp_path):
     """Whatever stands there."""
     path = tmp_path / "predictor.json"
     write_file(path, {"kind": kind})

@@ -118,7 +118,7 @@ def test_one_object_at_a_time(kind):
             assert inside == sets[i]
 
 
-def test_levels_files_and_words(kind, tmp_path):
+def test_at_save_and_describe_of_every_rule(kind, tmp_path):
     name, predictor, asked = kind
     predictor.save(tmp_path / "p.json")
     loaded = pippin.load(tmp_path / "p.json")
@@ -140,7 +140,7 @@ def test_levels_files_and_words(kind, tmp_path):
                 getattr(predictor, attribute)()
 
 
-def test_keywords_that_a_rule_does_not_use_are_refused(kind):
+def test_unused_keywords_raise(kind):
     name, predictor, asked = kind
     for key, value in {"groups": ROW_GROUPS, "weights": np.ones(M), "features": Q[:, :2]}.items():
         if key in asked:
@@ -151,7 +151,7 @@ def test_keywords_that_a_rule_does_not_use_are_refused(kind):
                 predictor.predict(rows(name, "numpy"), **{**asked, key: value})
 
 
-def test_pictures(kind):
+def test_plots_of_every_rule(kind):
     import matplotlib.pyplot as plt
 
     name, predictor, _ = kind
@@ -179,6 +179,6 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize("given", CONTRADICTIONS, ids=lambda given: " ".join(map(str, given)))
-def test_contradictions_are_refused(given):
+def test_contradicting_keywords_raise(given):
     with pytest.raises(pippin.InputError):
         pippin.calibrate(P, Y, **given)

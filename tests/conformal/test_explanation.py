@@ -32,7 +32,7 @@ PREDICTORS = {
 
 
 @given(st.sampled_from(list(PREDICTORS)), st.integers(1500, 4985))
-def test_an_explanation_says_what_predict_does(name, row):
+def test_an_explanation_agrees_with_predict(name, row):
     """The same set, scores against thresholds, p-values against alpha, classes by falling probability."""
     predictor, beside, of_rows = PREDICTORS[name]
     found = predictor.explain(DATA.probs[row], **beside)
@@ -51,7 +51,7 @@ def test_an_explanation_says_what_predict_does(name, row):
             assert one.inside == (one.score <= one.threshold) == (one.p_value > predictor.alpha)
 
 
-def test_it_reads_well():
+def test_an_explanation_prints_as_a_table():
     """A sentence, a table in text, in HTML and as a frame; hostile names do no harm; an empty set is told."""
     predictor = pippin.calibrate(LEFT, LABELS, "ip", 0.5, classes=("<b>x", *C[1:]))
     sizes = predictor.predict(DATA.probs[1500:]).sizes
@@ -65,7 +65,7 @@ def test_it_reads_well():
     assert "&lt;b&gt;x" in one._repr_html_()
 
 
-def test_what_stands_before_and_beside():
+def test_explanations_with_logits_groups_and_weights():
     """Behind a sharpener sharper probabilities are explained; a group or weight that is missing or too many is said."""
     sharper = pippin.sharpen(DATA.probs[1500:1800], DATA.labels[1500:1800], classes=C)
     sharpened = pippin.calibrate(LEFT, LABELS, "socop", sharpen=sharper, classes=C)
@@ -85,7 +85,7 @@ def test_a_predictor_saved_without_scores_explains_without_p_values(tmp_path):
     assert {one.p_value for one in pippin.load(tmp_path / "p.json").explain(DATA.probs[2000]).classes} == {None}
 
 
-def test_where_nothing_but_ranks_is_bounded():
+def test_explanations_of_rank_limits_alone():
     """RC3P may leave the score free: the rank is what lets a class in, and sets do not hold everything."""
     probs = np.full((27, 3), 0.1)
     for row in range(27):  # nine of each class, of which two are second to the next class
@@ -105,6 +105,6 @@ def test_where_nothing_but_ranks_is_bounded():
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_odd_weights_are_refused(weight):
+def test_invalid_weights_raise(weight):
     with pytest.raises(ValueError, match="expected a finite number of at least 0"):
         PREDICTORS["weighted"][0].explain(DATA.probs[2000], weight=weight)

@@ -87,7 +87,7 @@ def test_whole_numbers_are_labels_where_labels_are_whole_numbers():
     assert floats[1.5] == floats[1] == plain[1]
 
 
-def test_labels_that_several_share():
+def test_labels_shared_by_several_rows():
     """They give the sets of all, as pandas gives all rows."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     plain = predictor.predict(NEW).labels()
@@ -101,7 +101,7 @@ def test_labels_that_several_share():
 
 
 @pytest.mark.parametrize("key", ["9.png", ["0.png"], None, 0.5, ("0.png", 1)])
-def test_a_label_that_is_not_there(key):
+def test_an_unknown_label_raises(key):
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     with pytest.raises(pippin.InputError, match=r"Expected a label of the index \('0\.png', .*, got .*: check it"):
         predictor.predict(frame())[key]
@@ -169,7 +169,7 @@ def test_p_values_without_names():
 @quiet
 @of_every_kind
 @pytest.mark.parametrize("names", [None, NAMED, tuple(range(100, 112))], ids=["unnamed", "named", "numbered"])
-def test_one_object_is_as_among_many(kind, names):
+def test_predict_one_equals_predict_for_every_rule(kind, names):
     """`predict_one(row)` gives the class indices of `predict`, whatever the classes are called."""
     make, beside, alone = KINDS[kind]
     if names is None or isinstance(names[0], str):
@@ -194,7 +194,7 @@ def test_one_object_is_as_among_many(kind, names):
 @pytest.mark.parametrize(
     ("odd", "words"), [(list("abcdef"), "text such as 'a'"), ([None, *"bcdef"], "text such as 'b'")]
 )
-def test_a_column_of_text_is_named(library, odd, words):
+def test_a_text_column_is_named_in_the_error(library, odd, words):
     columns = {**{name: NEW[:, k] for k, name in enumerate(NAMED)}, "species": odd}
     made = pd.DataFrame(columns) if library == "pandas" else polars.DataFrame(columns)
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
@@ -205,7 +205,7 @@ def test_a_column_of_text_is_named(library, odd, words):
     assert len(predictor.predict(made[list(NAMED)])) == 6
 
 
-def test_a_column_of_times_is_named():
+def test_a_time_column_is_named_in_the_error():
     made = frame().assign(taken=pd.Timestamp("2024-05-01"))
     with pytest.raises(pippin.InputError, match=r"^Column 'taken' holds \w+ such as .*: drop it"):
         pippin.calibrate(PROBS, LABELS, classes=NAMED).predict(made)

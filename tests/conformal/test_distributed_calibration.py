@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of thresholds 
     st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=120)
-def test_parts_are_the_whole(kind, score, per, unseen, pieces, how, most_scores, seed):
+def test_merged_parts_equal_one_calibration(kind, score, per, unseen, pieces, how, most_scores, seed):
     """All rows sorted by score or not, tied or not, with infinite scores or not: what the file holds is the same."""
     rng = np.random.default_rng(seed)
     n = int(rng.choice([1, 5, 60, 400]))
@@ -58,7 +58,7 @@ def test_enough_rows_for_clusters_and_limits_of_ranks(per):
     assert per != "rc3p" or np.isfinite(np.array(whole["thresholds"], dtype=float)).any()
 
 
-def test_parts_can_be_sent():
+def test_parts_can_be_pickled():
     """Calibrations and parts are pickled, as engines do it; a part takes few bytes beside its scores."""
     rng = np.random.default_rng(1)
     probs = rng.dirichlet(np.ones(12), 20_000)
@@ -91,7 +91,7 @@ def test_the_callers_generator_gives_the_same_bits():
         pippin.distributed.Calibration("aps", classes=range(4), seed=np.random.Generator(np.random.MT19937(0)))
 
 
-def test_what_is_left_out_is_told():
+def test_predictors_without_scores_raise_for_p_values():
     """Without its scores there is no other level; with fewer rows than that, there is."""
     rng = np.random.default_rng(2)
     probs, labels = rng.dirichlet(np.ones(4), 50), rng.integers(0, 4, 50)
@@ -104,7 +104,7 @@ def test_what_is_left_out_is_told():
         predictor.at(0.3)
 
 
-def test_wrong_use():
+def test_wrong_use_raises():
     calibration = pippin.distributed.Calibration("pip", per="group", classes=range(3))
     with pytest.raises(pippin.InputError, match="Expected groups with per='group', got none"):
         calibration.part([[0.2, 0.3, 0.5]], [1])

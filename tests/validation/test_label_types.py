@@ -39,7 +39,7 @@ LABEL_SOURCES = {
 
 
 @pytest.mark.parametrize("labels", LABEL_SOURCES.values(), ids=LABEL_SOURCES)
-def test_every_source_of_labels_gives_the_same(labels):
+def test_all_label_types_give_equal_results(labels):
     """Indices and names lead to the same calibration and are found in the same sets."""
     wanted = pippin.calibrate(PROBS, LABELS, classes=NAMES)
     given = pippin.calibrate(PROBS, labels, classes=NAMES)
@@ -66,7 +66,7 @@ def test_classes_named_by_numbers(classes, labels):
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_a_frame_brings_its_class_names(frame):
+def test_class_names_come_from_the_columns_of_a_frame(frame):
     """Columns are class names: for the labels, for the sets, in calibrate and in score."""
     probs = frame({name: PROBS[:, k] for k, name in enumerate(NAMES)})
     predictor = pippin.calibrate(probs, BY_NAME)
