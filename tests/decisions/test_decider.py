@@ -116,7 +116,7 @@ def test_levels_and_errors_of_arguments():
     assert decider.at(0.1).beta < decider.beta
     assert decider.at(0.02).beta == decider.beta
     for options, told in (
-        ({"per": "cluster"}, "Expected per to be one of 'class', 'kind'"),
+        ({"per": "cluster"}, r"Expected per to be one of \('class', 'kind'"),
         ({"per": "group"}, "got none: pass groups="),
         ({"alpha": {"weed": 0.1}}, "one per kind without kinds"),
         ({"alpha": {"weed": 0.1}, "per": "kind"}, "an alpha for every kind, got none for 'crop'"),

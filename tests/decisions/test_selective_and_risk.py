@@ -171,7 +171,7 @@ def test_errors_of_losses():
     for loss, options, told in (
         (lambda s, y: float(len(s)), {"bound": 5, "level": 3}, "does not grow with the set"),
         (lambda s, y: 2.0, {}, "a loss from 0 to the bound 1, got 2"),
-        (lambda s, y: 0.5, {}, "Even a set of all classes may lose 0.5"),
+        (lambda s, y: 0.5, {}, "The full set may lose 0.5"),
         ([1, 2, 3], {}, "Expected 2 costs, one per class"),
         ([1, -2], {}, "Expected costs of at least 0"),
         ({"a": 1}, {"classes": ["a", "b"]}, "a cost for each of the 2 classes .*, got none for 'b'"),

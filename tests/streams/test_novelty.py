@@ -56,7 +56,7 @@ def test_false_discovery_rate_is_within_its_level(level):
 
 
 def test_errors_of_arguments():
-    with pytest.raises(pippin.InputError, match="between 0 and 1"):
+    with pytest.raises(pippin.InputError, match="p-values from 0 to 1"):
         pippin.shift.discoveries([0.2, 1.5])
     with pytest.raises(pippin.InputError, match="strictly between 0 and 1"):
         pippin.shift.discoveries([0.2], 0)

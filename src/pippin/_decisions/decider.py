@@ -86,9 +86,7 @@ def calibrate(
     if not isinstance(utility, Utility):
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.decisions.Utility")
     if isinstance(per, str) and per not in PER_DECISION:
-        raise InputError(
-            f"Expected per to be one of {', '.join(map(repr, PER_DECISION))}, or {{class: kind}}, got {per!r}"
-        )
+        raise InputError(f"Expected per to be one of {PER_DECISION} or {{class: kind}}, got {per!r}")
     scores, n = dispatch.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))

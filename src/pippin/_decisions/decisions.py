@@ -169,15 +169,10 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     """
     empty = sets.sizes == 0
     if fallback not in (None, *utility.actions):
-        raise InputError(
-            f"Expected one of the actions ({', '.join(utility.actions)}), got {fallback!r}", "name one of them"
-        )
+        raise InputError(f"Expected fallback to be one of {utility.actions}, got {fallback!r}", "name one of them")
     few = f"{int(empty.sum()):,} of {len(sets):,} sets are empty"
     if fallback is None and empty.any():
-        raise InputError(
-            f"{few}, so they have no worst case",
-            f"pass their action, such as fallback={utility.actions[-1]!r}",
-        )
+        raise InputError(f"{few}, so they have no worst case", f"pass fallback={utility.actions[-1]!r}")
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
     starts = sets.offsets[:-1][~empty]
@@ -330,11 +325,7 @@ def evaluate(
     """
     same_index("decisions", decisions.index, labels=labels)
     if decisions.names != utility.actions:
-        raise InputError(
-            f"Expected the utility that the decisions were made with ({', '.join(decisions.names)}), got one of "
-            f"{', '.join(utility.actions)}",
-            "pass the same one",
-        )
+        raise InputError(f"Expected a utility of the actions {decisions.names}, got {utility.actions}", "pass that one")
     if n_calibration is not None and (isinstance(n_calibration, bool) or not n_calibration >= 1):
         raise InputError(f"Expected n_calibration to be a number of rows, got {n_calibration!r}", "leave it out")
     truth = as_labels(labels, len(decisions), decisions.classes)

@@ -310,10 +310,7 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
 
     allowed, full = level * (rows.n + 1) - bound, total(np.inf)
     if (worst := max(by_size[rows.n_classes] for by_size in losses)) > level:
-        raise InputError(
-            f"Even a set of all classes may lose {worst:.4g}, more than level={level:g}",
-            "pass a larger level, or a loss that is smaller for the full set",
-        )
+        raise InputError(f"The full set may lose {worst:.4g}, more than level={level:g}", "pass a larger level")
     if full > allowed:
         return math.inf
     return float(limits[bisect_left(limits[:-1], True, key=lambda limit: total(limit) <= allowed)])
@@ -323,15 +320,10 @@ def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) 
     """Validate a loss: within the bound, and not larger than the loss of a smaller set of the same row."""
     loss = _number(value)
     if not 0 <= loss <= bound:
-        raise InputError(
-            f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass bound=, the largest possible loss"
-        )
+        raise InputError(f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass a larger bound=")
     if any((other < size and before < loss) or (other > size and before > loss) for other, before in known.items()):
-        raise InputError(
-            f"Expected a loss that does not grow with the set, got {loss:g} for {size} classes and a conflicting loss "
-            "for fewer or more",
-            "only such a loss can be bounded",
-        )
+        what = f"Expected a loss that does not grow with the set, got {loss:g} for {size} classes"
+        raise InputError(what, "correct the loss function")
     return loss
 
 

@@ -144,10 +144,8 @@ class Utility:
         """
         if isinstance(self.columns, range) and self.kinds is None:
             if len(classes) != len(self.columns):
-                raise InputError(
-                    f"Expected utilities of {len(classes)} classes ({shortened(classes)}), got {len(self.columns)}",
-                    "pass one column per class, in the order of the probabilities",
-                )
+                what = f"Expected utilities of {len(classes)} classes ({shortened(classes)}), got {len(self.columns)}"
+                raise InputError(what, "pass one column per class, in the order of the probabilities")
             return self.values
         columns = {name: k for k, name in enumerate(self.columns)}
         if self.kinds is None:
@@ -219,9 +217,7 @@ def utility_from_content(content: Any, classes: Classes) -> Utility:
 def _as_table(values: Any, actions: Sequence[str] | None, classes: Classes | None) -> UtilityTable:
     has_names = isinstance(values, Mapping | str | PathLike) or hasattr(values, "columns")
     if has_names and (actions is not None or classes is not None):
-        raise InputError(
-            "Expected actions= and classes= only with an array, got them with named values", "leave them out"
-        )
+        raise InputError("Expected actions= and classes= only with an array, got named values", "leave them out")
     if isinstance(values, str | PathLike):
         return _from_file(Path(values))
     if isinstance(values, Mapping):
@@ -234,18 +230,14 @@ def _as_table(values: Any, actions: Sequence[str] | None, classes: Classes | Non
 def _from_array(values: Any, actions: Sequence[str] | None, classes: Classes | None) -> UtilityTable:
     table = _numbers(values)
     if table.ndim != 2:
-        raise InputError(
-            f"Expected utilities of shape (actions, classes), got shape {table.shape}", "one row per action"
-        )
+        raise InputError(f"Expected utilities of shape (actions, classes), got {table.shape}", "one row per action")
     n_actions, n_classes = table.shape
     if actions is None:
         raise InputError(f"Expected names for the {n_actions} actions of an array, got none", "pass actions=")
     if isinstance(actions, str) or len(actions) != n_actions:
         raise InputError(f"Expected {n_actions} actions, one per row of utilities, got {actions!r}", "name every row")
     if classes is not None and len(classes) != n_classes:
-        raise InputError(
-            f"Expected {n_classes} classes, one per column of utilities, got {len(classes)}", "name every column"
-        )
+        raise InputError(f"Expected {n_classes} classes, one per column, got {len(classes)}", "name every column")
     return UtilityTable(tuple(map(str, actions)), range(n_classes) if classes is None else _plain(classes), table)
 
 
@@ -256,10 +248,8 @@ def _from_dicts(values: Mapping[Any, Any]) -> UtilityTable:
     columns = dict.fromkeys(name for row in values.values() for name in row)
     for action, row in values.items():
         if missing := [name for name in columns if name not in row]:
-            raise InputError(
-                f"The action {action!r} has no utility for {missing[0]!r}, which others have",
-                "pass a utility of every action for every class",
-            )
+            what = f"The action {action!r} has no utility for {missing[0]!r}, which others have"
+            raise InputError(what, "pass a utility of every action for every class")
     table = _numbers([[row[name] for name in columns] for row in values.values()] or np.empty((0, 0)))
     return UtilityTable(tuple(map(str, values)), _plain(columns), table)
 
@@ -273,9 +263,7 @@ def _from_frame(frame: Any) -> UtilityTable:
     elif hasattr(frame, "iloc"):
         actions = frame.index
     else:
-        raise InputError(
-            "Expected a frame with actions in the first column, got numbers there", "put the names of the actions first"
-        )
+        raise InputError("Expected a first column with the actions, got numbers there", "put their names first")
     table = np.stack([_numbers(frame[name]) for name in columns], axis=1) if columns else np.empty((len(actions), 0))
     return UtilityTable(tuple(map(str, actions)), _plain(columns), read_only(table))
 
@@ -305,10 +293,8 @@ def _from_lines(lines: list[list[str]]) -> UtilityTable:
     head, *body = lines
     for action, *utilities in body:
         if len(utilities) != len(head) - 1:
-            raise InputError(
-                f"the action {action!r} has {len(utilities)} utilities, expected {len(head) - 1}",
-                "write one for every class of the first line",
-            )
+            what = f"the action {action!r} has {len(utilities)} utilities, expected {len(head) - 1}"
+            raise InputError(what, "write one for every class of the first line")
     actions, columns = tuple(line[0].strip() for line in body), tuple(name.strip() for name in head[1:])
     return UtilityTable(actions, columns, _numbers([line[1:] for line in body]))
 
@@ -342,10 +328,8 @@ def _checked(table: UtilityTable) -> UtilityTable:
             raise InputError(f"The {what} {twice[0]!r} occurs twice in the utility", "remove one of them")
     if len(bad := np.argwhere(~np.isfinite(values))):
         a, k = bad[0]
-        raise InputError(
-            f"The utility of {actions[a]!r} for {columns[k]!r} is {values[a, k]}, expected a finite number",
-            "use a large negative number for an outcome to avoid",
-        )
+        what = f"The utility of {actions[a]!r} for {columns[k]!r} is {values[a, k]}, expected a finite number"
+        raise InputError(what, "use a large negative number for an outcome to avoid")
     return table if kinds is None else _with_kinds(table, kinds)
 
 
@@ -358,14 +342,10 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
     by_class = dict(zip(_plain(kinds), map(str, kinds.values()), strict=True))
     for name, kind in by_class.items():
         if kind not in columns:
-            raise InputError(
-                f"The class {name!r} is of the kind {kind!r}, which has no utility ({shortened(columns)} have)",
-                "correct the kind, or give it a utility",
-            )
+            what = f"The class {name!r} is of the kind {kind!r}, which has no utility ({shortened(columns)} have)"
+            raise InputError(what, "correct the kind, or give it a utility")
     if unused := [kind for kind in columns if kind not in by_class.values()]:
-        raise InputError(
-            f"The utility is of a kind {unused[0]!r}, which no class has", "correct the kinds, or leave it out"
-        )
+        raise InputError(f"The utility is of a kind {unused[0]!r}, which no class has", "leave it out")
     return table._replace(columns=columns, kinds=by_class)
 
 

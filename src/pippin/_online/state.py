@@ -85,11 +85,8 @@ class ScorePools:
             or rule.per not in (None, *DISJOINT)
             or rule.categories.scores is None
         ):
-            raise InputError(
-                f"Expected a predictor with its calibration scores and thresholds for all, per class or per group, got "
-                f"{predictor!r}",
-                'calibrate with or without per="class" or per="group"',
-            )
+            what = "Expected a predictor with its calibration scores and thresholds for all, per class or per group"
+            raise InputError(f"{what}, got {predictor!r}", 'calibrate with or without per="class" or per="group"')
         lookup, offsets = rule.categories.lookup, rule.categories.offsets
         group_names = rule.groups or (None,)
         columns = predictor.classes if rule.kinds is None else rule.kinds.per_class()

@@ -50,10 +50,8 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
     if invalid.any():
         row = int(invalid.argmax())
         if p[row] == 1:
-            raise InputError(
-                f"Row {row} comes from the target with probability 1, so its ratio is infinite",
-                "leave it out, or regularize the classifier",
-            )
+            what = f"Row {row} comes from the target with probability 1, so its ratio is infinite"
+            raise InputError(what, "leave it out, or regularize the classifier")
         raise InputError(f"Row {row} has {p[row]}, expected a probability", "pass the target's column of predict_proba")
     with np.errstate(over="ignore"):
         return p / (1 - p) * (n_source / n_target)
@@ -118,10 +116,8 @@ class LabelRatios(NamedTuple):
         """
         named = not isinstance(classes, range) and not isinstance(self.classes, range)
         if len(classes) != len(self.ratios) or (named and list(map(str, classes)) != list(map(str, self.classes))):
-            raise InputError(
-                f"Expected the ratios of {shortened(classes)}, got those of {shortened(self.classes)}",
-                "estimate them with label_ratios from rows with the same columns",
-            )
+            what = f"Expected the ratios of {shortened(classes)}, got those of {shortened(self.classes)}"
+            raise InputError(what, "estimate them with label_ratios from rows with the same columns")
         return self
 
 

@@ -156,9 +156,7 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     """
     p_values = np.asarray(as_array(p), dtype=np.float64)
     if p_values.ndim != 1 or not ((p_values >= 0) & (p_values <= 1)).all():
-        raise InputError(
-            f"Expected p-values between 0 and 1, one per object, got shape {p_values.shape}", "pass p-values"
-        )
+        raise InputError(f"Expected p-values from 0 to 1, one per object, got shape {p_values.shape}", "pass p-values")
     m, share = len(p_values), float(exact_alpha(level))
     ordered = np.sort(p_values)
     below = ordered[ordered <= share * np.arange(1, m + 1) / max(m, 1)]

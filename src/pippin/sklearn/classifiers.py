@@ -268,10 +268,8 @@ class ConformalClassifier(SetClassifier):
         rows = fingerprints(X)
         seen = len(rows) if np.array_equal(rows, self._rows) else seen_before(self._rows[self._trained], rows)
         if seen:
-            raise InputError(
-                f"Expected rows that the estimator was not fitted on, got {seen} of {len(rows)} that went through fit",
-                "calibrate on fresh rows, or keep the calibration of fit",
-            )
+            what = f"got {seen} of {len(rows)} that went through fit"
+            raise InputError(f"Expected rows that the estimator was not fitted on, {what}", "calibrate on fresh rows")
         self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
         return self
 
@@ -322,11 +320,8 @@ class ConformalClassifier(SetClassifier):
         given = y.tolist()
         unknown = next((i for i, label in enumerate(given) if label not in names), None)
         if unknown is not None:
-            raise InputError(
-                f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes of the "
-                "estimator",
-                "leave the row out, or fit again with that class",
-            )
+            what = f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes"
+            raise InputError(what, "leave the row out, or fit again with that class")
         probs = rows_of.probabilities(estimator, classes, X)
         if self._is_prefit:
             rows_of.check_unseen(estimator, X, classes[probs.argmax(axis=1)] == y)

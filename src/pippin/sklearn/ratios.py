@@ -49,9 +49,7 @@ def estimate_ratios(
     _check_alike(source, target)
     n_source, n_target = source.shape[0], target.shape[0]
     if min(n_source, n_target) < cv:
-        raise InputError(
-            f"Expected at least {cv} rows of each sample, one per fold, got {n_source} and {n_target}", "lower cv"
-        )
+        raise InputError(f"Expected at least {cv} rows of each sample, got {n_source} and {n_target}", "lower cv")
     seed = as_seed(random_state)
     model = seeded(clone(LogisticRegression(max_iter=1000) if classifier is None else classifier), seed)
     folds = StratifiedKFold(int(cv), shuffle=True, random_state=seed % 2**32)
@@ -61,11 +59,9 @@ def estimate_ratios(
     except ValueError as error:
         for rows, name in ((source, "X_source"), (target, "X_target")):
             if (row := _first_not_finite(rows)) is not None:
-                raise InputError(
-                    f"Row {row} of {name} has a feature that is NaN or infinite, which {type(model).__name__} does not "
-                    "take",
-                    "fill it in, leave the row out, or pass a classifier that takes it",
-                ) from error
+                what = f"Row {row} of {name} has a feature that is NaN or infinite"
+                remedy = "fill it in, leave the row out, or pass a classifier that takes it"
+                raise InputError(f"{what}, which {type(model).__name__} does not take", remedy) from error
         raise
     ratios = likelihood_ratios(probs[:, 1], n_source, n_target)
     return ratios[:n_source], ratios[n_source:]
@@ -77,36 +73,27 @@ def _as_features(rows: Any, name: str) -> Any:
         features = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many features for each row"
+            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many per row"
         ) from error
     # An array of one dimension may contain texts, for a pipeline with a vectorizer.
     if not features.shape or (len(features.shape) == 1 and features.dtype.kind in "fiub"):
-        raise InputError(
-            f"Expected {name} as rows of features, (n, d), got shape {features.shape}",
-            "reshape a single feature to (n, 1)",
-        )
+        raise InputError(f"Expected {name} as rows of features, got shape {features.shape}", "reshape it to (n, d)")
     return features
 
 
 def _check_alike(source: Any, target: Any) -> None:
     """Raise an InputError if the two samples have different containers or columns."""
     if _container(source) != _container(target):
-        raise InputError(
-            f"Expected both samples in one kind of container, got {type(source).__name__} and {type(target).__name__}",
-            "convert one of them",
-        )
+        kinds = f"{type(source).__name__} and {type(target).__name__}"
+        raise InputError(f"Expected both samples in one kind of container, got {kinds}", "convert one of them")
     if source.shape[1:] != target.shape[1:]:
-        raise InputError(
-            f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}",
-            "pass the same columns",
-        )
+        what = f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}"
+        raise InputError(what, "pass the same columns")
     names = (getattr(rows, "columns", ()) for rows in (source, target))
     for column, (first, second) in enumerate(zip(*names, strict=True)):
         if first != second:
-            raise InputError(
-                f"Column {column} is {first!r} in X_source and {second!r} in X_target",
-                "select the same columns in one order, X_target[X_source.columns]",
-            )
+            what = f"Column {column} is {first!r} in X_source and {second!r} in X_target"
+            raise InputError(what, "select the same columns in one order, X_target[X_source.columns]")
 
 
 def _container(rows: Any) -> str:

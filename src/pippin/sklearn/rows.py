@@ -27,9 +27,7 @@ ENOUGH = 50  # number of rows from which an accuracy of 100% is suspicious
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
     """Validate y, one label for each row of X, and return it as an array."""
     if y is None:
-        raise InputError(
-            "A conformal classifier requires y to be passed, but the target y is None", "pass one label per row"
-        )
+        raise InputError("This classifier requires y to be passed, but the target y is None", "pass one label per row")
     same_index("X", row_index(X), y=y)
     labels = np.asarray(column_or_1d(y, warn=True))
     assert_all_finite(labels, input_name="y")
@@ -83,10 +81,8 @@ def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, 
     splits = _splits(cv, X, y, params, "a number of folds of at least 2", "cv=5 makes five folds")
     for f, (train, test) in enumerate(splits):
         if (folds[test] >= 0).any() or len(np.union1d(train, test)) < n or len(np.intersect1d(train, test)):
-            raise InputError(
-                f"Expected folds that share no row and leave all others to fit on, got another split number {f}",
-                "pass for example KFold(5, shuffle=True)",
-            )
+            what = f"Expected folds that share no row and leave all others to fit on, got another split number {f}"
+            raise InputError(what, "pass for example KFold(5, shuffle=True)")
         folds[test] = f
     if (folds < 0).any():
         raise InputError(f"Expected every row in one fold, got row {int(folds.argmin())} in none", "change cv")
@@ -112,10 +108,8 @@ def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Codes, params: dict[s
     params_of_rows = {name: cut(value, train, len(y)) for name, value in params.items()}
     for name, weights in params_of_rows.items():
         if name.endswith("sample_weight") and not np.any(weights) and np.any(params[name]):
-            raise InputError(
-                f"Expected a class with weight among the {len(train)} rows to fit on, got weights of 0 only",
-                "give weight to more rows, or pass another random_state or cv",
-            )
+            what = f"Expected a class with weight among the {len(train)} rows to fit on, got weights of 0 only"
+            raise InputError(what, "give weight to more rows, or pass another random_state or cv")
     unfitted = clone(estimator) if seed is None else seeded(clone(estimator), seed)
     return unfitted.fit(_safe_indexing(X, train), y[train], **params_of_rows)
 
@@ -124,10 +118,8 @@ def weight_name(estimator: Any) -> str:
     """Return the name of the weight parameter of `fit`, for an estimator or the last step of a pipeline."""
     last = getattr(estimator, "steps", [("", estimator)])[-1]
     if not has_fit_parameter(last[1], "sample_weight"):
-        raise InputError(
-            f"Expected an estimator whose fit takes sample_weight, got {type(last[1]).__name__}",
-            "leave the weights out",
-        )
+        what = f"Expected an estimator whose fit takes sample_weight, got {type(last[1]).__name__}"
+        raise InputError(what, "leave the weights out")
     return f"{last[0]}__sample_weight" if last[0] else "sample_weight"
 
 
@@ -141,10 +133,8 @@ def seeded(estimator: Any, seed: int) -> Any:
 def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]:
     """Predict probabilities with one column for each of `classes`; 0 for classes the estimator was not fitted on."""
     if not hasattr(estimator, "predict_proba"):
-        raise TypeError(
-            f"Expected a classifier with predict_proba, got {type(estimator).__name__}: "
-            "wrap it in sklearn.calibration.CalibratedClassifierCV first."
-        )
+        what = f"Expected a classifier with predict_proba, got {type(estimator).__name__}"
+        raise TypeError(f"{what}: wrap it in sklearn.calibration.CalibratedClassifierCV first.")
     probs = np.asarray(estimator.predict_proba(X))
     if np.array_equal(estimator.classes_, classes):
         return probs
@@ -174,10 +164,8 @@ def as_seed(random_state: Any) -> int:
         return int(random_state.integers(2**32))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
-    raise InputError(
-        f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}",
-        "random_state=0 makes results repeat",
-    )
+    what = f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}"
+    raise InputError(what, "pass for example 0, so that results repeat")
 
 
 def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
@@ -196,10 +184,9 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
         for name in KEEPS_ROWS:
             kept = getattr(part, name, None)
             if kept is not None and np.size(kept) and (seen := seen_before(fingerprints(kept), fingerprints(rows))):
+                what = f"got {seen} of {len(right)} that its {type(part).__name__} keeps from its training"
                 raise InputError(
-                    f"Expected rows that the estimator was not fitted on, got {seen} of {len(right)} that its "
-                    f"{type(part).__name__} keeps from its training",
-                    "calibrate on other rows",
+                    f"Expected rows that the estimator was not fitted on, {what}", "calibrate on other rows"
                 )
     n, accuracy = len(right), float(np.mean(right))
     if n >= ENOUGH and accuracy == 1:
